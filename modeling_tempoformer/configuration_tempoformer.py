@@ -1,0 +1,134 @@
+"""Configuration of TempoFormer."""
+
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import AutoConfig, PreTrainedConfig
+
+
+@strict
+class TempoFormerConfig(PreTrainedConfig):
+    r"""
+    Configuration of a [`TempoFormerModel`] or [`TempoFormerForStreamClassification`] (Tseriotou, Tsakalidis and
+    Liakata, 2024). The variants of the paper are values of these fields, not different classes.
+
+    Args:
+        encoder_config (`PreTrainedConfig` or `dict`, *optional*):
+            Configuration of the encoder that reads the posts; `BertConfig()` if omitted.
+        window (`int`, *optional*, defaults to 20):
+            The largest number of posts in a stream (paper, section 5: 20 for LRS, 10 for TalkLife).
+        num_stream_layers (`int`, *optional*, defaults to 2):
+            How many of the encoder's top layers read posts in the light of their stream. 0 leaves a plain encoder.
+        stream_attention (`str`, *optional*, defaults to `"temporal_rotary"`):
+            Attention across the posts of a stream: `"temporal_rotary"` rotates queries and keys by the logarithm of
+            the seconds to the newest post, `"rotary"` by the distance in posts, `"full"` does not rotate.
+        stream_position_embeddings (`bool` or `list[bool]`, *optional*, defaults to `True`):
+            Whether the stream layers add a learned embedding of a post's place in the stream; one value for each
+            stream layer, or one for all.
+        fusion (`str`, *optional*, defaults to `"gate"`):
+            How the last stream layer joins a post's own vector and its context: `"gate"` (Gate&Norm) or `"none"`
+            (the context alone).
+        head (`str`, *optional*, defaults to `"mlp"`):
+            `"mlp"` reads the newest post; `"lstm"` reads all posts of the stream in turn (RoTempoFormer, or RoBERT
+            with `num_stream_layers=0`).
+        head_hidden_sizes (`list[int]`, *optional*, defaults to `(64, 64)`):
+            Hidden widths of the classifier.
+        head_dropout (`float`, *optional*, defaults to 0.1):
+            Dropout in the classifier.
+        lstm_hidden_size (`int`, *optional*, defaults to 100):
+            Width of the LSTM of `head="lstm"`.
+        recurrent_order (`str`, *optional*, defaults to `"forward"`):
+            The LSTM reads from the oldest post to the newest (`"forward"`) or as the published code does from the
+            newest to the oldest (`"reverse"`).
+        rope_theta (`float`, *optional*, defaults to 10000.0):
+            Base of the rotary frequencies.
+        focal_gamma (`float`, *optional*, defaults to 2.0):
+            Focusing exponent of the focal loss; 0 gives cross-entropy.
+        class_weights (`list[float]`, *optional*):
+            Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
+
+    Raises a validation error that names the field for a value outside its range.
+    """
+
+    model_type = "tempoformer"
+    sub_configs = {"encoder_config": AutoConfig}
+    keys_to_ignore_at_inference = ["stream_attentions", "hidden_states", "attentions"]
+
+    encoder_config: PreTrainedConfig | dict[str, Any] | None = None
+    window: int = 20
+    num_stream_layers: int = 2
+    stream_attention: Literal["temporal_rotary", "rotary", "full"] = "temporal_rotary"
+    stream_position_embeddings: bool | list[bool] = True
+    fusion: Literal["gate", "none"] = "gate"
+    head: Literal["mlp", "lstm"] = "mlp"
+    head_hidden_sizes: list[int] | tuple[int, ...] = (64, 64)
+    head_dropout: float | int = 0.1
+    lstm_hidden_size: int = 100
+    recurrent_order: Literal["forward", "reverse"] = "forward"
+    rope_theta: float | int = 10000.0
+    focal_gamma: float | int = 2.0
+    class_weights: list[float | int] | None = None
+
+    def __post_init__(self, **kwargs):
+        if self.encoder_config is None:
+            self.encoder_config = AutoConfig.for_model("bert")
+        elif isinstance(self.encoder_config, dict):
+            if "model_type" not in self.encoder_config:
+                raise ValueError("`encoder_config` given as a dict needs a `model_type`, for example 'bert'.")
+            self.encoder_config = AutoConfig.for_model(**self.encoder_config)
+        super().__post_init__(**kwargs)
+
+    def validate_stream(self):
+        """The window and the stream layers must fit the encoder."""
+        if self.window < 1:
+            raise ValueError(f"`window` must be at least 1, got {self.window}.")
+        num_layers = self.encoder_config.num_hidden_layers
+        if not 0 <= self.num_stream_layers <= num_layers:
+            raise ValueError(
+                f"`num_stream_layers` must be between 0 and the encoder's {num_layers} layers, "
+                f"got {self.num_stream_layers}."
+            )
+        positions = self.stream_position_embeddings
+        if isinstance(positions, list) and len(positions) != self.num_stream_layers:
+            raise ValueError(
+                f"`stream_position_embeddings` has {len(positions)} values for {self.num_stream_layers} stream layers."
+            )
+        head_dim = self.encoder_config.hidden_size // self.encoder_config.num_attention_heads
+        if self.num_stream_layers and self.stream_attention != "full" and head_dim % 2:
+            raise ValueError(
+                f"`stream_attention='{self.stream_attention}'` needs an even head dimension, the encoder has {head_dim}."
+            )
+
+    def validate_loss(self):
+        """The loss must have one positive weight for each class."""
+        if self.focal_gamma < 0:
+            raise ValueError(f"`focal_gamma` must not be negative, got {self.focal_gamma}.")
+        if self.class_weights is None:
+            return
+        if self.num_labels != len(self.class_weights):
+            raise ValueError(f"`class_weights` has {len(self.class_weights)} values for {self.num_labels} labels.")
+        if not all(0 < weight < float("inf") for weight in self.class_weights):
+            raise ValueError(f"`class_weights` must be positive and finite, got {self.class_weights}.")
+
+    @property
+    def position_embeddings_per_layer(self) -> list[bool]:
+        """`stream_position_embeddings` written out, one value for each stream layer."""
+        if isinstance(self.stream_position_embeddings, list):
+            return self.stream_position_embeddings
+        return [self.stream_position_embeddings] * self.num_stream_layers
+
+    def get_text_config(self, decoder=None, encoder=None) -> PreTrainedConfig:
+        """The encoder's configuration: it is the one that has a vocabulary."""
+        return self.encoder_config
+
+    def save_pretrained(self, save_directory, **kwargs):
+        """Saves the configuration with the Auto classes of every model that can be built from it."""
+        self.auto_map = {
+            "AutoConfig": "configuration_tempoformer.TempoFormerConfig",
+            "AutoModel": "modeling_tempoformer.TempoFormerModel",
+            "AutoModelForSequenceClassification": "modeling_tempoformer.TempoFormerForStreamClassification",
+        }
+        super().save_pretrained(save_directory, **kwargs)
+
+
+__all__ = ["TempoFormerConfig"]

@@ -1,0 +1,571 @@
+"""TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024): change detection in streams of posts."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils import ModelOutput, can_return_tuple, logging
+
+from .configuration_tempoformer import TempoFormerConfig
+from .loss_tempoformer import focal_loss
+from .modeling_tempoformer_encoders import get_encoder_adapter
+from .windows_tempoformer import stream_windows
+
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class TempoFormerModelOutput(ModelOutput):
+    """
+    Args:
+        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, window, hidden_size)`):
+            The vector of every post of every stream after the stream layers (with `num_stream_layers=0`, its pooled
+            vector); 0 where the stream has no post.
+        pooler_output (`torch.FloatTensor` of shape `(batch_size, num_streams, hidden_size)`, *optional*):
+            The newest post of each stream, pooled below the stream layers. Only with `head="mlp"` and stream layers.
+        stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
+        stream_attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True`):
+            One tensor of shape `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the
+            attention of each post (second to last axis) to the posts of its stream (last axis).
+        hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
+            The embeddings and the output of each layer below the stream layers, each of shape
+            `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding.
+        attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True` and eager attention):
+            One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each layer below the
+            stream layers; 0 for absent posts.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    pooler_output: torch.FloatTensor | None = None
+    stream_mask: torch.BoolTensor | None = None
+    stream_attentions: tuple[torch.FloatTensor, ...] | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class StreamClassifierOutput(ModelOutput):
+    """
+    Args:
+        loss (`torch.FloatTensor`, *optional*, with `labels`): Focal loss, a scalar in float32.
+        logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_labels)`): Scores before softmax for the
+            newest post of each stream; 0 for a stream without posts.
+        stream_attentions, hidden_states, attentions: As in [`TempoFormerModelOutput`].
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    stream_attentions: tuple[torch.FloatTensor, ...] | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scaled dot-product attention, written out; returns the weights too."""
+    scores = query @ key.transpose(-1, -2) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.dropout(scores.softmax(-1), p=dropout, training=module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+def rotate_pairs(states: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Rotates the pairs (2i, 2i+1) of the last axis of `states`, of width d, by `angles`, of width d / 2."""
+    cos, sin = angles.cos().to(states.dtype), angles.sin().to(states.dtype)
+    even, odd = states[..., 0::2], states[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+
+def select(mask: torch.BoolTensor) -> torch.LongTensor:
+    """Positions of the True values of a 1-d mask; while compiling all positions, so that shapes stay static."""
+    if torch.compiler.is_compiling():
+        return torch.arange(mask.numel(), device=mask.device)
+    return mask.nonzero().squeeze(-1)
+
+
+def scatter(values: torch.Tensor, positions: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Puts `values` (n, ...) at `positions` of a zero tensor whose leading axes have `shape`."""
+    flat = values.new_zeros(torch.Size(shape).numel(), *values.shape[1:])
+    return flat.index_copy(0, positions, values).unflatten(0, shape)
+
+
+def flag(kwargs: dict, name: str, config: TempoFormerConfig) -> bool:
+    """Takes an output flag out of `kwargs`, where the caller gave one, else from the configuration."""
+    value = kwargs.pop(name, None)
+    return bool(getattr(config, name) if value is None else value)
+
+
+def open_absent(mask: torch.BoolTensor) -> torch.BoolTensor:
+    """Lets rows of a mask that have no True attend to their first place, so that no softmax is over nothing."""
+    opened = mask.clone()
+    opened[:, 0] |= ~mask.any(-1)
+    return opened
+
+
+class StreamPosition(nn.Module):
+    """Adds the embedding of a post's place in the stream to all its tokens, then LayerNorm and dropout."""
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        hidden_size = config.encoder_config.hidden_size
+        self.embedding = nn.Embedding(config.window, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size)
+        self.dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
+
+    def forward(self, hidden_states: torch.Tensor, places: torch.LongTensor) -> torch.Tensor:
+        return self.dropout(self.norm(hidden_states + self.embedding(places).unsqueeze(1)))
+
+
+class StreamAttention(nn.Module):
+    """
+    Multi-head attention across the [CLS] vectors of a stream (paper, section 4.2). Queries and keys are rotated by
+    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`.
+    """
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        self.config = config
+        self.num_heads = config.encoder_config.num_attention_heads
+        hidden_size = config.encoder_config.hidden_size
+        self.head_dim = hidden_size // self.num_heads
+        self.scaling = self.head_dim**-0.5
+        self.is_causal = False
+        bias = config.stream_attention == "full"
+        self.q_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
+        self.k_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
+        self.v_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
+        self.o_proj = nn.Linear(hidden_size, hidden_size)
+        self.dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
+
+    def forward(
+        self,
+        cls: torch.Tensor,
+        stream_mask: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """`cls` (streams, window, hidden), `stream_mask` and `tau` (streams, window); `tau=None` does not rotate."""
+        shape = (*cls.shape[:-1], self.num_heads, self.head_dim)
+        query, key, value = (
+            projection(cls).view(shape).transpose(1, 2) for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        if tau is not None:
+            exponents = torch.arange(0, self.head_dim, 2, device=cls.device, dtype=torch.float32) / self.head_dim
+            angles = tau[:, None, :, None] * self.config.rope_theta**-exponents
+            query, key = rotate_pairs(query, angles), rotate_pairs(key, angles)
+        if output_attentions:
+            # Only the written-out form returns weights, and across a window it costs nothing.
+            attention: Callable = eager_attention_forward
+            smallest = torch.finfo(cls.dtype).min
+            mask = torch.zeros_like(stream_mask, dtype=cls.dtype).masked_fill(~stream_mask, smallest)[:, None, None]
+        else:
+            attention = ALL_ATTENTION_FUNCTIONS.get_interface(
+                self.config._attn_implementation, eager_attention_forward
+            )
+            mask = create_bidirectional_mask(config=self.config, inputs_embeds=cls, attention_mask=stream_mask)
+        context, weights = attention(self, query, key, value, mask, scaling=self.scaling, dropout=0.0)
+        return self.dropout(self.o_proj(context.flatten(-2))), weights
+
+
+class StreamLayer(nn.Module):
+    """What a stream layer adds to one of the encoder's own layers: stream positions below it, attention above it."""
+
+    def __init__(self, config: TempoFormerConfig, index: int):
+        super().__init__()
+        self.position = StreamPosition(config) if config.position_embeddings_per_layer[index] else None
+        self.attention = StreamAttention(config)
+
+
+class GateAndNorm(nn.Module):
+    """Gate&Norm (paper, section 4.3): `LayerNorm((1 - g) c + g c')` with `g = sigmoid(W [c; c'] + b)`."""
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        hidden_size = config.encoder_config.hidden_size
+        self.gate = nn.Linear(2 * hidden_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size)
+
+    def forward(self, cls: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        gate = self.gate(torch.cat((cls, context), dim=-1)).sigmoid()
+        return self.norm((1 - gate) * cls + gate * context)
+
+
+class StreamClassificationHead(nn.Module):
+    """Class scores of each stream: an MLP over its newest post, or over an LSTM that reads all its posts."""
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        hidden_size = config.encoder_config.hidden_size
+        self.order = config.recurrent_order
+        self.dense = self.lstm = None
+        if config.head == "lstm":
+            # Without stream layers the posts come from the encoder's own pooler, which has this shape.
+            self.dense = nn.Linear(hidden_size, hidden_size) if config.num_stream_layers else None
+            self.lstm = nn.LSTM(hidden_size, config.lstm_hidden_size, batch_first=True)
+            width = config.lstm_hidden_size
+        else:
+            width = 2 * hidden_size if config.num_stream_layers else hidden_size
+        layers = []
+        for hidden_width in config.head_hidden_sizes:
+            layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
+            width = hidden_width
+        self.mlp = nn.Sequential(*layers, nn.Linear(width, config.num_labels))
+
+    def forward(self, posts: torch.Tensor, pooled: torch.Tensor | None, stream_mask: torch.BoolTensor) -> torch.Tensor:
+        if self.lstm is not None:
+            features = self.read_in_turn(posts.flatten(0, 1), stream_mask.flatten(0, 1)).view(*posts.shape[:2], -1)
+        else:
+            features = posts[:, :, -1]
+            if pooled is not None:
+                features = torch.cat((pooled, features), dim=-1)
+        return self.mlp(features)
+
+    def read_in_turn(self, posts: torch.Tensor, stream_mask: torch.BoolTensor) -> torch.Tensor:
+        """The LSTM's state after the last real post; `posts` (streams, window, hidden) are padded on the left."""
+        if self.dense is not None:
+            posts = self.dense(posts).tanh()
+        slots = torch.arange(posts.shape[1], device=posts.device)
+        length = stream_mask.sum(-1, keepdim=True)
+        # Real posts first, so that padding comes after the state that is read.
+        first = slots.flip(0) if self.order == "reverse" else slots + (posts.shape[1] - length)
+        first = first.expand(len(posts), -1).clamp_max(posts.shape[1] - 1)
+        states, _ = self.lstm(posts.gather(1, first.unsqueeze(-1).expand_as(posts)))
+        last = (length - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
+        return states.gather(1, last).squeeze(1)
+
+
+class TempoFormerPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialisation, common to all TempoFormer models."""
+
+    config: TempoFormerConfig
+    base_model_prefix = "tempoformer"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_attention_backend = True
+    _no_split_modules = ["StreamLayer", "GateAndNorm"]
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, nn.LSTM):
+            bound = module.hidden_size**-0.5
+            for weight in module.parameters():
+                init.uniform_(weight, -bound, bound)
+
+    @classmethod
+    def from_encoder_pretrained(cls, name: str, config: TempoFormerConfig | None = None, **kwargs):
+        """
+        A TempoFormer whose encoder is pretrained and whose stream parts and head are new.
+
+        Args:
+            name (`str`): Folder or Hub id of an encoder's checkpoint.
+            config (`TempoFormerConfig`, *optional*):
+                Everything but the encoder; its `encoder_config` is replaced by the checkpoint's.
+            kwargs: `revision`, `token`, `cache_dir`, `dtype`, `attn_implementation`, `trust_remote_code` and the like
+                go to the encoder's `from_pretrained`; fields of [`TempoFormerConfig`], `num_labels` or `id2label` with
+                `label2id` set the new model's configuration where no `config` is given.
+
+        Returns:
+            The model, in evaluation mode as after `from_pretrained`. Raises a `ValueError` for an encoder family
+            without an adapter.
+        """
+        fields = {*TempoFormerConfig.__dataclass_fields__, "num_labels"} - {"dtype"}
+        settings = {key: kwargs.pop(key) for key in list(kwargs) if key in fields}
+        if config is None:
+            config = TempoFormerConfig(**settings)
+        elif settings:
+            raise ValueError(f"Give either `config` or its fields, not both: {', '.join(settings)}.")
+        loading = {key: value for key, value in kwargs.items() if key not in ("dtype", "attn_implementation")}
+        encoder_config = AutoConfig.from_pretrained(name, **loading)
+        adapter = get_encoder_adapter(encoder_config)
+        encoder = adapter.load(name, add_pooler=has_pooler(config), **kwargs)
+        # From a dict, so that the stream settings are checked against this encoder.
+        config = TempoFormerConfig.from_dict({**config.to_dict(), "encoder_config": encoder.config.to_dict()})
+        model = cls._from_config(
+            config, dtype=encoder.dtype, attn_implementation=encoder.config._attn_implementation
+        ).eval()
+        model.base_model.encoder.load_state_dict(encoder.state_dict())
+        return model
+
+
+def has_pooler(config: TempoFormerConfig) -> bool:
+    """Whether the encoder's pooler is used: a recurrent head over stream layers has a dense layer of its own."""
+    return config.head == "mlp" or config.num_stream_layers == 0
+
+
+class TempoFormerModel(TempoFormerPreTrainedModel):
+    r"""
+    An encoder whose top `num_stream_layers` layers read each post in the light of its stream: posts pass alone through
+    the lower layers; in each stream layer the posts' [CLS] vectors attend to each other, rotated by log time.
+
+    Args:
+        config ([`TempoFormerConfig`]): Its `encoder_config` says which encoder is built.
+    """
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__(config)
+        self.adapter = get_encoder_adapter(config.encoder_config)
+        self.encoder = self.adapter.build(config.encoder_config, add_pooler=has_pooler(config))
+        self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in range(config.num_stream_layers))
+        self.fusion = GateAndNorm(config) if config.fusion == "gate" and config.num_stream_layers else None
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module):
+        self.encoder.set_input_embeddings(value)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        stream_index: torch.LongTensor | None = None,
+        elapsed: torch.FloatTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        **kwargs,
+    ) -> TempoFormerModelOutput:
+        r"""
+        Args:
+            input_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                Every post of a row once. A post whose `attention_mask` is all 0 is absent.
+            attention_mask (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                1 for real tokens, 0 for padding; all 1 if omitted.
+            token_type_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                Segment ids; all 0 if omitted.
+            stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
+                The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
+                `config.window`. If omitted, the posts of a row are one stream.
+            elapsed (`torch.FloatTensor` of shape `(batch_size, num_streams, window)`, *optional*):
+                Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted,
+                the distance in posts stands for `tau`, the logarithm of the seconds.
+            inputs_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, num_tokens, hidden_size)`, *optional*):
+                Instead of `input_ids`.
+            kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
+
+        Returns:
+            [`TempoFormerModelOutput`].
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        output_hidden_states = flag(kwargs, "output_hidden_states", self.config)
+        output_attentions = flag(kwargs, "output_attentions", self.config)
+        batch_size, num_posts, num_tokens = (input_ids if inputs_embeds is None else inputs_embeds).shape[:3]
+        if attention_mask is None:
+            device = (input_ids if inputs_embeds is None else inputs_embeds).device
+            attention_mask = torch.ones(batch_size, num_posts, num_tokens, dtype=torch.long, device=device)
+        post_mask = attention_mask.bool().any(-1)
+        if stream_index is None:
+            newest = torch.tensor([num_posts - 1], device=attention_mask.device)
+            stream_index = stream_windows(newest, num_posts).expand(batch_size, -1, -1)
+        num_streams, window = stream_index.shape[1:]
+        if window > self.config.window:
+            raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
+
+        # Posts alone, each real one once.
+        post_ids = select(post_mask.flatten())
+        inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
+        hidden_states = self.adapter.embed(
+            self.encoder, **{k: v if v is None else v.flatten(0, 1)[post_ids] for k, v in inputs.items()}
+        )
+        tokens = open_absent(attention_mask.flatten(0, 1)[post_ids].bool())
+        mask = self.adapter.layer_mask(self.encoder, hidden_states, tokens)
+        layers = self.adapter.layers(self.encoder)
+        split = len(layers) - len(self.stream_layers)
+        local_states, local_attentions = [hidden_states], []
+        with ExitStack() as hooks:
+            if output_attentions and self.encoder.config._attn_implementation == "eager":
+                for layer in layers[:split]:
+                    hook = self.adapter.self_attention(layer).register_forward_hook(
+                        lambda module, args, output: local_attentions.append(output[1])
+                    )
+                    hooks.callback(hook.remove)
+            elif output_attentions:
+                logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
+            for layer in layers[:split]:
+                hidden_states = self.adapter.run_layer(layer, hidden_states, mask)
+                local_states.append(hidden_states)
+
+        # Streams: a stream is real if its newest post is, and its posts are those that are real.
+        first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
+        slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
+        slot_mask = (stream_index >= 0).flatten(0, 1) & post_mask.flatten()[slot_post]
+        stream_ids = select(slot_mask[:, -1])
+        slot_mask = slot_mask & slot_mask[:, -1:]
+        # Where each post went when the absent ones were left out.
+        packed = scatter(torch.arange(len(post_ids), device=post_ids.device), post_ids, (batch_size * num_posts,))
+
+        pooled = None
+        if len(self.stream_layers) and self.encoder.pooler is not None:
+            pooled = self.adapter.pool(self.encoder, hidden_states[packed[slot_post[stream_ids, -1]], 0])
+            pooled = scatter(pooled, stream_ids, (batch_size, num_streams))
+
+        tau = self.log_time(elapsed, stream_index)
+        real = slot_mask[stream_ids]
+        slot_ids = select(real.flatten())
+        slot_packed = packed[slot_post[stream_ids].flatten()[slot_ids]]
+        stream_attentions = []
+        if not len(self.stream_layers):
+            outputs = self.adapter.pool(self.encoder, hidden_states[slot_packed, 0])
+            outputs = scatter(outputs, slot_ids, real.shape)
+        else:
+            outputs, stream_attentions = self.run_stream_layers(
+                hidden_states[slot_packed],
+                tokens[slot_packed],
+                slot_ids,
+                open_absent(real.flip(-1)).flip(-1),
+                None if tau is None else tau[stream_ids],
+                output_attentions,
+            )
+        outputs = outputs.masked_fill(~real.unsqueeze(-1), 0.0)
+
+        shape = (batch_size, num_posts)
+        return TempoFormerModelOutput(
+            last_hidden_state=scatter(outputs, stream_ids, (batch_size, num_streams)),
+            pooler_output=pooled,
+            stream_mask=slot_mask.unflatten(0, (batch_size, num_streams)),
+            stream_attentions=tuple(scatter(a, stream_ids, (batch_size, num_streams)) for a in stream_attentions)
+            if output_attentions
+            else None,
+            hidden_states=tuple(scatter(h * tokens.unsqueeze(-1), post_ids, shape) for h in local_states)
+            if output_hidden_states
+            else None,
+            attentions=tuple(scatter(a, post_ids, shape) for a in local_attentions) if local_attentions else None,
+        )
+
+    def log_time(self, elapsed: torch.Tensor | None, stream_index: torch.LongTensor) -> torch.Tensor | None:
+        """`tau` of each slot, of shape (streams, window): log seconds, or posts, to the newest; None for no rotation."""
+        if self.config.stream_attention == "full":
+            return None
+        if self.config.stream_attention == "temporal_rotary" and elapsed is not None:
+            return elapsed.flatten(0, 1).float().clamp_min(1.0).log()
+        window = stream_index.shape[-1]
+        distance = torch.arange(window - 1, -1, -1, device=stream_index.device, dtype=torch.float32)
+        return distance.expand(stream_index.shape[:2].numel(), -1)
+
+    def run_stream_layers(
+        self,
+        hidden_states: torch.Tensor,
+        tokens: torch.BoolTensor,
+        slot_ids: torch.LongTensor,
+        stream_mask: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """
+        The stream layers over the posts of all streams.
+
+        Args:
+            hidden_states: (slots, tokens, hidden), the post of every real slot of every stream.
+            tokens: (slots, tokens), the real tokens of those posts.
+            slot_ids: (slots,), where each of them stands among all streams * window slots.
+            stream_mask: (streams, window), the posts that can be attended to.
+            tau: (streams, window), or None.
+
+        Returns:
+            The posts' vectors, (streams, window, hidden), and the attention of each stream layer.
+        """
+        places = slot_ids % stream_mask.shape[1] + (self.config.window - stream_mask.shape[1])
+        mask = self.adapter.layer_mask(self.encoder, hidden_states, tokens)
+        layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
+        attentions = []
+        for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
+            if stream_layer.position is not None:
+                hidden_states = stream_layer.position(hidden_states, places)
+            hidden_states = self.adapter.run_layer(layer, hidden_states, mask)
+            cls = scatter(hidden_states[:, 0], slot_ids, stream_mask.shape)
+            context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
+            attentions.append(weights)
+            if index < len(self.stream_layers) - 1:
+                new_cls = context.flatten(0, 1)[slot_ids].unsqueeze(1)
+                hidden_states = torch.cat((new_cls, hidden_states[:, 1:]), dim=1)
+        return (context if self.fusion is None else self.fusion(cls, context)), attentions
+
+
+class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
+    r"""
+    [`TempoFormerModel`] with a classifier of the newest post of each stream, trained with the focal loss.
+
+    Args:
+        config ([`TempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+    """
+
+    # The loss divides by `num_items_in_batch`.
+    accepts_loss_kwargs = True
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__(config)
+        self.tempoformer = TempoFormerModel(config)
+        self.classifier = StreamClassificationHead(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        stream_index: torch.LongTensor | None = None,
+        elapsed: torch.FloatTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs,
+    ) -> StreamClassifierOutput:
+        r"""
+        Args:
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds: As in
+                [`TempoFormerModel.forward`].
+            labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
+                Class of each stream's newest post, -100 where it has none.
+            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+                Labelled streams in all batches that are accumulated into one step.
+            kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
+
+        Returns:
+            [`StreamClassifierOutput`].
+        """
+        outputs = self.tempoformer(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            stream_index=stream_index,
+            elapsed=elapsed,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+            return_dict=True,
+        )
+        logits = self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask)
+        logits = logits.masked_fill(~outputs.stream_mask[..., -1:], 0.0)
+        loss = None
+        if labels is not None:
+            loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
+        return StreamClassifierOutput(
+            loss=loss,
+            logits=logits,
+            stream_attentions=outputs.stream_attentions,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+__all__ = ["TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]
