@@ -96,7 +96,7 @@ class TempoFormerConfig(PreTrainedConfig):
         head_dim = self.encoder_config.hidden_size // self.encoder_config.num_attention_heads
         if self.num_stream_layers and self.stream_attention != "full" and head_dim % 2:
             raise ValueError(
-                f"`stream_attention='{self.stream_attention}'` needs an even head dimension, the encoder has {head_dim}."
+                f"`stream_attention='{self.stream_attention}'` needs an even head dimension, not {head_dim}."
             )
 
     def validate_loss(self):

@@ -15,7 +15,8 @@ class StreamCollator:
     Pads rows of tokenized posts and builds the stream of every target post.
 
     Each row holds `input_ids` (and what else the tokenizer's `model_input_names` lists), a list for each post;
-    optionally `timestamps` (seconds, one for each post), `num_context` (leading posts that are context only, default 0)
+    optionally `timestamps` (seconds, one for each post), `num_context` (leading posts that are context only, 0 if
+    absent)
     and `labels` (one for each post after the context; -100 = wanted but not labelled, None = not a target).
 
     Args:

@@ -358,8 +358,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             elapsed (`torch.FloatTensor` of shape `(batch_size, num_streams, window)`, *optional*):
                 Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted,
                 the distance in posts stands for `tau`, the logarithm of the seconds.
-            inputs_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, num_tokens, hidden_size)`, *optional*):
-                Instead of `input_ids`.
+            inputs_embeds (`torch.FloatTensor`, *optional*):
+                Of shape `(batch_size, num_posts, num_tokens, hidden_size)`, instead of `input_ids`.
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
 
         Returns:
@@ -453,7 +453,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         )
 
     def log_time(self, elapsed: torch.Tensor | None, stream_index: torch.LongTensor) -> torch.Tensor | None:
-        """`tau` of each slot, of shape (streams, window): log seconds, or posts, to the newest; None for no rotation."""
+        """`tau` of each slot, of shape (streams, window): log seconds or posts to the newest; None: no rotation."""
         if self.config.stream_attention == "full":
             return None
         if self.config.stream_attention == "temporal_rotary" and elapsed is not None:
