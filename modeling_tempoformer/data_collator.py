@@ -16,8 +16,7 @@ class StreamCollator:
 
     Each row holds `input_ids` (and what else the tokenizer's `model_input_names` lists), a list for each post;
     optionally `timestamps` (seconds, one for each post), `num_context` (leading posts that are context only, 0 if
-    absent)
-    and `labels` (one for each post after the context; -100 = wanted but not labelled, None = not a target).
+    absent) and `labels` (one for each post after the context; -100 = wanted but not labelled, None = not a target).
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.

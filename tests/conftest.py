@@ -1,0 +1,60 @@
+"""Tiny models and batches, shared by the tests."""
+
+import pytest
+import torch
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+
+
+TINY = {
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "intermediate_size": 24,
+    "vocab_size": 60,
+    "max_position_embeddings": 24,
+}
+
+
+def tiny_encoder(family: str = "bert") -> dict:
+    pad = {"bert": 0, "roberta": 1}[family]
+    return {"model_type": family, "pad_token_id": pad, **TINY}
+
+
+def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerForStreamClassification:
+    """Weights wide enough that every part of the model shows in the logits."""
+    torch.manual_seed(seed)
+    attention = settings.pop("attn_implementation", None)
+    encoder = {**tiny_encoder(family), "initializer_range": 0.3}
+    config = TempoFormerConfig(**{"encoder_config": encoder, "window": 4, "num_labels": 3, **settings})
+    return TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
+
+
+def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0) -> dict[str, torch.Tensor]:
+    """Two rows; the second has two posts fewer, and its posts are shorter."""
+    generator = torch.Generator().manual_seed(seed)
+    input_ids = torch.randint(5, 60, (2, num_posts, 7), generator=generator)
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, :, 5:] = 0
+    attention_mask[1, num_posts - 2 :] = 0
+    input_ids[attention_mask == 0] = pad
+    stream_index = (torch.arange(num_posts)[:, None] + torch.arange(1 - window, 1)).clamp_min(-1)
+    stream_index = stream_index.repeat(2, 1, 1)
+    stream_index[1, num_posts - 2 :] = -1
+    times = torch.rand(2, num_posts, generator=generator).mul(1e5).cumsum(-1)
+    window_times = times[torch.arange(2)[:, None, None], stream_index.clamp_min(0)]
+    elapsed = (window_times[..., -1:] - window_times).masked_fill(stream_index < 0, 0)
+    labels = torch.randint(0, 3, (2, num_posts), generator=generator)
+    labels[1, num_posts - 2 :] = -100
+    return {
+        "input_ids": input_ids,
+        "attention_mask": attention_mask,
+        "stream_index": stream_index,
+        "elapsed": elapsed,
+        "labels": labels,
+    }
+
+
+@pytest.fixture
+def batch() -> dict[str, torch.Tensor]:
+    return tiny_batch()

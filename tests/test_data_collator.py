@@ -1,0 +1,91 @@
+"""Rows of posts to batches of streams."""
+
+import pytest
+import torch
+from conftest import tiny_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertTokenizer
+
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
+
+
+VOCABULARY = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad"])}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BertTokenizer(vocab=VOCABULARY)
+
+
+ROWS = [
+    {"input_ids": [[2, 5, 3], [2, 6, 6, 3], [2, 3]], "timestamps": [1.7e9, 1.7e9 + 1, 1.7e9 + 61], "num_context": 1,
+     "labels": [0, 1]},
+    {"input_ids": [[2, 6, 3], [2, 5, 3]], "timestamps": [0, 0], "num_context": 0, "labels": [None, -100]},
+]  # fmt: skip
+
+
+def test_worked_batch(tokenizer):
+    batch = StreamCollator(tokenizer, window=2)(ROWS)
+    assert batch["input_ids"].tolist() == [
+        [[2, 5, 3, 0], [2, 6, 6, 3], [2, 3, 0, 0]],
+        [[2, 6, 3, 0], [2, 5, 3, 0], [0, 0, 0, 0]],
+    ]
+    assert batch["attention_mask"].sum(-1).tolist() == [[3, 4, 2], [3, 3, 0]]
+    assert batch["stream_index"].tolist() == [[[0, 1], [1, 2]], [[0, 1], [-1, -1]]]
+    # One second apart at a date whose seconds float32 cannot tell apart.
+    assert batch["elapsed"].tolist() == [[[1, 0], [60, 0]], [[0, 0], [0, 0]]]
+    assert batch["labels"].tolist() == [[0, 1], [-100, -100]]
+    assert batch["elapsed"].dtype == torch.float32 and batch["stream_index"].dtype == torch.int64
+
+
+def test_untimed_rows(tokenizer):
+    rows = [{name: row[name] for name in ("input_ids", "labels", "num_context")} for row in ROWS]
+    assert "elapsed" not in StreamCollator(tokenizer, window=2, timed=False)(rows)
+    with pytest.raises(ValueError, match="Row 0 .*timestamps.*remove_unused_columns=False"):
+        StreamCollator(tokenizer, window=2)(rows)
+
+
+def test_misfitting_columns_are_named(tokenizer):
+    with pytest.raises(ValueError, match="Row 1 of the batch has 1 labels for 2 posts"):
+        StreamCollator(tokenizer, window=2)([ROWS[0], {**ROWS[1], "labels": [0]}])
+    with pytest.raises(ValueError, match="Row 0 of the batch has 2 timestamps for 3 posts"):
+        StreamCollator(tokenizer, window=2)([{**ROWS[0], "timestamps": [0, 1]}])
+    with pytest.raises(ValueError, match="window"):
+        StreamCollator(tokenizer, window=0)
+
+
+@given(st.integers(1, 12), st.integers(1, 8), st.data())
+def test_windows_are_the_posts_before(num_posts, window, data):
+    times = sorted(data.draw(st.lists(st.integers(0, 2**40), min_size=num_posts, max_size=num_posts)))
+    index = stream_windows(torch.arange(num_posts), window)
+    elapsed = elapsed_seconds(torch.tensor(times), index)
+    for target in range(num_posts):
+        expected = list(range(max(0, target - window + 1), target + 1))
+        absent = window - len(expected)
+        assert index[target].tolist() == [-1] * absent + expected
+        seconds = [0.0] * absent + [float(times[target] - times[post]) for post in expected]
+        torch.testing.assert_close(elapsed[target], torch.tensor(seconds))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 4), st.data())
+def test_chunks_of_a_timeline_give_the_same_logits(num_posts, window, data):
+    """A timeline as one row, and cut anywhere with the context that each piece needs."""
+    tokenizer, model = BertTokenizer(vocab=VOCABULARY), tiny_model(window=4)
+    word = st.lists(st.sampled_from([5, 6]), max_size=5).map(lambda ids: [2, *ids, 3])
+    posts = data.draw(st.lists(word, min_size=num_posts, max_size=num_posts))
+    times = sorted(data.draw(st.lists(st.integers(0, 10**8), min_size=num_posts, max_size=num_posts)))
+    cut = data.draw(st.integers(0, num_posts - 1))
+    start = max(0, cut - window + 1)
+    whole = [{"input_ids": posts, "timestamps": times}]
+    pieces = [{"input_ids": posts[start:], "timestamps": times[start:], "num_context": cut - start}]
+    if cut:
+        pieces.append({"input_ids": posts[:cut], "timestamps": times[:cut]})
+    collator = StreamCollator(tokenizer, window)
+    with torch.no_grad():
+        logits, parts = model(**collator(whole)).logits[0], model(**collator(pieces)).logits
+    torch.testing.assert_close(parts[0, : num_posts - cut], logits[cut:], atol=1e-5, rtol=0)
+    if cut:
+        torch.testing.assert_close(parts[1, :cut], logits[:cut], atol=1e-5, rtol=0)

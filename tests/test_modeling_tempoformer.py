@@ -1,0 +1,237 @@
+"""The model: its weights, its variants, and what its outputs may and may not depend on."""
+
+import pytest
+import torch
+from conftest import tiny_batch, tiny_encoder, tiny_model
+from transformers import AutoConfig, AutoModel, BertConfig
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TempoFormerModel
+
+
+VARIANTS = [
+    {},
+    {"stream_attention": "rotary"},
+    {"stream_attention": "full"},
+    {"fusion": "none"},
+    {"stream_position_embeddings": False},
+    {"stream_position_embeddings": [True, False]},
+    {"num_stream_layers": 1},
+    {"num_stream_layers": 3},
+    {"head": "lstm"},
+    {"head": "lstm", "recurrent_order": "reverse"},
+    {"num_stream_layers": 0},
+    {"num_stream_layers": 0, "head": "lstm"},
+]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("head", ["mlp", "lstm"])
+def test_every_encoder_weight_is_the_checkpoint_s(tmp_path, family, head):
+    encoder = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder(family)))
+    encoder.save_pretrained(tmp_path)
+    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, window=4, num_labels=3, head=head)
+    loaded = model.tempoformer.encoder.state_dict()
+    for name, weight in encoder.state_dict().items():
+        if not (head == "lstm" and name.startswith("pooler.")):
+            assert torch.equal(loaded[name], weight), name
+    assert model.config.window == 4 and model.config.num_labels == 3
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_every_parameter_gets_a_gradient(family, settings):
+    model = tiny_model(family, **settings).train()
+    # Streams that fill the window: otherwise the embeddings of its first places are not used.
+    batch = tiny_batch(pad=model.config.encoder_config.pad_token_id)
+    batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
+    model(**batch).loss.backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()] == []
+
+
+def test_size_with_bert_base():
+    with torch.device("meta"):
+        model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=BertConfig(), num_labels=2))
+    assert round(model.num_parameters() / 1e6, 1) == 115.5
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_logits_do_not_depend_on_the_rest_of_the_batch(attention, settings):
+    model = tiny_model(attn_implementation=attention, **settings)
+    batch = tiny_batch()
+    with torch.no_grad():
+        together = model(**batch).logits
+        for row, (posts, tokens) in enumerate([(6, 7), (4, 5)]):
+            alone = model(
+                input_ids=batch["input_ids"][row : row + 1, :posts, :tokens],
+                attention_mask=batch["attention_mask"][row : row + 1, :posts, :tokens],
+                stream_index=batch["stream_index"][row : row + 1, :posts],
+                elapsed=batch["elapsed"][row : row + 1, :posts],
+            ).logits
+            torch.testing.assert_close(together[row : row + 1, :posts], alone, atol=1e-5, rtol=0)
+    assert not together[1, 4:].any()
+
+
+def test_eager_and_sdpa_agree(batch):
+    eager, sdpa = (tiny_model(attn_implementation=name)(**batch).logits for name in ("eager", "sdpa"))
+    torch.testing.assert_close(eager, sdpa, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_nothing_after_a_post_changes_its_logits(batch, settings):
+    model = tiny_model(**settings)
+    changed = {**batch, "input_ids": batch["input_ids"].clone()}
+    changed["input_ids"][0, 3] = (changed["input_ids"][0, 3] - 5 + 17) % 55 + 5
+    with torch.no_grad():
+        before, after = model(**batch).logits[0], model(**changed).logits[0]
+    assert torch.equal(before[:3], after[:3])
+    assert not torch.allclose(before[3], after[3])
+
+
+def test_time_matters_only_to_the_temporal_rotation(batch):
+    later = {**batch, "elapsed": batch["elapsed"] * 7}
+    for kind, differs in (("temporal_rotary", True), ("rotary", False), ("full", False)):
+        model = tiny_model(stream_attention=kind)
+        assert (not torch.equal(model(**batch).logits[0], model(**later).logits[0])) == differs
+
+
+def test_a_short_stream_keeps_its_places_from_the_newest(batch):
+    """Posts 4 and 5 alone, as a stream of a tensor of width 2 and of width 4."""
+    model = tiny_model()
+    wide = torch.tensor([[[-1, -1, 4, 5]]])
+    elapsed = torch.tensor([[[0.0, 0.0, 900.0, 0.0]]])
+    posts = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
+    logits = model(**posts, stream_index=wide, elapsed=elapsed).logits
+    narrow = model(**posts, stream_index=wide[..., 2:], elapsed=elapsed[..., 2:]).logits
+    torch.testing.assert_close(logits, narrow, atol=1e-5, rtol=0)
+
+
+def test_posts_without_an_index_are_one_stream(batch):
+    model = tiny_model()
+    posts = {name: batch[name][:1, :4] for name in ("input_ids", "attention_mask")}
+    explicit = model(**posts, stream_index=torch.arange(4).view(1, 1, 4)).logits
+    assert torch.equal(model(**posts).logits, explicit)
+    with pytest.raises(ValueError, match="window"):
+        model(batch["input_ids"])
+
+
+def test_outputs_have_the_documented_shapes(batch):
+    output = tiny_model(attn_implementation="eager")(**batch, output_hidden_states=True, output_attentions=True)
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * 2
+    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)]
+    assert [tuple(weights.shape) for weights in output.stream_attentions] == [(2, 6, 2, 4, 4)] * 2
+    assert not output.hidden_states[0][1, :, 5:].any() and not output.attentions[0][1, 4:].any()
+    full = output.stream_attentions[0][0, 3]
+    torch.testing.assert_close(full.sum(-1), torch.ones(2, 4))
+    first = output.stream_attentions[0][0, 0, :, -1]
+    assert torch.equal(first, torch.tensor([[0.0, 0.0, 0.0, 1.0]] * 2))
+    as_tuple = tiny_model(attn_implementation="eager")(**batch, return_dict=False)
+    assert torch.equal(as_tuple[0], output.loss) and torch.equal(as_tuple[1], output.logits)
+
+
+def test_attention_across_posts_is_there_with_any_backend(batch):
+    eager, sdpa = (tiny_model(attn_implementation=name)(**batch, output_attentions=True) for name in ("eager", "sdpa"))
+    torch.testing.assert_close(eager.stream_attentions, sdpa.stream_attentions, atol=1e-5, rtol=0)
+    assert sdpa.attentions is None
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing_changes_no_gradient(batch, reentrant):
+    plain, checkpointed = tiny_model(), tiny_model()
+    for model in (plain, checkpointed):
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        model.config.encoder_config.attention_probs_dropout_prob = 0.0
+        model.train()
+    checkpointed.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    checkpointed.enable_input_require_grads()
+    for model in (plain, checkpointed):
+        model(**batch).loss.backward()
+    grads = dict(checkpointed.named_parameters())
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(parameter.grad, grads[name].grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name} {m}")
+
+
+def test_resize_token_embeddings(batch):
+    model = tiny_model()
+    before = model(**batch).logits
+    model.resize_token_embeddings(70)
+    assert model.config.encoder_config.vocab_size == 70
+    assert torch.equal(model(**batch).logits, before)
+
+
+def test_bfloat16_is_close(batch):
+    single, half = tiny_model(), tiny_model().to(torch.bfloat16)
+    with torch.no_grad():
+        probabilities = [model(**batch).logits.float().softmax(-1) for model in (single, half)]
+    torch.testing.assert_close(*probabilities, atol=5e-2, rtol=0)
+
+
+def test_compiled_is_the_same(batch):
+    model = tiny_model()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_save_and_load(tmp_path, batch, settings):
+    model = tiny_model(**settings)
+    model.save_pretrained(tmp_path)
+    loaded = TempoFormerForStreamClassification.from_pretrained(tmp_path)
+    assert torch.equal(loaded(**batch).logits, model(**batch).logits)
+    base = TempoFormerModel.from_pretrained(tmp_path)
+    assert torch.equal(
+        base(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state,
+        model.tempoformer(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state,
+    )
+
+
+@pytest.mark.parametrize("settings", [{}, {"head": "lstm"}], ids=str)
+def test_every_tensor_is_initialised_on_the_meta_device(settings):
+    """What a checkpoint lacks must not be left as raw memory."""
+    model = tiny_model(**settings)
+    torch.manual_seed(0)
+    filled, _ = TempoFormerForStreamClassification.from_pretrained(
+        None, config=model.config, state_dict={}, output_loading_info=True
+    )
+    for name, tensor in [*filled.named_parameters(), *filled.named_buffers()]:
+        assert tensor.isfinite().all() and tensor.abs().max() < 100, name
+    assert torch.equal(filled.tempoformer.encoder.embeddings.position_ids[0], torch.arange(24))
+
+
+def test_no_label_at_all_is_no_loss(batch):
+    model = tiny_model()
+    loss = model(**{**batch, "labels": torch.full((2, 6), -100)}).loss
+    loss.backward()
+    assert loss == 0 and all(p.grad is None or not p.grad.isnan().any() for p in model.parameters())
+
+
+def test_loss_honours_num_items_in_batch(batch):
+    model = tiny_model()
+    labelled = (batch["labels"] != -100).sum()
+    loss = model(**batch).loss
+    torch.testing.assert_close(model(**batch, num_items_in_batch=2 * labelled).loss, loss / 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"window": 0}, "window"),
+        ({"num_stream_layers": 9}, "num_stream_layers"),
+        ({"stream_attention": "causal"}, "stream_attention"),
+        ({"stream_position_embeddings": [True]}, "stream_position_embeddings"),
+        ({"class_weights": [1.0]}, "class_weights"),
+        ({"class_weights": [1.0, -1.0, 1.0]}, "class_weights"),
+        ({"focal_gamma": -1}, "focal_gamma"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(Exception, match=message):
+        tiny_model(**settings)
+
+
+def test_other_encoders_are_refused_with_the_list():
+    with pytest.raises(ValueError, match="'gpt2'.*bert, roberta"):
+        TempoFormerModel(TempoFormerConfig(encoder_config={"model_type": "gpt2"}))
