@@ -1,0 +1,35 @@
+"""Topic Shift-MI (Konigari et al., 2021): Switchboard conversations, without times."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+
+def read_topic_shift(folder: str | Path) -> Iterator[dict[str, Any]]:
+    """
+    Utterances of the conversations `folder/*.csv`. Label 0 is the main topic, 1 any other (class 2 counts as 1). Rows
+    without text or speaker are dropped, and counted in a log line at the end.
+    """
+    dropped = 0
+    for path in sorted(Path(folder).glob("*.csv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            for row, line in enumerate(csv.DictReader(file)):
+                if not line["Conversation"] or not line["Person"]:
+                    dropped += 1
+                    continue
+                label = int(float(line["Class"]))
+                if label not in (0, 1, 2):
+                    raise ValueError(f"{path.name}, row {row}, column 'Class': {line['Class']!r} is not 0, 1 or 2.")
+                yield {
+                    "post_id": f"{path.stem}-{row}",
+                    "timeline_id": path.stem,
+                    "text": line["Conversation"],
+                    "label": str(min(label, 1)),
+                }
+    logger.warning(f"Dropped {dropped} rows without text or speaker.")

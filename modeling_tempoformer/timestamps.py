@@ -1,0 +1,52 @@
+"""Timestamps as users have them, to seconds."""
+
+import math
+import numbers
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+
+# Seconds of the year 5138. Larger numbers are milliseconds by mistake.
+LARGEST_SECONDS = 1e11
+
+
+def to_seconds(value: Any) -> float | None:
+    """
+    Seconds since 1970-01-01 UTC, in float64.
+
+    Args:
+        value: An ISO-8601 string (without zone it is UTC), seconds as a number or numeric string, a `datetime`
+            (without zone it is UTC) or a `date`. Numeric strings are always seconds, so a date needs its dashes.
+
+    Returns:
+        `float`, or `None` for a missing value: `None`, an empty string or NaN that stands for one (`pandas.NaT`).
+        Raises a `ValueError` that says what is wrong with anything else, NaN and infinite numbers included.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()) or type(value).__name__ == "NaTType":
+        return None
+    if isinstance(value, str):
+        value = parse_text(value.strip())
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"a {type(value).__name__} is not a time")
+    seconds = float(value)
+    if not math.isfinite(seconds):
+        raise ValueError("it is not finite")
+    if abs(seconds) >= LARGEST_SECONDS:
+        raise ValueError("it is too large for seconds; milliseconds?")
+    return seconds
+
+
+def parse_text(text: str) -> float | datetime:
+    """A numeric string as a number, any other as an ISO-8601 date."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("it is neither an ISO-8601 time nor a number of seconds") from None

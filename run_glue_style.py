@@ -1,0 +1,263 @@
+"""Fine-tunes, evaluates and predicts with a TempoFormer on timelines of posts.
+
+    python run_glue_style.py configuration/lrs.yaml --train_file threads.jsonl.gz --learning_rate 1e-5
+
+A first argument that ends in .yaml or .json is a recipe: its values are defaults, which the command line overrides.
+"""
+
+import csv
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import yaml
+from datasets import Dataset, load_dataset
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    EarlyStoppingCallback,
+    HfArgumentParser,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
+from modeling_tempoformer.metrics import compute_metrics
+from modeling_tempoformer.splits import split_timelines
+from modeling_tempoformer.timelines import label_names, to_rows, to_timelines
+
+
+logger = logging.getLogger(__name__)
+
+TASKS = {"lrs": read_rumoureval, "moc": read_talklife, "topic_shift": read_topic_shift, "annomi": read_annomi}
+
+
+@dataclass
+class ModelArguments:
+    """Which model."""
+
+    model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder or a TempoFormer checkpoint."})
+    config_name: str | None = field(default=None, metadata={"help": "An encoder's config, to train from scratch."})
+    tokenizer_name: str | None = field(default=None, metadata={"help": "If not that of the model."})
+    config_overrides: str | dict | None = field(default=None, metadata={"help": "Fields of TempoFormerConfig (JSON)."})
+
+    def __post_init__(self):
+        if (self.model_name_or_path is None) == (self.config_name is None):
+            raise ValueError("Give exactly one of --model_name_or_path and --config_name.")
+        if isinstance(self.config_overrides, str):
+            self.config_overrides = json.loads(self.config_overrides)
+
+
+@dataclass
+class DataTrainingArguments:
+    """Which posts, and how they are cut to streams."""
+
+    task_name: Literal["lrs", "moc", "topic_shift", "annomi"] | None = field(
+        default=None, metadata={"help": "The files are in this corpus's original form; else tables of posts."}
+    )
+    dataset_name: str | None = field(default=None, metadata={"help": "A dataset of posts instead of files."})
+    train_file: str | None = field(default=None, metadata={"help": "CSV, JSON lines or Parquet of posts."})
+    validation_file: str | None = None
+    test_file: str | None = None
+    validation_fraction: float = field(default=0.25, metadata={"help": "Of what is left of --train_file."})
+    test_fraction: float = field(default=0.2, metadata={"help": "Of --train_file where only that is given."})
+    timeline_column: str = "timeline_id"
+    timestamp_column: str = "timestamp"
+    text_column: str = "text"
+    label_column: str = "label"
+    id_column: str | None = None
+    window: int = field(default=20, metadata={"help": "Posts in a stream."})
+    targets_per_row: int = field(default=16, metadata={"help": "Posts classified in a row of a training batch."})
+    max_seq_length: int = field(default=128, metadata={"help": "Tokens of a post."})
+    early_stopping_patience: int | None = field(default=None, metadata={"help": "Evaluations without a better F1."})
+
+
+def parse(arguments: list[str]):
+    """The three groups of arguments, from a recipe and the command line."""
+    parser = HfArgumentParser((ModelArguments, DataTrainingArguments, TrainingArguments))
+    if arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
+        recipe = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8"))
+        known = {action.dest for action in parser._actions}
+        if unknown := sorted(set(recipe) - known):
+            parser.error(f"{arguments[0]} has unknown arguments: {', '.join(unknown)}")
+        parser.set_defaults(**recipe)
+        arguments = arguments[1:]
+    return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
+
+
+def load_posts(path: str, task_name: str | None) -> Dataset:
+    """Posts from a file: of a corpus in its original form, or a table. CSV cells are text, an empty one is empty."""
+    if task_name is not None:
+        return Dataset.from_list(list(TASKS[task_name](path)))
+    kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
+        Path(path).suffix
+    )
+    if kind is None:
+        raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
+    if kind == "csv":
+        separator = "\t" if path.endswith(".tsv") else ","
+        return load_dataset(kind, data_files=path, split="train", sep=separator, dtype=str, keep_default_na=False)
+    return load_dataset(kind, data_files=path, split="train")
+
+
+def load_splits(data: DataTrainingArguments) -> dict[str, Dataset]:
+    """The given splits, as posts."""
+    files = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
+    if data.dataset_name is not None:
+        return dict(load_dataset(data.dataset_name))
+    splits = {name: load_posts(path, data.task_name) for name, path in files.items() if path is not None}
+    if not splits:
+        raise ValueError("Give --dataset_name, or at least one of --train_file, --validation_file and --test_file.")
+    return splits
+
+
+def class_weights(labels: list[list[int]], num_labels: int) -> list[float]:
+    """`sqrt(1 / p)` of each class's share p of the labelled training posts (paper, section 4.4)."""
+    flat = np.concatenate([np.asarray(values) for values in labels])
+    counts = np.bincount(flat[flat >= 0], minlength=num_labels)
+    if not counts.all():
+        raise ValueError(f"Some class has no post in the training part; posts of each class: {counts.tolist()}.")
+    return np.sqrt(counts.sum() / counts).tolist()
+
+
+def load_model(model_args: ModelArguments, window: int, names: list[str]) -> TempoFormerForStreamClassification:
+    """A TempoFormer as it was saved, or a new one on a pretrained or a new encoder."""
+    settings = {
+        "window": window,
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+        **(model_args.config_overrides or {}),
+    }
+    encoder = AutoConfig.from_pretrained(model_args.model_name_or_path or model_args.config_name)
+    if encoder.model_type == TempoFormerConfig.model_type:
+        return TempoFormerForStreamClassification.from_pretrained(model_args.model_name_or_path)
+    if model_args.config_name is not None:
+        return TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=encoder, **settings))
+    return TempoFormerForStreamClassification.from_encoder_pretrained(model_args.model_name_or_path, **settings)
+
+
+def prediction_rows(
+    timelines: Dataset, rows: Dataset, probabilities: np.ndarray, names: list[str]
+) -> Iterator[dict[str, str | float]]:
+    """One row for each post: id, timeline, label, prediction and the probability of each class."""
+    by_post = {}
+    for row, row_probabilities in zip(rows["post_ids"], probabilities, strict=True):
+        by_post.update(zip(row, row_probabilities, strict=False))
+    for timeline in timelines:
+        for post_id, label in zip(timeline["post_ids"], timeline["labels"], strict=True):
+            scores = by_post[post_id]
+            yield {
+                "post_id": post_id,
+                "timeline_id": timeline["timeline_id"],
+                "label": "" if label < 0 else names[label],
+                "prediction": names[int(scores.argmax())],
+                **{f"probability_{name}": float(score) for name, score in zip(names, scores, strict=True)},
+            }
+
+
+def main(arguments: list[str]):
+    model_args, data, training = parse(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    training.remove_unused_columns = False
+    set_seed(training.seed)
+
+    splits = load_splits(data)
+    saved = None
+    if model_args.model_name_or_path is not None:
+        saved = AutoConfig.from_pretrained(model_args.model_name_or_path)
+    if saved is not None and saved.model_type == TempoFormerConfig.model_type:
+        names = [saved.id2label[index] for index in range(saved.num_labels)]
+        data.window = saved.window
+    else:
+        names = label_names(splits.get("train", next(iter(splits.values()))), data.label_column)
+    timelines = {
+        name: to_timelines(
+            posts,
+            names,
+            data.timeline_column,
+            data.timestamp_column,
+            data.text_column,
+            data.label_column,
+            data.id_column or ("post_id" if data.task_name else None),
+        )
+        for name, posts in splits.items()
+    }
+    if set(timelines) == {"train"}:
+        timelines["train"], timelines["test"] = split_timelines(timelines["train"], data.test_fraction, training.seed)
+    if training.do_train and "validation" not in timelines:
+        timelines["train"], timelines["validation"] = split_timelines(
+            timelines["train"], data.validation_fraction, training.seed
+        )
+    logger.info("Timelines: %s", {name: len(split) for name, split in timelines.items()})
+
+    model = load_model(model_args, data.window, names)
+    if training.do_train:
+        model.config.class_weights = class_weights(timelines["train"]["labels"], len(names))
+    tokenizer = AutoTokenizer.from_pretrained(
+        model_args.tokenizer_name or model_args.model_name_or_path or model_args.config_name
+    )
+    rows = {
+        name: to_rows(
+            split, tokenizer, data.window, data.targets_per_row, data.max_seq_length, only_labelled=name != "test"
+        )
+        for name, split in timelines.items()
+    }
+    timed = "timestamps" in next(iter(timelines.values())).column_names
+    trainer = Trainer(
+        model=model,
+        args=training,
+        train_dataset=rows.get("train") if training.do_train else None,
+        eval_dataset=rows.get("validation"),
+        processing_class=tokenizer,
+        data_collator=StreamCollator(tokenizer, data.window, timed=timed),
+        compute_metrics=compute_metrics(names),
+        callbacks=[EarlyStoppingCallback(data.early_stopping_patience)] if data.early_stopping_patience else None,
+    )
+
+    if training.do_train:
+        checkpoint = training.resume_from_checkpoint
+        if checkpoint is None and os.path.isdir(training.output_dir):
+            checkpoint = get_last_checkpoint(training.output_dir)
+        result = trainer.train(resume_from_checkpoint=checkpoint)
+        trainer.save_model()
+        trainer.save_state()
+        report(trainer, "train", result.metrics)
+    if training.do_eval:
+        report(trainer, "eval", trainer.evaluate())
+    if training.do_predict:
+        if "test" not in timelines:
+            raise ValueError("--do_predict needs --test_file, or --train_file alone to split it.")
+        output = trainer.predict(rows["test"], metric_key_prefix="predict")
+        report(trainer, "predict", output.metrics)
+        probabilities = torch.from_numpy(output.predictions).float().softmax(-1).numpy()
+        path = Path(training.output_dir) / "predictions.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = None
+            for row in prediction_rows(timelines["test"], rows["test"], probabilities, names):
+                if writer is None:
+                    writer = csv.DictWriter(file, list(row))
+                    writer.writeheader()
+                writer.writerow(row)
+        logger.info("Predictions of every post: %s", path)
+    if training.push_to_hub:
+        trainer.push_to_hub()
+
+
+def report(trainer: Trainer, split: str, metrics: dict[str, float]):
+    """Prints and saves the figures of a split; they end up in `all_results.json`."""
+    trainer.log_metrics(split, metrics)
+    trainer.save_metrics(split, metrics)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

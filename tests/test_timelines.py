@@ -1,0 +1,161 @@
+"""Posts to timelines to rows, and what is refused on the way."""
+
+import logging
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from datasets import Dataset
+from transformers import BertTokenizer
+
+from modeling_tempoformer.splits import split_timelines
+from modeling_tempoformer.timelines import PostError, label_names, to_rows, to_timelines
+from modeling_tempoformer.timestamps import to_seconds
+
+
+VOCABULARY = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad"])}
+POSTS = [
+    {"timeline_id": "a", "timestamp": "1970-01-01T00:01:00", "text": "sad", "label": "IS"},
+    {"timeline_id": "b", "timestamp": "5", "text": "", "label": "O"},
+    {"timeline_id": "a", "timestamp": "1970-01-01T00:00:30Z", "text": "glad", "label": None},
+    {"timeline_id": "a", "timestamp": "60", "text": "sad sad glad", "label": "O"},
+]
+
+
+@pytest.fixture(autouse=True)
+def logs_reach_pytest(monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("1970-01-02", 86400.0),
+        ("1970-01-01T01:00:00+01:00", 0.0),
+        ("1970-01-01 00:00:01.5", 1.5),
+        ("12.5", 12.5),
+        (1700000000, 1700000000.0),
+        (date(1970, 1, 2), 86400.0),
+        (datetime(1970, 1, 1, 1), 3600.0),
+        (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-1))), 3600.0),
+        (datetime(2000, 1, 1, tzinfo=UTC), 946684800.0),
+        (None, None),
+        ("", None),
+    ],
+)
+def test_times_are_read(value, seconds):
+    assert to_seconds(value) == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("yesterday", "neither"),
+        ("nan", "not finite"),
+        (float("nan"), "not finite"),
+        (float("inf"), "not finite"),
+        (1700000000000, "milliseconds"),
+        (True, "bool"),
+    ],
+)
+def test_other_times_are_refused(value, problem):
+    with pytest.raises(ValueError, match=problem):
+        to_seconds(value)
+
+
+EXPECTED = [
+    {
+        "timeline_id": "a",
+        "post_ids": ["2", "0", "3"],
+        "texts": ["glad", "sad", "sad sad glad"],
+        "labels": [-100, 0, 1],
+        "timestamps": [30.0, 60.0, 60.0],
+    },
+    {"timeline_id": "b", "post_ids": ["1"], "texts": [""], "labels": [1], "timestamps": [5.0]},
+]
+
+
+def test_posts_become_sorted_timelines(caplog):
+    posts = Dataset.from_list(POSTS)
+    assert label_names(posts) == ["IS", "O"]
+    assert to_timelines(posts, ["IS", "O"]).to_list() == EXPECTED
+    assert caplog.text.count("Sorted the posts of 1 timelines") == 1
+
+
+def test_streaming_gives_the_same_timelines():
+    posts = Dataset.from_list([POSTS[0], POSTS[2], POSTS[3], POSTS[1]])
+    streamed = list(to_timelines(posts.to_iterable_dataset(), ["IS", "O"]))
+    assert [timeline["labels"] for timeline in streamed] == [[-100, 0, 1], [1]]
+    assert streamed == to_timelines(posts, ["IS", "O"]).to_list()
+    with pytest.raises(PostError, match="Row 2 .*'timeline_id', value 'a'.*follow each other"):
+        list(to_timelines(Dataset.from_list(POSTS[:3]).to_iterable_dataset()))
+
+
+def test_label_names_are_ordered_as_numbers():
+    posts = Dataset.from_list([{"label": value} for value in (10.0, None, 2.0)])
+    assert label_names(posts) == ["2", "10"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"timestamp": "soon"}, "Row 3 .*'timestamp', value 'soon'"),
+        ({"timestamp": None}, "Row 3 .*'timestamp', value None: missing, while timeline 'a' has others"),
+        ({"timestamp": "inf"}, "Row 3 .*'timestamp', value 'inf'"),
+        ({"text": None}, "Row 3 .*'text', value None"),
+        ({"timeline_id": None}, "Row 3 .*'timeline_id', value None"),
+        ({"label": "XX"}, r"Row 3 .*'label', value 'XX': not one of the labels \(IS, O\)"),
+    ],
+)
+def test_bad_posts_are_named(change, message):
+    with pytest.raises(PostError, match=message):
+        to_timelines(Dataset.from_list([*POSTS[:3], POSTS[3] | change]), ["IS", "O"])
+
+
+def test_missing_columns_are_named():
+    with pytest.raises(ValueError, match="no column 'body' for the text"):
+        to_timelines(Dataset.from_list(POSTS), text_column="body")
+
+
+def test_timelines_without_time_keep_their_order():
+    posts = Dataset.from_list([{k: v for k, v in post.items() if k != "timestamp"} for post in POSTS])
+    timelines = to_timelines(posts, ["IS", "O"])
+    assert timelines[0]["post_ids"] == ["0", "2", "3"] and "timestamps" not in timelines.column_names
+
+
+def test_rows_hold_every_target_once_with_its_context(caplog):
+    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
+    tokenizer = BertTokenizer(vocab=VOCABULARY)
+    rows = to_rows(timelines, tokenizer, window=2, targets_per_row=2, max_seq_length=4).to_list()
+    assert [row["post_ids"] for row in rows] == [["2", "0"], ["3"], ["1"]]
+    assert [row["num_context"] for row in rows] == [0, 1, 0]
+    assert rows[1]["input_ids"] == [[2, 5, 3], [2, 5, 5, 3]] and rows[1]["timestamps"] == [60.0, 60.0]
+    assert rows[2]["input_ids"] == [[2, 3]]
+    assert "Truncated 1 posts to 4 tokens" in caplog.text
+    training = to_rows(timelines, tokenizer, window=2, targets_per_row=2, only_labelled=True).to_list()
+    assert [row["labels"] for row in training] == [[None, 0], [1], [1]]
+    with pytest.raises(ValueError, match="window"):
+        to_rows(timelines, tokenizer, window=0)
+
+
+def test_streamed_rows_are_the_same():
+    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
+    tokenizer = BertTokenizer(vocab=VOCABULARY)
+    posts = Dataset.from_list([POSTS[0], POSTS[2], POSTS[3], POSTS[1]]).to_iterable_dataset()
+    streamed = to_rows(to_timelines(posts, ["IS", "O"]), tokenizer, window=2, targets_per_row=2)
+    rows = list(streamed)
+    # A post's id is its row, and the two orders differ.
+    ids = {"0": "0", "1": "2", "2": "3", "3": "1"}
+    for row in rows:
+        row["post_ids"] = [ids[post] for post in row["post_ids"]]
+    assert rows == to_rows(timelines, tokenizer, window=2, targets_per_row=2).to_list()
+
+
+def test_splits_share_out_whole_timelines():
+    posts = [{"timeline_id": i // 3, "text": "", "label": i % 2} for i in range(60)]
+    timelines = to_timelines(Dataset.from_list(posts), ["0", "1"])
+    rest, part = split_timelines(timelines, 0.25, seed=3)
+    assert sorted([*rest["timeline_id"], *part["timeline_id"]], key=int) == [str(i) for i in range(20)]
+    assert len(part) == 5 and split_timelines(timelines, 0.25, seed=3)[1].to_list() == part.to_list()
+    with pytest.raises(ValueError, match="Cannot split 3 timelines"):
+        split_timelines(timelines.select(range(3)), 0.2, seed=0)
