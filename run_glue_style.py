@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import torch
 import yaml
 from datasets import Dataset, load_dataset
@@ -105,8 +106,8 @@ def load_posts(path: str, task_name: str | None) -> Dataset:
     if kind is None:
         raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
     if kind == "csv":
-        separator = "\t" if path.endswith(".tsv") else ","
-        return load_dataset(kind, data_files=path, split="train", sep=separator, dtype=str, keep_default_na=False)
+        table = pd.read_csv(path, sep="\t" if path.endswith(".tsv") else ",", dtype=str, keep_default_na=False)
+        return Dataset.from_pandas(table, preserve_index=False)
     return load_dataset(kind, data_files=path, split="train")
 
 
