@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: install lint style test
+.PHONY: demo install lint style test
 
 install: .venv/installed
 
@@ -17,6 +17,9 @@ lint: install
 style: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+demo: install
+	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py
 
 test: install
 	$(BIN)/python -m pytest

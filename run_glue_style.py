@@ -50,7 +50,7 @@ class ModelArguments:
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder or a TempoFormer checkpoint."})
     config_name: str | None = field(default=None, metadata={"help": "An encoder's config, to train from scratch."})
     tokenizer_name: str | None = field(default=None, metadata={"help": "If not that of the model."})
-    config_overrides: str | dict | None = field(default=None, metadata={"help": "Fields of TempoFormerConfig (JSON)."})
+    config_overrides: dict | str | None = field(default=None, metadata={"help": "Fields of TempoFormerConfig (JSON)."})
 
     def __post_init__(self):
         if (self.model_name_or_path is None) == (self.config_name is None):

@@ -18,19 +18,19 @@ MINUTE, DAY = 60.0, 86400.0
 def synthetic_posts(num_timelines: int, seed: int, posts_per_timeline: int = 16) -> Iterator[dict[str, Any]]:
     """
     Posts of a good or a bad mood. Gaps are minutes or days, by chance and whatever the posts say. A post is a Switch
-    if it differs in mood from the post before it and comes within minutes of it: the order of the posts alone cannot
-    tell. Rows of `timeline_id`, `timestamp` (seconds), `text`, `label`.
+    if its mood is bad and it comes within minutes of the post before it: the order of the posts alone cannot tell.
+    Rows of `timeline_id`, `timestamp` (seconds), `text`, `label`.
     """
     generator = random.Random(seed)
     for timeline in range(num_timelines):
-        timestamp, mood = generator.uniform(1.6e9, 1.7e9), None
-        for _ in range(posts_per_timeline):
+        timestamp = generator.uniform(1.6e9, 1.7e9)
+        for number in range(posts_per_timeline):
             quick = generator.random() < 0.5
             timestamp += generator.uniform(1, 20) * (MINUTE if quick else DAY)
-            previous, mood = mood, generator.random() < 0.5
+            good = generator.random() < 0.5
             words = generator.choices(FILLERS, k=generator.randint(2, 5))
-            words.insert(generator.randint(0, len(words)), generator.choice(GOOD if mood else BAD))
-            switch = previous is not None and previous != mood and quick
+            words.insert(generator.randint(0, len(words)), generator.choice(GOOD if good else BAD))
+            switch = number > 0 and quick and not good
             yield {
                 "timeline_id": f"person-{timeline}",
                 "timestamp": round(timestamp),
