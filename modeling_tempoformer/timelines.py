@@ -67,7 +67,9 @@ def read_posts(
         if name is not None and labels is not None and name not in labels:
             known = ", ".join(labels)
             raise PostError(row, columns["label"], post[columns["label"]], f"not one of the labels ({known})")
-        post_id = to_name(post[columns["id"]]) if columns.get("id") else str(row)
+        if columns["id"] is not None and columns["id"] not in post:
+            raise ValueError(f"There is no column '{columns['id']}' for the id; there are: {', '.join(post)}.")
+        post_id = str(row) if columns["id"] is None else to_name(post[columns["id"]])
         yield {
             "row": row,
             "post_id": post_id,
@@ -130,7 +132,12 @@ def to_timelines(
     columns |= {"label": label_column, "id": id_column}
     if isinstance(posts, Dataset):
         groups: dict[str, list] = {}
+        seen: set[str | None] = set()
         for post in read_posts(posts, labels, columns):
+            if post["post_id"] in seen or post["post_id"] is None:
+                problem = "a post id must be unique and not null"
+                raise PostError(post["row"], id_column, post["post_id"], problem)
+            seen.add(post["post_id"])
             groups.setdefault(post["timeline_id"], []).append(post)
         made = [make_timeline(group, columns) for group in groups.values()]
         if unsorted := sum(was_unsorted for _, was_unsorted in made):

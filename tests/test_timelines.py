@@ -117,6 +117,13 @@ def test_missing_columns_are_named():
         to_timelines(Dataset.from_list(POSTS), text_column="body")
 
 
+@pytest.mark.parametrize("post_id", ["p1", None])
+def test_post_ids_must_tell_posts_apart(post_id):
+    posts = [{**post, "id": f"p{number}"} for number, post in enumerate(POSTS[:3])] + [{**POSTS[3], "id": post_id}]
+    with pytest.raises(PostError, match="Row 3 .*'id'.*unique"):
+        to_timelines(Dataset.from_list(posts), id_column="id")
+
+
 def test_timelines_without_time_keep_their_order():
     posts = Dataset.from_list([{k: v for k, v in post.items() if k != "timestamp"} for post in POSTS])
     timelines = to_timelines(posts, ["IS", "O"])
