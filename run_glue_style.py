@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 import torch
 import yaml
-from datasets import Dataset, load_dataset
+from datasets import Dataset, Features, IterableDataset, Value, get_dataset_split_names, load_dataset
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -32,15 +31,18 @@ from transformers import (
 from transformers.trainer_utils import get_last_checkpoint
 
 from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.cards import write_card
 from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
 from modeling_tempoformer.metrics import compute_metrics
 from modeling_tempoformer.splits import split_timelines
-from modeling_tempoformer.timelines import label_names, to_rows, to_timelines
+from modeling_tempoformer.timelines import Posts, label_names, to_rows, to_timelines
 
 
 logger = logging.getLogger(__name__)
 
 TASKS = {"lrs": read_rumoureval, "moc": read_talklife, "topic_shift": read_topic_shift, "annomi": read_annomi}
+SHUFFLE_BUFFER = 1000  # rows
+PREDICTION_COLUMNS = ["post_id", "timeline_id", "label", "prediction"]
 
 
 @dataclass
@@ -67,6 +69,7 @@ class DataTrainingArguments:
         default=None, metadata={"help": "The files are in this corpus's original form; else tables of posts."}
     )
     dataset_name: str | None = field(default=None, metadata={"help": "A dataset of posts instead of files."})
+    dataset_config_name: str | None = field(default=None, metadata={"help": "Which configuration of it."})
     train_file: str | None = field(default=None, metadata={"help": "CSV, JSON lines or Parquet of posts."})
     validation_file: str | None = None
     test_file: str | None = None
@@ -77,7 +80,9 @@ class DataTrainingArguments:
     text_column: str = "text"
     label_column: str = "label"
     id_column: str | None = None
-    window: int = field(default=20, metadata={"help": "Posts in a stream."})
+    labels: list[str] | None = field(default=None, metadata={"help": "Label names; those of the posts if omitted."})
+    streaming: bool = field(default=False, metadata={"help": "Never hold the training posts in memory."})
+    window: int | None = field(default=None, metadata={"help": "Posts in a stream; that of the checkpoint, or 20."})
     targets_per_row: int = field(default=16, metadata={"help": "Posts classified in a row of a training batch."})
     max_seq_length: int = field(default=128, metadata={"help": "Tokens of a post."})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "Evaluations without a better F1."})
@@ -96,36 +101,59 @@ def parse(arguments: list[str]):
     return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
 
 
-def load_posts(path: str, task_name: str | None) -> Dataset:
+def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Posts:
     """Posts from a file: of a corpus in its original form, or a table. CSV cells are text, an empty one is empty."""
     if task_name is not None:
+        if streaming:
+            return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": path})
         return Dataset.from_list(list(TASKS[task_name](path)))
     kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
         Path(path).suffix
     )
     if kind is None:
         raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
+    settings = {}
     if kind == "csv":
-        table = pd.read_csv(path, sep="\t" if path.endswith(".tsv") else ",", dtype=str, keep_default_na=False)
-        return Dataset.from_pandas(table, preserve_index=False)
-    return load_dataset(kind, data_files=path, split="train")
+        separator = "\t" if path.endswith(".tsv") else ","
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            columns = next(csv.reader(file, delimiter=separator), [])
+        # As text, so that an id such as 007 stays what it is.
+        features = Features({column: Value("string") for column in columns})
+        settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
+    return load_dataset(kind, data_files=path, split="train", streaming=streaming, **settings)
 
 
-def load_splits(data: DataTrainingArguments) -> dict[str, Dataset]:
-    """The given splits, as posts."""
-    files = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
+def load_splits(data: DataTrainingArguments) -> dict[str, Posts]:
+    """The given splits, as posts; with `--streaming` the training part is read anew in each pass."""
+    names = ("train", "validation", "test")
     if data.dataset_name is not None:
-        return dict(load_dataset(data.dataset_name))
-    splits = {name: load_posts(path, data.task_name) for name, path in files.items() if path is not None}
+        source = (data.dataset_name, data.dataset_config_name)
+        present = get_dataset_split_names(*source)
+        splits = {
+            name: load_dataset(*source, split=name, streaming=data.streaming and name == "train")
+            for name in names
+            if name in present
+        }
+        if not splits:
+            raise ValueError(f"{data.dataset_name} has the splits {', '.join(present)}; none of {', '.join(names)}.")
+        return splits
+    files = {name: getattr(data, f"{name}_file") for name in names}
+    splits = {
+        name: load_posts(path, data.task_name, data.streaming and name == "train")
+        for name, path in files.items()
+        if path is not None
+    }
     if not splits:
         raise ValueError("Give --dataset_name, or at least one of --train_file, --validation_file and --test_file.")
     return splits
 
 
-def class_weights(labels: list[list[int]], num_labels: int) -> list[float]:
+def class_weights(timelines: Posts, num_labels: int) -> list[float]:
     """`sqrt(1 / p)` of each class's share p of the labelled training posts (paper, section 4.4)."""
-    flat = np.concatenate([np.asarray(values) for values in labels])
-    counts = np.bincount(flat[flat >= 0], minlength=num_labels)
+    counts = np.zeros(num_labels, dtype=np.int64)
+    for timeline in timelines.select_columns(["labels"]):
+        labels = np.asarray(timeline["labels"])
+        counts += np.bincount(labels[labels >= 0], minlength=num_labels)
     if not counts.all():
         raise ValueError(f"Some class has no post in the training part; posts of each class: {counts.tolist()}.")
     return np.sqrt(counts.sum() / counts).tolist()
@@ -166,10 +194,53 @@ def prediction_rows(
             }
 
 
+class StreamTrainer(Trainer):
+    """The stock Trainer, but for the model card."""
+
+    base_model: str | None = None
+
+    def create_model_card(self, **kwargs):
+        folder = Path(self.args.output_dir)
+        results = folder / "all_results.json"
+        scores = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+        scores = {name: value for name, value in scores.items() if "_f1" in name}
+        write_card(folder, self.model.config, scores, self.base_model, self.hub_model_id)
+
+
+def split_posts(
+    splits: dict[str, Posts], data: DataTrainingArguments, names: list[str], do_train: bool, seed: int
+) -> dict[str, Posts]:
+    """Timelines of each split; validation and test are taken from the training part where they are not given."""
+    columns = (data.timeline_column, data.timestamp_column, data.text_column, data.label_column)
+    id_column = data.id_column or ("post_id" if data.task_name else None)
+    timelines = {name: to_timelines(posts, names, *columns, id_column) for name, posts in splits.items()}
+    if data.streaming and do_train and "validation" not in timelines:
+        raise ValueError("--streaming needs a validation part of its own: a stream cannot be split by timeline.")
+    if set(timelines) == {"train"} and not data.streaming:
+        timelines["train"], timelines["test"] = split_timelines(timelines["train"], data.test_fraction, seed)
+    if do_train and "validation" not in timelines:
+        timelines["train"], timelines["validation"] = split_timelines(
+            timelines["train"], data.validation_fraction, seed
+        )
+    for name, split in timelines.items():
+        logger.info("%s: %s timelines", name, "streamed" if data.streaming and name == "train" else len(split))
+    return timelines
+
+
+def is_timed(timelines: dict[str, Posts]) -> bool:
+    """Whether the timelines have times: all, or none."""
+    timed = {name: "timestamps" in next(iter(split)) for name, split in timelines.items()}
+    if len(set(timed.values())) > 1:
+        raise ValueError(f"Some parts have timestamps and others not: {timed}.")
+    return all(timed.values())
+
+
 def main(arguments: list[str]):
     model_args, data, training = parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     training.remove_unused_columns = False
+    # Batches differ in posts and tokens, so that one process cannot cut them for the others.
+    training.accelerator_config.dispatch_batches = False
     set_seed(training.seed)
 
     splits = load_splits(data)
@@ -178,57 +249,44 @@ def main(arguments: list[str]):
         saved = AutoConfig.from_pretrained(model_args.model_name_or_path)
     if saved is not None and saved.model_type == TempoFormerConfig.model_type:
         names = [saved.id2label[index] for index in range(saved.num_labels)]
-        data.window = saved.window
+        window = saved.window if data.window is None else data.window
+        if window > saved.window:
+            raise ValueError(f"--window {window} is more than the checkpoint's {saved.window}.")
     else:
-        names = label_names(splits.get("train", next(iter(splits.values()))), data.label_column)
-    timelines = {
-        name: to_timelines(
-            posts,
-            names,
-            data.timeline_column,
-            data.timestamp_column,
-            data.text_column,
-            data.label_column,
-            data.id_column or ("post_id" if data.task_name else None),
-        )
-        for name, posts in splits.items()
-    }
-    if set(timelines) == {"train"}:
-        timelines["train"], timelines["test"] = split_timelines(timelines["train"], data.test_fraction, training.seed)
-    if training.do_train and "validation" not in timelines:
-        timelines["train"], timelines["validation"] = split_timelines(
-            timelines["train"], data.validation_fraction, training.seed
-        )
-    logger.info("Timelines: %s", {name: len(split) for name, split in timelines.items()})
+        names = data.labels or label_names(splits.get("train", next(iter(splits.values()))), data.label_column)
+        window = 20 if data.window is None else data.window
+    timelines = split_posts(splits, data, names, training.do_train, training.seed)
 
-    model = load_model(model_args, data.window, names)
+    model = load_model(model_args, window, names)
     if training.do_train:
-        model.config.class_weights = class_weights(timelines["train"]["labels"], len(names))
+        model.config.class_weights = class_weights(timelines["train"], len(names))
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.model_name_or_path or model_args.config_name
     )
     rows = {
-        name: to_rows(
-            split, tokenizer, data.window, data.targets_per_row, data.max_seq_length, only_labelled=name != "test"
-        )
+        name: to_rows(split, tokenizer, window, data.targets_per_row, data.max_seq_length, name != "test")
         for name, split in timelines.items()
     }
-    timed = "timestamps" in next(iter(timelines.values())).column_names
-    trainer = Trainer(
+    if data.streaming and "train" in rows:
+        rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
+    trainer = StreamTrainer(
         model=model,
         args=training,
         train_dataset=rows.get("train") if training.do_train else None,
         eval_dataset=rows.get("validation"),
         processing_class=tokenizer,
-        data_collator=StreamCollator(tokenizer, data.window, timed=timed),
+        data_collator=StreamCollator(tokenizer, window, timed=is_timed(timelines)),
         compute_metrics=compute_metrics(names),
         callbacks=[EarlyStoppingCallback(data.early_stopping_patience)] if data.early_stopping_patience else None,
     )
+    trainer.base_model = model_args.model_name_or_path
 
     if training.do_train:
         checkpoint = training.resume_from_checkpoint
         if checkpoint is None and os.path.isdir(training.output_dir):
             checkpoint = get_last_checkpoint(training.output_dir)
+            if checkpoint is not None:
+                logger.warning("Resuming from %s; to start afresh give another --output_dir.", checkpoint)
         result = trainer.train(resume_from_checkpoint=checkpoint)
         trainer.save_model()
         trainer.save_state()
@@ -241,17 +299,18 @@ def main(arguments: list[str]):
         output = trainer.predict(rows["test"], metric_key_prefix="predict")
         report(trainer, "predict", output.metrics)
         probabilities = torch.from_numpy(output.predictions).float().softmax(-1).numpy()
-        path = Path(training.output_dir) / "predictions.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = None
-            for row in prediction_rows(timelines["test"], rows["test"], probabilities, names):
-                if writer is None:
-                    writer = csv.DictWriter(file, list(row))
-                    writer.writeheader()
-                writer.writerow(row)
-        logger.info("Predictions of every post: %s", path)
+        if trainer.is_world_process_zero():
+            # The Trainer never pushes a name that starts with an underscore: predictions about people stay here.
+            path = Path(training.output_dir) / "_predictions.csv"
+            with path.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, PREDICTION_COLUMNS + [f"probability_{name}" for name in names])
+                writer.writeheader()
+                writer.writerows(prediction_rows(timelines["test"], rows["test"], probabilities, names))
+            logger.info("Predictions of every post: %s", path)
     if training.push_to_hub:
         trainer.push_to_hub()
+    elif training.do_train and trainer.is_world_process_zero():
+        trainer.create_model_card()
 
 
 def report(trainer: Trainer, split: str, metrics: dict[str, float]):

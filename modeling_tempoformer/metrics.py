@@ -48,7 +48,9 @@ def compute_metrics(label_names: list[str]):
 
 
 def score_streams(prediction: EvalPrediction, metric: evaluate.Metric, label_names: list[str]) -> dict[str, float]:
-    """Scores logits (rows, streams, classes) against labels (rows, streams) where these are not -100."""
+    """Scores logits (rows, streams, classes) against labels (rows, streams) where these are not -100, if anywhere."""
     labelled = prediction.label_ids != -100
+    if not labelled.any():
+        return {}
     predicted = prediction.predictions.argmax(-1)[labelled]
     return metric.compute(predictions=predicted, references=prediction.label_ids[labelled], label_names=label_names)

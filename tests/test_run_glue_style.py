@@ -19,14 +19,19 @@ def script(monkeypatch):
     return runpy.run_path(str(ROOT / "run_glue_style.py"))["main"]
 
 
+def write_posts(path: Path, posts: list[dict], columns: list[str] | None = None) -> str:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns or list(posts[0]), extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(posts)
+    return str(path)
+
+
 def test_own_csv_to_predictions(tmp_path, script):
     posts = list(synthetic_posts(10, seed=0, posts_per_timeline=5))
     posts = posts[::-1]
     posts[7]["label"] = ""
-    with (tmp_path / "posts.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(posts[0]))
-        writer.writeheader()
-        writer.writerows(posts)
+    write_posts(tmp_path / "posts.csv", posts)
     recipe = ["configuration/demo.yaml", "--train_file", str(tmp_path / "posts.csv"), "--output_dir", str(tmp_path)]
     script([*recipe, "--num_train_epochs", "1", "--window", "3", "--do_eval"])
     results = json.loads((tmp_path / "all_results.json").read_text())
@@ -34,7 +39,7 @@ def test_own_csv_to_predictions(tmp_path, script):
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["window"] == 3 and len(config["class_weights"]) == 2
     assert (tmp_path / "modeling_tempoformer.py").exists() and (tmp_path / "tokenizer.json").exists()
-    with (tmp_path / "predictions.csv").open(newline="") as file:
+    with (tmp_path / "_predictions.csv").open(newline="") as file:
         predictions = list(csv.DictReader(file))
     assert len(predictions) == 10 and len({row["post_id"] for row in predictions}) == 10
     for row in predictions:
@@ -43,6 +48,46 @@ def test_own_csv_to_predictions(tmp_path, script):
         scores = {name: float(row[f"probability_{name}"]) for name in ("No-Switch", "Switch")}
         assert row["prediction"] == max(scores, key=scores.get)
         assert sum(scores.values()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path, script):
+    posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
+    files = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name in ("train", "validation")]
+    output = ["--output_dir", str(tmp_path / "out")]
+    script(["configuration/demo.yaml", "--streaming", "--max_steps", "2", "--do_predict", "false", *files, *output])
+    assert json.loads((tmp_path / "out" / "all_results.json").read_text())["train_loss"] > 0
+    assert "# out" in (tmp_path / "out" / "README.md").read_text()
+
+    columns = ["timeline_id", "timestamp", "text"]
+    unlabelled = write_posts(tmp_path / "new.csv", posts, columns)
+    saved = ["--model_name_or_path", str(tmp_path / "out"), "--output_dir", str(tmp_path / "new")]
+    with pytest.raises(ValueError, match="--window 9 is more than the checkpoint's 4"):
+        script([*saved, "--test_file", unlabelled, "--do_predict", "--window", "9"])
+    script([*saved, "--test_file", unlabelled, "--do_predict"])
+    with (tmp_path / "new" / "_predictions.csv").open(newline="") as file:
+        predictions = list(csv.DictReader(file))
+    assert [row["post_id"] for row in predictions] == [str(i) for i in range(len(posts))]
+    assert {row["label"] for row in predictions} == {""}
+    assert {row["prediction"] for row in predictions} <= {"No-Switch", "Switch"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "columns", "problem"),
+    [
+        (["--streaming"], None, "--streaming needs a validation part"),
+        (["--test_file", "TRAIN"], ["timeline_id", "text", "label"], "validation.*False|timestamps and others not"),
+        ([], ["timeline_id", "timestamp", "text"], r"\['label'\] not in the dataset"),
+        (["--text_column", "body"], None, "no column 'body' for the text"),
+        (["--labels", "No-Switch"], None, "value 'Switch': not one of the labels"),
+    ],
+)
+def test_what_cannot_work_is_said_before_training(tmp_path, script, arguments, columns, problem):
+    posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
+    full, part = write_posts(tmp_path / "full.csv", posts), write_posts(tmp_path / "part.csv", posts, columns)
+    arguments = [full if argument == "TRAIN" else argument for argument in arguments]
+    recipe = ["configuration/demo.yaml", "--train_file", part, "--output_dir", str(tmp_path / "out")]
+    with pytest.raises(ValueError, match=problem):
+        script([*recipe, *arguments])
 
 
 def test_unknown_recipe_entries_are_named(tmp_path, script, capsys):

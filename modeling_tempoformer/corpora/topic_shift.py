@@ -11,24 +11,24 @@ from transformers.utils import logging
 logger = logging.get_logger(__name__)
 
 
-def read_topic_shift(folder: str | Path) -> Iterator[dict[str, Any]]:
+def read_topic_shift(path: str | Path) -> Iterator[dict[str, Any]]:
     """
-    Utterances of the conversations `folder/*.csv`. Label 0 is the main topic, 1 any other (class 2 counts as 1). Rows
+    Utterances of the conversations `path/*.csv`. Label 0 is the main topic, 1 any other (class 2 counts as 1). Rows
     without text or speaker are dropped, and counted in a log line at the end.
     """
     dropped = 0
-    for path in sorted(Path(folder).glob("*.csv")):
-        with path.open(encoding="utf-8", newline="") as file:
+    for conversation in sorted(Path(path).glob("*.csv")):
+        with conversation.open(encoding="utf-8", newline="") as file:
             for row, line in enumerate(csv.DictReader(file)):
                 if not line["Conversation"] or not line["Person"]:
                     dropped += 1
                     continue
                 label = int(float(line["Class"]))
                 if label not in (0, 1, 2):
-                    raise ValueError(f"{path.name}, row {row}, column 'Class': {line['Class']!r} is not 0, 1 or 2.")
+                    raise ValueError(f"{conversation.name}, row {row}, column 'Class': {line['Class']!r} is not 0, 1 or 2.")
                 yield {
-                    "post_id": f"{path.stem}-{row}",
-                    "timeline_id": path.stem,
+                    "post_id": f"{conversation.stem}-{row}",
+                    "timeline_id": conversation.stem,
                     "text": line["Conversation"],
                     "label": str(min(label, 1)),
                 }

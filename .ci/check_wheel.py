@@ -1,0 +1,24 @@
+"""Run by the Python of a venv that holds the wheel: the package is whole there, presets and templates included."""
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import yaml
+
+import modeling_tempoformer
+from modeling_tempoformer.cards import write_card
+
+
+if not Path(modeling_tempoformer.__file__).is_relative_to(sys.prefix):
+    sys.exit(f"Imported from {modeling_tempoformer.__file__}, not from the wheel.")
+presets = files("modeling_tempoformer.configuration")
+window = yaml.safe_load((presets / "lrs_paper.yaml").read_text(encoding="utf-8"))["window"]
+config = modeling_tempoformer.TempoFormerConfig(window=window)
+with TemporaryDirectory() as folder:
+    write_card(folder, config, {})
+    card = (Path(folder) / "README.md").read_text(encoding="utf-8")
+if f"Window: {window} posts" not in card:
+    sys.exit(f"The card does not say the window:\n{card}")
+print(f"The wheel holds the package, {len(list(presets.iterdir()))} presets and the card's template.")

@@ -1,0 +1,1 @@
+"""Model presets and run recipes, as data of the package."""

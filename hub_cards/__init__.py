@@ -1,0 +1,1 @@
+"""Model-card templates, as data of the package."""
