@@ -33,7 +33,8 @@ class TempoFormerModelOutput(ModelOutput):
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True`):
             One tensor of shape `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the
-            attention of each post (second to last axis) to the posts of its stream (last axis).
+            attention of each post (second to last axis) to the posts of its stream (last axis); 0 where the stream
+            has no post.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
             The embeddings and the output of each layer below the stream layers, each of shape
             `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding.
@@ -93,10 +94,14 @@ def rotate_pairs(states: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
 
 
 def select(mask: torch.BoolTensor) -> torch.LongTensor:
-    """Positions of the True values of a 1-d mask; while compiling all positions, so that shapes stay static."""
+    """
+    Positions of the True values of a 1-d mask; the first one where there is none, so that no layer meets an empty
+    batch; while compiling all positions, so that shapes stay static.
+    """
     if torch.compiler.is_compiling():
         return torch.arange(mask.numel(), device=mask.device)
-    return mask.nonzero().squeeze(-1)
+    positions = mask.nonzero().squeeze(-1)
+    return positions if len(positions) else positions.new_zeros(1)
 
 
 def scatter(values: torch.Tensor, positions: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -443,13 +448,18 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             last_hidden_state=scatter(outputs, stream_ids, (batch_size, num_streams)),
             pooler_output=pooled,
             stream_mask=slot_mask.unflatten(0, (batch_size, num_streams)),
-            stream_attentions=tuple(scatter(a, stream_ids, (batch_size, num_streams)) for a in stream_attentions)
+            stream_attentions=tuple(
+                scatter(weights * real[:, None, :, None], stream_ids, (batch_size, num_streams))
+                for weights in stream_attentions
+            )
             if output_attentions
             else None,
-            hidden_states=tuple(scatter(h * tokens.unsqueeze(-1), post_ids, shape) for h in local_states)
+            hidden_states=tuple(scatter(h, post_ids, shape) * attention_mask.unsqueeze(-1) for h in local_states)
             if output_hidden_states
             else None,
-            attentions=tuple(scatter(a, post_ids, shape) for a in local_attentions) if local_attentions else None,
+            attentions=tuple(scatter(a, post_ids, shape) * post_mask[..., None, None, None] for a in local_attentions)
+            if local_attentions
+            else None,
         )
 
     def log_time(self, elapsed: torch.Tensor | None, stream_index: torch.LongTensor) -> torch.Tensor | None:

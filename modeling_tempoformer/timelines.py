@@ -208,6 +208,8 @@ def to_rows(
         if value < 1:
             raise ValueError(f"`{name}` must be at least 1, got {value}.")
     limit = min(max_seq_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    if max_seq_length is not None and max_seq_length > limit:
+        logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
     settings = {
         "tokenizer": tokenizer,
         "window": window,

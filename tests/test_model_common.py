@@ -1,0 +1,253 @@
+"""What Transformers asks of every model class; the common tests of its suite that apply, on tiny models."""
+
+import pytest
+import torch
+from conftest import tiny_batch, tiny_model
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoConfig
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TempoFormerModel
+
+
+VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"stream_attention": "full", "fusion": "none"}]
+
+
+def inputs_only(batch: dict) -> dict:
+    return {name: tensor for name, tensor in batch.items() if name != "labels"}
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_config_survives_dict_json_and_folder(tmp_path, settings):
+    config = tiny_model(**settings, class_weights=[1, 2.5, 3], focal_gamma=0).config
+    config.save_pretrained(tmp_path)
+    for copy in (
+        TempoFormerConfig.from_dict(config.to_dict()),
+        TempoFormerConfig.from_pretrained(tmp_path),
+        AutoConfig.from_pretrained(tmp_path),
+    ):
+        # Where it was read from is not part of what it says.
+        assert {**copy.to_dict(), "_name_or_path": ""} == config.to_dict() and copy.encoder_config.hidden_size == 16
+    assert TempoFormerConfig(num_labels=5).id2label[4] == "LABEL_4"
+
+
+def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch):
+    base = tiny_model().tempoformer
+    base.save_pretrained(tmp_path)
+    model, info = TempoFormerForStreamClassification.from_pretrained(tmp_path, output_loading_info=True)
+    head = {f"classifier.{name}" for name in model.classifier.state_dict()}
+    assert set(info["missing_keys"]) == head and not info["unexpected_keys"]
+    assert torch.equal(
+        model.tempoformer(**inputs_only(batch)).last_hidden_state, base(**inputs_only(batch)).last_hidden_state
+    )
+
+
+def test_other_labels_need_to_be_asked_for(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        TempoFormerForStreamClassification.from_pretrained(tmp_path, num_labels=5)
+    model, info = TempoFormerForStreamClassification.from_pretrained(
+        tmp_path, num_labels=5, ignore_mismatched_sizes=True, output_loading_info=True
+    )
+    assert {key[0] for key in info["mismatched_keys"]} == {"classifier.mlp.6.weight", "classifier.mlp.6.bias"}
+    assert model.classifier.mlp[-1].out_features == 5
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_weights_missing_from_a_checkpoint_are_drawn_as_in_a_new_model(settings):
+    new = tiny_model(seed=3, **settings)
+    torch.manual_seed(3)
+    filled = TempoFormerForStreamClassification.from_pretrained(None, config=new.config, state_dict={})
+    assert new.state_dict().keys() == filled.state_dict().keys()
+    for name, weight in new.state_dict().items():
+        other = filled.state_dict()[name]
+        assert other.is_contiguous() and other.dtype == weight.dtype
+        # The order of drawing may differ, the law must not.
+        torch.testing.assert_close(other.std(), weight.std(), atol=0.15, rtol=0.3)
+
+
+def test_state_dict_through_a_file(tmp_path, batch):
+    model, other = tiny_model(seed=0), tiny_model(seed=1)
+    assert not torch.equal(model(**batch).logits, other(**batch).logits)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    other.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    assert torch.equal(model(**batch).logits, other(**batch).logits)
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_embeddings_in_place_of_ids(batch, settings):
+    model = tiny_model(**settings)
+    expected = model(**batch).logits
+    embeddings = model.get_input_embeddings()(batch.pop("input_ids"))
+    torch.testing.assert_close(model(**batch, inputs_embeds=embeddings).logits, expected, atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match="exactly one"):
+        model(**batch)
+
+
+def test_vocabulary_grows_and_shrinks(batch):
+    model = tiny_model()
+    logits = model(**batch).logits
+    kept = model.get_input_embeddings().weight[:60].clone()
+    for size in (75, 60):
+        embeddings = model.resize_token_embeddings(size)
+        assert embeddings.num_embeddings == size == model.config.encoder_config.vocab_size
+        assert torch.equal(embeddings.weight[:60], kept)
+        assert torch.equal(model(**batch).logits, logits)
+    replacement = torch.nn.Embedding(60, 16)
+    model.set_input_embeddings(replacement)
+    assert model.get_input_embeddings() is replacement and model.get_output_embeddings() is None
+
+
+def test_names_that_the_library_relies_on():
+    model = tiny_model()
+    assert model.base_model is model.tempoformer and model.main_input_name == "input_ids"
+    assert model.config.encoder_config is model.tempoformer.encoder.config
+    modules = {type(module).__name__ for module in model.modules()}
+    no_split = set(model._no_split_modules)
+    assert no_split <= modules and "BertLayer" in no_split
+
+
+def test_backend_can_be_switched(batch):
+    model = tiny_model(attn_implementation="sdpa")
+    expected = model(**batch).logits
+    model.set_attn_implementation("eager")
+    assert model.config._attn_implementation == model.tempoformer.encoder.config._attn_implementation == "eager"
+    assert len(model(**batch, output_attentions=True).attentions) == 1
+    torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError):
+        model.set_attn_implementation("telepathy")
+    assert model.config._attn_implementation == "eager"
+
+
+def test_backend_of_the_encoder_alone(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    choice = {"": "sdpa", "encoder_config": "eager"}
+    model = TempoFormerModel.from_pretrained(tmp_path, attn_implementation=choice)
+    assert (model.config._attn_implementation, model.encoder.config._attn_implementation) == ("sdpa", "eager")
+
+
+def test_tuples_hold_what_the_output_object_holds(batch):
+    model = tiny_model(attn_implementation="eager")
+    flags = {"output_hidden_states": True, "output_attentions": True}
+    named, plain = model(**batch, **flags), model(**batch, **flags, return_dict=False)
+    assert len(plain) == len(named.to_tuple()) == 5
+    for one, other in zip(plain, named.to_tuple(), strict=True):
+        torch.testing.assert_close(one, other, atol=0, rtol=0)
+    model.config.output_hidden_states = True
+    assert len(model(**batch).hidden_states) == len(named.hidden_states)
+
+
+def test_gradients_reach_the_returned_states(batch):
+    model = tiny_model(attn_implementation="eager")
+    output = model(**batch, output_hidden_states=True, output_attentions=True)
+    returned = [output.hidden_states[0], output.attentions[0], output.stream_attentions[0]]
+    for tensor in returned:
+        tensor.retain_grad()
+    torch.autograd.grad(output.loss, model.get_input_embeddings().weight, retain_graph=True)
+    # What is returned is a padded copy; that it depends on the weights is what users of it need.
+    for tensor in returned:
+        (gradient,) = torch.autograd.grad(
+            tensor.square().sum(), model.get_input_embeddings().weight, retain_graph=True
+        )
+        assert gradient.abs().sum() > 0
+
+
+def test_checkpointing_is_off_until_asked_for():
+    model = tiny_model()
+    assert not model.is_gradient_checkpointing
+    model.gradient_checkpointing_enable()
+    layers = model.tempoformer.encoder.encoder.layer
+    assert model.is_gradient_checkpointing and all(layer.gradient_checkpointing for layer in layers)
+    model.gradient_checkpointing_disable()
+    assert not model.is_gradient_checkpointing
+
+
+def test_meta_device_then_weights(batch):
+    model = tiny_model()
+    with torch.device("meta"):
+        empty = TempoFormerForStreamClassification(model.config)
+    filled = empty.to_empty(device="cpu")
+    filled.load_state_dict(model.state_dict())
+    filled.tempoformer.encoder.embeddings.position_ids.copy_(model.tempoformer.encoder.embeddings.position_ids)
+    filled.tempoformer.encoder.embeddings.token_type_ids.zero_()
+    assert torch.equal(filled.eval()(**batch).logits, model(**batch).logits)
+
+
+@pytest.mark.parametrize("device_map", ["auto", {"": "cpu"}], ids=str)
+def test_device_map(tmp_path, batch, device_map):
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    placed = TempoFormerForStreamClassification.from_pretrained(tmp_path, device_map=device_map)
+    assert torch.equal(placed(**batch).logits, model(**batch).logits)
+
+
+def test_layers_offloaded_to_disk(tmp_path, batch):
+    """Offloaded weights come in through hooks: every layer must be entered by its own call."""
+    model = tiny_model()
+    model.save_pretrained(tmp_path / "saved")
+    device_map = {
+        "tempoformer.encoder.embeddings": "cpu",
+        "tempoformer.encoder.encoder": "disk",
+        "tempoformer.encoder.pooler": "disk",
+        "tempoformer.stream_layers": "disk",
+        "tempoformer.fusion": "cpu",
+        "classifier": "disk",
+    }
+    offloaded = TempoFormerForStreamClassification.from_pretrained(
+        tmp_path / "saved", device_map=device_map, offload_folder=tmp_path / "offload"
+    )
+    assert next(offloaded.tempoformer.encoder.encoder.layer.parameters()).device.type == "meta"
+    with torch.no_grad():
+        torch.testing.assert_close(offloaded(**batch).logits, model(**batch).logits, atol=1e-6, rtol=0)
+
+
+def test_lora_on_the_encoder(tmp_path, batch):
+    """Only the adapters of the encoder and the new parts train; saved, loaded and merged they give the same logits."""
+    model = tiny_model()
+    frozen = {name: weight.clone() for name, weight in model.state_dict().items()}
+    settings = LoraConfig(
+        r=2, target_modules=["query", "value"], modules_to_save=["position", "o_proj", "fusion", "classifier"]
+    )
+    adapted = get_peft_model(model, settings)
+    torch.manual_seed(0)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.5)
+    adapted.train()(**batch).loss.backward()
+    trained = {name for name, p in adapted.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
+    for layer in range(3):
+        for projection in ("query", "value"):
+            for matrix in "AB":
+                name = f"encoder.layer.{layer}.attention.self.{projection}.lora_{matrix}.default.weight"
+                assert any(trained_name.endswith(name) for trained_name in trained), name
+    adapted.eval()
+    logits = adapted(**batch).logits
+    plain = tiny_model()
+    assert not torch.allclose(logits, plain(**batch).logits, atol=1e-3)
+    assert all(torch.equal(frozen[name], weight) for name, weight in plain.state_dict().items())
+
+    adapted.save_pretrained(tmp_path)
+    loaded = PeftModel.from_pretrained(plain, tmp_path).eval()
+    assert torch.equal(loaded(**batch).logits, logits)
+    merged = loaded.merge_and_unload()
+    torch.testing.assert_close(merged(**batch).logits, logits, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_a_batch_of_absent_posts_has_zero_logits(attention, settings):
+    model = tiny_model(attn_implementation=attention, **settings)
+    batch = tiny_batch()
+    batch["attention_mask"].zero_()
+    output = model(**batch, output_hidden_states=True)
+    assert not output.logits.any() and all(not states.any() for states in output.hidden_states)
+    assert model(**{**batch, "stream_index": torch.full_like(batch["stream_index"], -1)}).logits.abs().sum() == 0
+
+
+def test_window_of_one_sees_the_post_alone(batch):
+    model = tiny_model(window=1)
+    alone = {**inputs_only(batch), "stream_index": torch.arange(6).view(1, 6, 1).repeat(2, 1, 1)}
+    del alone["elapsed"]
+    logits = model(**alone).logits
+    for post in range(6):
+        single = model(batch["input_ids"][:1, post : post + 1], batch["attention_mask"][:1, post : post + 1]).logits
+        torch.testing.assert_close(logits[:1, post : post + 1], single, atol=1e-5, rtol=0)
