@@ -1,5 +1,7 @@
 """Tiny models and batches, shared by the tests."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -58,3 +60,9 @@ def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0)
 @pytest.fixture
 def batch() -> dict[str, torch.Tensor]:
     return tiny_batch()
+
+
+@pytest.fixture
+def tokenization() -> Path:
+    """The offline tokenizer."""
+    return Path(__file__).parents[1] / "tokenization"

@@ -1,7 +1,6 @@
 """Model cards."""
 
 import re
-from pathlib import Path
 
 from conftest import tiny_encoder, tiny_model
 from huggingface_hub import ModelCard
@@ -24,8 +23,8 @@ def test_card_says_what_the_model_is(tmp_path):
     assert card.data.base_model is None and f"# {tmp_path.name}" in card.text and "Results" not in card.text
 
 
-def test_the_card_s_snippet_runs(tmp_path, monkeypatch, capsys):
-    tokenizer = AutoTokenizer.from_pretrained(Path(__file__).parents[1] / "tokenization")
+def test_the_card_s_snippet_runs(tmp_path, monkeypatch, capsys, tokenization):
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
     model = tiny_model(**CHANGES, encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
     model.save_pretrained(tmp_path / "mine")
     tokenizer.save_pretrained(tmp_path / "mine")
