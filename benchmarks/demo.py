@@ -16,20 +16,28 @@ def run(*command: str | Path):
     subprocess.run([sys.executable, *(str(part) for part in command)], check=True, cwd=ROOT)
 
 
+def write_data(folder: Path, seed: int = 0) -> list[str]:
+    """Synthetic timelines in `folder`; the script's arguments for them."""
+    run("-m", "modeling_tempoformer.synthetic", folder, "--seed", str(seed))
+    return [f"--{name}_file={folder / name}.csv" for name in ("train", "validation", "test")]
+
+
+def train(kind: str, files: list[str], folder: Path, seed: int = 42) -> float:
+    """Macro F1 on the test timelines of a model with this `stream_attention`, saved in `folder`."""
+    overrides = json.dumps({"stream_attention": kind})
+    arguments = ["--output_dir", folder, "--config_overrides", overrides, "--seed", str(seed)]
+    run("run_glue_style.py", "configuration/demo.yaml", *files, *arguments)
+    return json.loads((folder / "all_results.json").read_text())["predict_macro_f1"]
+
+
 def main():
     shutil.rmtree(OUTPUT, ignore_errors=True)
-    data = OUTPUT / "data"
-    run("-m", "modeling_tempoformer.synthetic", data)
-    files = [part for name in ("train", "validation", "test") for part in (f"--{name}_file", data / f"{name}.csv")]
-    for kind in VARIANTS:
-        overrides = json.dumps({"stream_attention": kind})
-        run("run_glue_style.py", "configuration/demo.yaml", *files, "--output_dir", OUTPUT / kind,
-            "--config_overrides", overrides)  # fmt: skip
+    files = write_data(OUTPUT / "data")
+    scores = {kind: train(kind, files, OUTPUT / kind) for kind in VARIANTS}
     print("\nMacro F1 on the test timelines (one seed):")
     for kind, words in VARIANTS.items():
-        results = json.loads((OUTPUT / kind / "all_results.json").read_text())
-        print(f"  {words:<22} {100 * results['predict_macro_f1']:5.1f}")
-    run("benchmarks/demo_reload.py", OUTPUT / "temporal_rotary", data / "test.csv")
+        print(f"  {words:<22} {100 * scores[kind]:5.1f}")
+    run("benchmarks/demo_reload.py", OUTPUT / "temporal_rotary", OUTPUT / "data" / "test.csv")
 
 
 if __name__ == "__main__":
