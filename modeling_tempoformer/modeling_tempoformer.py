@@ -15,6 +15,7 @@ from transformers.utils import ModelOutput, can_return_tuple, logging
 from .configuration_tempoformer import TempoFormerConfig
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
+from .packing_tempoformer import PostGroups, open_absent, scatter, select
 from .windows_tempoformer import stream_windows
 
 
@@ -93,34 +94,10 @@ def rotate_pairs(states: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 
 
-def select(mask: torch.BoolTensor) -> torch.LongTensor:
-    """
-    Positions of the True values of a 1-d mask; the first one where there is none, so that no layer meets an empty
-    batch; while compiling all positions, so that shapes stay static.
-    """
-    if torch.compiler.is_compiling():
-        return torch.arange(mask.numel(), device=mask.device)
-    positions = mask.nonzero().squeeze(-1)
-    return positions if len(positions) else positions.new_zeros(1)
-
-
-def scatter(values: torch.Tensor, positions: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Puts `values` (n, ...) at `positions` of a zero tensor whose leading axes have `shape`."""
-    flat = values.new_zeros(torch.Size(shape).numel(), *values.shape[1:])
-    return flat.index_copy(0, positions, values).unflatten(0, shape)
-
-
 def flag(kwargs: dict, name: str, config: TempoFormerConfig) -> bool:
     """Takes an output flag out of `kwargs`, where the caller gave one, else from the configuration."""
     value = kwargs.pop(name, None)
     return bool(getattr(config, name) if value is None else value)
-
-
-def open_absent(mask: torch.BoolTensor) -> torch.BoolTensor:
-    """Lets rows of a mask that have no True attend to their first place, so that no softmax is over nothing."""
-    opened = mask.clone()
-    opened[:, 0] |= ~mask.any(-1)
-    return opened
 
 
 class StreamPosition(nn.Module):
@@ -242,15 +219,15 @@ class StreamClassificationHead(nn.Module):
         return self.mlp(features)
 
     def read_in_turn(self, posts: torch.Tensor, stream_mask: torch.BoolTensor) -> torch.Tensor:
-        """The LSTM's state after the last real post; `posts` (streams, window, hidden) are padded on the left."""
+        """The LSTM's state after the last real post; `posts` (streams, window, hidden)."""
         if self.dense is not None:
             posts = self.dense(posts).tanh()
-        slots = torch.arange(posts.shape[1], device=posts.device)
-        length = stream_mask.sum(-1, keepdim=True)
+        if self.order == "reverse":
+            posts, stream_mask = posts.flip(1), stream_mask.flip(1)
         # Real posts first, so that padding comes after the state that is read.
-        first = slots.flip(0) if self.order == "reverse" else slots + (posts.shape[1] - length)
-        first = first.expand(len(posts), -1).clamp_max(posts.shape[1] - 1)
-        states, _ = self.lstm(posts.gather(1, first.unsqueeze(-1).expand_as(posts)))
+        order = (~stream_mask).long().argsort(dim=1, stable=True)
+        states, _ = self.lstm(posts.gather(1, order.unsqueeze(-1).expand_as(posts)))
+        length = stream_mask.sum(-1, keepdim=True)
         last = (length - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
         return states.gather(1, last).squeeze(1)
 
@@ -387,80 +364,88 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
 
         # Posts alone, each real one once.
-        post_ids = select(post_mask.flatten())
+        posts = PostGroups(attention_mask.flatten(0, 1).bool())
         inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
-        hidden_states = self.adapter.embed(
-            self.encoder, **{k: v if v is None else v.flatten(0, 1)[post_ids] for k, v in inputs.items()}
-        )
-        tokens = open_absent(attention_mask.flatten(0, 1)[post_ids].bool())
-        mask = self.adapter.layer_mask(self.encoder, hidden_states, tokens)
+        cuts = {name: posts.cut(tensor.flatten(0, 1)) for name, tensor in inputs.items() if tensor is not None}
+        states = [
+            self.adapter.embed(self.encoder, **dict(zip(cuts, group, strict=True)))
+            for group in zip(*cuts.values(), strict=True)
+        ]
+        masks = [self.adapter.layer_mask(self.encoder, *group) for group in zip(states, posts.tokens, strict=True)]
         layers = self.adapter.layers(self.encoder)
-        split = len(layers) - len(self.stream_layers)
-        local_states, local_attentions = [hidden_states], []
+        local_layers = layers[: len(layers) - len(self.stream_layers)]
+        all_states, all_attentions = [states], []
         with ExitStack() as hooks:
-            if output_attentions and self.encoder.config._attn_implementation == "eager":
-                for layer in layers[:split]:
-                    hook = self.adapter.self_attention(layer).register_forward_hook(
-                        lambda module, args, output: local_attentions.append(output[1])
-                    )
-                    hooks.callback(hook.remove)
-            elif output_attentions:
-                logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
-            for layer in layers[:split]:
-                hidden_states = self.adapter.run_layer(layer, hidden_states, mask)
-                local_states.append(hidden_states)
+            if output_attentions:
+                self.record_attentions(local_layers, all_attentions, hooks)
+            for layer in local_layers:
+                states = [self.adapter.run_layer(layer, *group) for group in zip(states, masks, strict=True)]
+                if output_hidden_states:
+                    all_states.append(states)
 
         # Streams: a stream is real if its newest post is, and its posts are those that are real.
         first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
         slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
         slot_mask = (stream_index >= 0).flatten(0, 1) & post_mask.flatten()[slot_post]
-        stream_ids = select(slot_mask[:, -1])
         slot_mask = slot_mask & slot_mask[:, -1:]
-        # Where each post went when the absent ones were left out.
-        packed = scatter(torch.arange(len(post_ids), device=post_ids.device), post_ids, (batch_size * num_posts,))
+        stream_ids = select(slot_mask[:, -1])
+        slot_post, real = slot_post[stream_ids], slot_mask[stream_ids]
 
         pooled = None
-        if len(self.stream_layers) and self.encoder.pooler is not None:
-            pooled = self.adapter.pool(self.encoder, hidden_states[packed[slot_post[stream_ids, -1]], 0])
-            pooled = scatter(pooled, stream_ids, (batch_size, num_streams))
-
-        tau = self.log_time(elapsed, stream_index)
-        real = slot_mask[stream_ids]
-        slot_ids = select(real.flatten())
-        slot_packed = packed[slot_post[stream_ids].flatten()[slot_ids]]
+        if self.encoder.pooler is not None:
+            pooled = posts.join([self.adapter.pool(self.encoder, group[:, 0]) for group in states])
         stream_attentions = []
-        if not len(self.stream_layers):
-            outputs = self.adapter.pool(self.encoder, hidden_states[slot_packed, 0])
-            outputs = scatter(outputs, slot_ids, real.shape)
-        else:
+        if len(self.stream_layers):
+            slot_ids = select(real.flatten())
+            tau = self.log_time(elapsed, stream_index)
             outputs, stream_attentions = self.run_stream_layers(
-                hidden_states[slot_packed],
-                tokens[slot_packed],
-                slot_ids,
+                [
+                    (slot_ids[found], group[places], tokens[places])
+                    for group, tokens, (found, places) in zip(
+                        states, posts.tokens, posts.locate(slot_post.flatten()[slot_ids]), strict=True
+                    )
+                    if len(found)
+                ],
                 open_absent(real.flip(-1)).flip(-1),
                 None if tau is None else tau[stream_ids],
                 output_attentions,
             )
+            pooled = None if pooled is None else pooled[slot_post[:, -1]]
+        else:
+            outputs, pooled = pooled[slot_post], None
         outputs = outputs.masked_fill(~real.unsqueeze(-1), 0.0)
 
-        shape = (batch_size, num_posts)
+        shape = (batch_size, num_streams)
+        rows = (batch_size, num_posts)
         return TempoFormerModelOutput(
-            last_hidden_state=scatter(outputs, stream_ids, (batch_size, num_streams)),
-            pooler_output=pooled,
-            stream_mask=slot_mask.unflatten(0, (batch_size, num_streams)),
+            last_hidden_state=scatter(outputs, stream_ids, shape),
+            pooler_output=None if pooled is None else scatter(pooled, stream_ids, shape),
+            stream_mask=slot_mask.unflatten(0, shape),
             stream_attentions=tuple(
-                scatter(weights * real[:, None, :, None], stream_ids, (batch_size, num_streams))
-                for weights in stream_attentions
+                scatter(weights * real[:, None, :, None], stream_ids, shape) for weights in stream_attentions
             )
             if output_attentions
             else None,
-            hidden_states=tuple(scatter(h, post_ids, shape) * attention_mask.unsqueeze(-1) for h in local_states)
+            hidden_states=tuple(posts.join_states(layer).unflatten(0, rows) for layer in all_states)
             if output_hidden_states
             else None,
-            attentions=tuple(scatter(a, post_ids, shape) * post_mask[..., None, None, None] for a in local_attentions)
-            if local_attentions
-            else None,
+            attentions=tuple(
+                posts.join_attentions(all_attentions[first : first + len(states)]).unflatten(0, rows)
+                for first in range(0, len(all_attentions), len(states))
+            )
+            or None,
         )
+
+    def record_attentions(self, layers: nn.ModuleList, attentions: list[torch.Tensor], hooks: ExitStack):
+        """Until `hooks` closes, what `layers` attend to is added to `attentions`, if their backend returns it."""
+        if self.encoder.config._attn_implementation != "eager":
+            logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
+            return
+        for layer in layers:
+            hook = self.adapter.self_attention(layer).register_forward_hook(
+                lambda module, args, output: attentions.append(output[1])
+            )
+            hooks.callback(hook.remove)
 
     def log_time(self, elapsed: torch.Tensor | None, stream_index: torch.LongTensor) -> torch.Tensor | None:
         """`tau` of each slot, of shape (streams, window): log seconds or posts to the newest; None: no rotation."""
@@ -474,40 +459,48 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
     def run_stream_layers(
         self,
-        hidden_states: torch.Tensor,
-        tokens: torch.BoolTensor,
-        slot_ids: torch.LongTensor,
+        groups: list[tuple[torch.LongTensor, torch.Tensor, torch.BoolTensor]],
         stream_mask: torch.BoolTensor,
         tau: torch.Tensor | None,
         output_attentions: bool,
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
         """
-        The stream layers over the posts of all streams.
+        The stream layers over the posts of all streams; the last one for [CLS] alone, which is all that is read of it.
 
         Args:
-            hidden_states: (slots, tokens, hidden), the post of every real slot of every stream.
-            tokens: (slots, tokens), the real tokens of those posts.
-            slot_ids: (slots,), where each of them stands among all streams * window slots.
+            groups: The real slots of all streams in groups of similar length: where each slot stands among all
+                streams * window slots (slots,), its post's hidden states (slots, tokens, hidden), its real tokens.
             stream_mask: (streams, window), the posts that can be attended to.
             tau: (streams, window), or None.
 
         Returns:
             The posts' vectors, (streams, window, hidden), and the attention of each stream layer.
         """
-        places = slot_ids % stream_mask.shape[1] + (self.config.window - stream_mask.shape[1])
-        mask = self.adapter.layer_mask(self.encoder, hidden_states, tokens)
+        window = stream_mask.shape[1]
+        ids, states, tokens = zip(*groups, strict=True)
+        all_ids = torch.cat(ids)
+        masks = [self.adapter.layer_mask(self.encoder, *group) for group in zip(states, tokens, strict=True)]
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
         attentions = []
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
+            is_last = index == len(self.stream_layers) - 1
             if stream_layer.position is not None:
-                hidden_states = stream_layer.position(hidden_states, places)
-            hidden_states = self.adapter.run_layer(layer, hidden_states, mask)
-            cls = scatter(hidden_states[:, 0], slot_ids, stream_mask.shape)
+                places = [group % window + (self.config.window - window) for group in ids]
+                states = [stream_layer.position(*group) for group in zip(states, places, strict=True)]
+            if is_last:
+                groups = zip(states, tokens, strict=True)
+                cls = torch.cat([self.adapter.run_layer_for_cls(layer, *group) for group in groups])
+            else:
+                states = [self.adapter.run_layer(layer, *group) for group in zip(states, masks, strict=True)]
+                cls = torch.cat([group[:, 0] for group in states])
+            cls = scatter(cls, all_ids, stream_mask.shape)
             context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
             attentions.append(weights)
-            if index < len(self.stream_layers) - 1:
-                new_cls = context.flatten(0, 1)[slot_ids].unsqueeze(1)
-                hidden_states = torch.cat((new_cls, hidden_states[:, 1:]), dim=1)
+            if not is_last:
+                new_cls = [context.flatten(0, 1)[group].unsqueeze(1) for group in ids]
+                states = [
+                    torch.cat((vector, group[:, 1:]), dim=1) for vector, group in zip(new_cls, states, strict=True)
+                ]
         return (context if self.fusion is None else self.fusion(cls, context)), attentions
 
 

@@ -6,12 +6,66 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
 
+def is_plain(linear: nn.Module) -> bool:
+    """Whether a projection is its weight and bias alone: no adapter around it, no hook that brings its weights in."""
+    hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
+    return type(linear) is nn.Linear and not hooked
+
+
+class ClsAttention(nn.Module):
+    """
+    The attention block of a BERT layer, with the same weights under the same names; with `cls_only=True` it computes
+    the output of the [CLS] token alone.
+    """
+
+    def __init__(self, attention: nn.Module):
+        super().__init__()
+        self.self = attention.self
+        self.output = attention.output
+
+    def forward(
+        self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None, cls_only: bool = False, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """`hidden_states` (posts, tokens, hidden); `attention_mask` with `cls_only` (posts, tokens), True for real."""
+        if not cls_only:
+            context, weights = self.self(hidden_states, attention_mask=attention_mask, **kwargs)
+            return self.output(context, hidden_states), weights
+        return self.output(self.attend_from_cls(hidden_states, attention_mask), hidden_states[:, :1]), None
+
+    def attend_from_cls(self, hidden_states: torch.Tensor, tokens: torch.BoolTensor) -> torch.Tensor:
+        """
+        The attention of one query, (posts, 1, hidden). With one query there is no need to project every token:
+        `q (W_k x + b_k) = (q W_k) x + q b_k`, and `sum_t a_t (W_v x_t + b_v) = W_v sum_t a_t x_t + b_v sum_t a_t`.
+        """
+        heads = (-1, self.self.num_attention_heads, self.self.attention_head_size)
+        query = self.self.query(hidden_states[:, 0]).view(heads)
+        key, value = self.self.key, self.self.value
+        if is_plain(key):
+            # q b_k is the same for all tokens and changes nothing, but every parameter must get a gradient.
+            scores = torch.einsum("nhd,hde->nhe", query, key.weight.view(*heads[1:], -1)) @ hidden_states.mT
+            scores = scores + (query * key.bias.view(heads)).sum(-1, keepdim=True)
+        else:
+            scores = torch.einsum("nhd,nthd->nht", query, key(hidden_states).unflatten(-1, heads[1:]))
+        scores = scores * self.self.scaling
+        scores = scores.masked_fill(~tokens.unsqueeze(1), torch.finfo(scores.dtype).min)
+        weights = self.self.dropout(scores.softmax(-1))
+        if is_plain(value):
+            context = torch.einsum("nhe,hde->nhd", weights @ hidden_states, value.weight.view(*heads[1:], -1))
+            context = context + weights.sum(-1, keepdim=True) * value.bias.view(heads)
+        else:
+            context = torch.einsum("nht,nthd->nhd", weights, value(hidden_states).unflatten(-1, heads[1:]))
+        return context.flatten(1).unsqueeze(1)
+
+
 class BertAdapter:
     """BERT and the encoders built like it: post-norm layers in `encoder.layer`, a pooler of their own."""
 
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        """The encoder for `config`, with new weights."""
-        return AutoModel.from_config(config, add_pooling_layer=add_pooler)
+        """The encoder for `config`, with new weights; its last layer can run for [CLS] alone."""
+        encoder = AutoModel.from_config(config, add_pooling_layer=add_pooler)
+        last = self.layers(encoder)[-1]
+        last.attention = ClsAttention(last.attention)
+        return encoder
 
     def load(self, name: str, add_pooler: bool, **kwargs) -> PreTrainedModel:
         """The pretrained encoder `name`."""
@@ -42,6 +96,12 @@ class BertAdapter:
     def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """One layer. Hidden states go by position, as gradient checkpointing needs."""
         return layer(hidden_states, mask)
+
+    def run_layer_for_cls(
+        self, layer: nn.Module, hidden_states: torch.Tensor, tokens: torch.BoolTensor
+    ) -> torch.Tensor:
+        """What [CLS] becomes in the last layer, (posts, hidden); `tokens` (posts, tokens) is True for real ones."""
+        return layer(hidden_states, tokens, cls_only=True)[:, 0]
 
     def pool(self, encoder: PreTrainedModel, cls: torch.Tensor) -> torch.Tensor:
         """The encoder's pooler on [CLS] vectors of shape (posts, hidden)."""

@@ -197,7 +197,7 @@ def test_layers_offloaded_to_disk(tmp_path, batch):
     )
     assert next(offloaded.tempoformer.encoder.encoder.layer.parameters()).device.type == "meta"
     with torch.no_grad():
-        torch.testing.assert_close(offloaded(**batch).logits, model(**batch).logits, atol=1e-6, rtol=0)
+        torch.testing.assert_close(offloaded(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
 
 
 def test_lora_on_the_encoder(tmp_path, batch):

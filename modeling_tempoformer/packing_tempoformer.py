@@ -1,0 +1,94 @@
+"""Leaving padding out: only real posts, grouped by their length. While compiling, everything keeps its full shape."""
+
+import torch
+from torch import nn
+
+
+# Between neighbours lies at most half of the smaller, so that at most a third of a group is padding.
+LENGTH_STEPS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
+
+
+def select(mask: torch.BoolTensor) -> torch.LongTensor:
+    """
+    Positions of the True values of a 1-d mask; the first one where there is none, so that no layer meets an empty
+    batch; while compiling all positions, so that shapes stay static.
+    """
+    if torch.compiler.is_compiling():
+        return torch.arange(mask.numel(), device=mask.device)
+    positions = mask.nonzero().squeeze(-1)
+    return positions if len(positions) else positions.new_zeros(1)
+
+
+def scatter(values: torch.Tensor, positions: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Puts `values` (n, ...) at `positions` of a zero tensor whose leading axes have `shape`."""
+    flat = values.new_zeros(torch.Size(shape).numel(), *values.shape[1:])
+    return flat.index_copy(0, positions, values).unflatten(0, shape)
+
+
+def open_absent(mask: torch.BoolTensor) -> torch.BoolTensor:
+    """Lets rows of a mask that have no True attend to their first place, so that no softmax is over nothing."""
+    opened = mask.clone()
+    opened[:, 0] |= ~mask.any(-1)
+    return opened
+
+
+def split_by_group(group: torch.LongTensor, num_groups: int) -> tuple[torch.LongTensor, ...]:
+    """The positions of the elements of each group, in order; `group` (n,) says to which one each belongs."""
+    if num_groups == 1:
+        return (torch.arange(len(group), device=group.device),)
+    counts = group.bincount(minlength=num_groups).tolist()
+    return group.argsort(stable=True).split(counts)
+
+
+class PostGroups:
+    """
+    The real posts of a batch, in groups of similar length.
+
+    Args:
+        mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`): True for real tokens; a post without is absent.
+
+    Attributes: `members`, the positions of each group's posts; `widths`, its tokens up to the last real one of the
+    longest; `tokens`, its part of the mask; `index`, the positions of all groups' posts one after the other.
+    """
+
+    def __init__(self, mask: torch.BoolTensor):
+        self.mask = mask
+        posts = select(mask.any(-1))
+        if torch.compiler.is_compiling():
+            self.members, self.widths = [posts], [mask.shape[-1]]
+        else:
+            lengths = (mask[posts] * torch.arange(1, mask.shape[-1] + 1, device=mask.device)).amax(-1).clamp_min(1)
+            step = torch.bucketize(lengths, torch.tensor(LENGTH_STEPS, device=mask.device))
+            parts = [part for part in split_by_group(step, len(LENGTH_STEPS) + 1) if len(part)]
+            self.members = [posts[part] for part in parts]
+            self.widths = torch.stack([lengths[part].amax() for part in parts]).tolist()
+        self.index = torch.cat(self.members)
+        self.tokens = [open_absent(part) for part in self.cut(mask)]
+
+    def cut(self, values: torch.Tensor) -> list[torch.Tensor]:
+        """Each group's part of `values` (num_posts, num_tokens, ...)."""
+        return [values[members, :width] for members, width in zip(self.members, self.widths, strict=True)]
+
+    def join(self, values: list[torch.Tensor]) -> torch.Tensor:
+        """The groups' `values` (posts, ...) as one tensor (num_posts, ...), 0 for absent posts."""
+        return scatter(torch.cat(values), self.index, self.mask.shape[:1])
+
+    def join_states(self, states: list[torch.Tensor]) -> torch.Tensor:
+        """The groups' hidden states as one tensor (num_posts, num_tokens, hidden), 0 at padding."""
+        missing = [self.mask.shape[-1] - width for width in self.widths]
+        padded = [nn.functional.pad(part, (0, 0, 0, rest)) for part, rest in zip(states, missing, strict=True)]
+        return self.join(padded) * self.mask.unsqueeze(-1)
+
+    def join_attentions(self, attentions: list[torch.Tensor]) -> torch.Tensor:
+        """The groups' attention weights as one tensor (num_posts, heads, num_tokens, num_tokens), 0 at padding."""
+        missing = [self.mask.shape[-1] - width for width in self.widths]
+        padded = [nn.functional.pad(part, (0, rest, 0, rest)) for part, rest in zip(attentions, missing, strict=True)]
+        return self.join(padded) * self.mask.any(-1)[:, None, None, None]
+
+    def locate(self, posts: torch.LongTensor) -> list[tuple[torch.LongTensor, torch.LongTensor]]:
+        """For each group: which of `posts` (n,) are in it, and where in it they are."""
+        group, place = self.mask.new_zeros(2, len(self.mask), dtype=torch.long)
+        for number, members in enumerate(self.members):
+            group[members] = number
+            place[members] = torch.arange(len(members), device=members.device)
+        return [(found, place[posts[found]]) for found in split_by_group(group[posts], len(self.members))]

@@ -1,0 +1,130 @@
+"""The model against the same function written out plainly, in outputs and gradients."""
+
+import pytest
+import torch
+from conftest import tiny_encoder, tiny_model
+from dense_reference import dense_logits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
+
+from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
+
+
+CONFIGS = st.fixed_dictionaries(
+    {
+        "family": st.sampled_from(["bert", "roberta"]),
+        "attn_implementation": st.sampled_from(["eager", "sdpa"]),
+        "num_stream_layers": st.integers(0, 3),
+        "stream_attention": st.sampled_from(["temporal_rotary", "rotary", "full"]),
+        "stream_position_embeddings": st.booleans(),
+        "fusion": st.sampled_from(["gate", "none"]),
+        "head": st.sampled_from(["mlp", "lstm"]),
+        "recurrent_order": st.sampled_from(["forward", "reverse"]),
+        "window": st.integers(1, 5),
+    }
+)
+
+
+@st.composite
+def batches(draw, window: int, pad: int) -> dict[str, torch.Tensor]:
+    """Rows of any posts of up to 20 tokens; some absent; streams of up to `window` of them."""
+    rows, posts = draw(st.integers(1, 3)), draw(st.integers(1, 7))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
+    lengths = torch.tensor([draw(st.lists(st.integers(0, 20), min_size=posts, max_size=posts)) for _ in range(rows)])
+    mask = (torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(-1)).long()
+    input_ids = torch.randint(5, 60, mask.shape, generator=generator).masked_fill(mask == 0, pad)
+    counts = [draw(st.integers(0, posts)) for _ in range(rows)]
+    index = torch.full((rows, posts, window), -1)
+    elapsed = torch.zeros(rows, posts, window)
+    for row, count in enumerate(counts):
+        times = torch.rand(posts, generator=generator, dtype=torch.float64).mul(12).exp().cumsum(0)
+        index[row, :count] = stream_windows(torch.arange(count), window)
+        elapsed[row, :count] = elapsed_seconds(times, index[row, :count])
+    batch = {"input_ids": input_ids, "attention_mask": mask, "stream_index": index}
+    return {**batch, "elapsed": elapsed} if draw(st.booleans()) else batch
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), config=CONFIGS)
+def test_agrees_with_the_plain_form(data, config):
+    model = tiny_model(**config)
+    pad = model.config.encoder_config.pad_token_id
+    batch = data.draw(batches(config["window"], pad))
+    with torch.no_grad():
+        torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
+
+
+def fixed_batch(window: int = 4, num_posts: int = 6) -> dict[str, torch.Tensor]:
+    """Posts of 3, 4, 9, 13, 17 and 20 tokens: several groups of lengths in one stream."""
+    lengths = torch.tensor([[9, 3, 20, 4, 17, 13]])
+    mask = (torch.arange(20) < lengths.unsqueeze(-1)).long()
+    generator = torch.Generator().manual_seed(0)
+    input_ids = torch.randint(5, 60, mask.shape, generator=generator) * mask
+    index = stream_windows(torch.arange(num_posts), window)
+    times = torch.rand(num_posts, generator=generator, dtype=torch.float64).mul(1e5).cumsum(0)
+    return {
+        "input_ids": input_ids,
+        "attention_mask": mask,
+        "stream_index": index.unsqueeze(0),
+        "elapsed": elapsed_seconds(times, index).unsqueeze(0),
+    }
+
+
+VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"num_stream_layers": 1, "stream_attention": "full"}]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("checkpointing", [None, True, False], ids=["plain", "reentrant", "checkpointed"])
+def test_gradients_agree_with_the_plain_form(variant, checkpointing):
+    encoder = {**tiny_encoder(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    encoder["initializer_range"] = 0.3
+    fast, dense = (tiny_model(encoder_config=encoder, head_dropout=0.0, **variant) for _ in range(2))
+    if checkpointing is not None:
+        fast.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": checkpointing})
+        fast.enable_input_require_grads()
+        fast.train()
+    batch = fixed_batch()
+    fast(**batch).logits.square().mean().backward()
+    dense_logits(dense, batch).square().mean().backward()
+    for (name, parameter), other in zip(fast.named_parameters(), dense.parameters(), strict=True):
+        assert parameter.grad is not None, name
+        expected = torch.zeros_like(other) if other.grad is None else other.grad
+        torch.testing.assert_close(parameter.grad, expected, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("targets", [["query", "value"], ["query", "key", "value", "dense"]], ids=str)
+def test_adapters_on_the_last_layer_are_not_skipped(targets):
+    model = tiny_model()
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=targets))
+    torch.manual_seed(0)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.2)
+    batch = fixed_batch()
+    with torch.no_grad():
+        logits, plain = adapted.eval()(**batch).logits, tiny_model()(**batch).logits
+        torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(logits, plain, atol=1e-2)
+
+
+def test_each_post_passes_the_lower_layers_once_and_without_padding():
+    """Counts tokens: 66 real ones, in groups by length."""
+    model, batch = tiny_model(), fixed_batch()
+    seen = []
+    model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
+        lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
+    )
+    model(**batch)
+    assert seen == [(2, 4), (1, 9), (1, 13), (2, 20)]
+
+
+def test_a_hook_on_the_last_layer_s_projections_is_not_skipped():
+    model, batch = tiny_model(), fixed_batch()
+    expected = model(**batch).logits
+    attention = model.tempoformer.encoder.encoder.layer[-1].attention.self
+    calls = []
+    for projection in (attention.key, attention.value):
+        projection.register_forward_hook(lambda module, args, output: calls.append(module))
+    torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
+    assert set(calls) == {attention.key, attention.value}
