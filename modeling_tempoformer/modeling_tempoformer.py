@@ -363,99 +363,139 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         if window > self.config.window:
             raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
 
-        # Posts alone, each real one once.
         posts = PostGroups(attention_mask.flatten(0, 1).bool())
         inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
-        cuts = {name: posts.cut(tensor.flatten(0, 1)) for name, tensor in inputs.items() if tensor is not None}
-        states = [
-            self.adapter.embed(self.encoder, **dict(zip(cuts, group, strict=True)))
-            for group in zip(*cuts.values(), strict=True)
-        ]
-        masks = [self.adapter.layer_mask(self.encoder, *group) for group in zip(states, posts.tokens, strict=True)]
-        layers = self.adapter.layers(self.encoder)
-        local_layers = layers[: len(layers) - len(self.stream_layers)]
-        all_states, all_attentions = [states], []
+        inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items() if tensor is not None}
+        attentions = []
         with ExitStack() as hooks:
             if output_attentions:
-                self.record_attentions(local_layers, all_attentions, hooks)
-            for layer in local_layers:
-                states = [self.adapter.run_layer(layer, *group) for group in zip(states, masks, strict=True)]
-                if output_hidden_states:
-                    all_states.append(states)
+                self.record_attentions(attentions, hooks)
+            all_states = self.encode_posts(posts, inputs)
 
-        # Streams: a stream is real if its newest post is, and its posts are those that are real.
+        # A stream is real if its newest post is, and its posts are those that are real.
         first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
         slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
         slot_mask = (stream_index >= 0).flatten(0, 1) & post_mask.flatten()[slot_post]
         slot_mask = slot_mask & slot_mask[:, -1:]
-        stream_ids = select(slot_mask[:, -1])
-        slot_post, real = slot_post[stream_ids], slot_mask[stream_ids]
+        tau = self.log_time(None if elapsed is None else elapsed.flatten(0, 1), slot_post)
+        outputs, pooled, stream_attentions = self.read_streams(
+            posts, all_states[-1], slot_post, slot_mask, tau, output_attentions
+        )
 
-        pooled = None
-        if self.encoder.pooler is not None:
-            pooled = posts.join([self.adapter.pool(self.encoder, group[:, 0]) for group in states])
-        stream_attentions = []
-        if len(self.stream_layers):
-            slot_ids = select(real.flatten())
-            tau = self.log_time(elapsed, stream_index)
-            outputs, stream_attentions = self.run_stream_layers(
-                [
-                    (slot_ids[found], group[places], tokens[places])
-                    for group, tokens, (found, places) in zip(
-                        states, posts.tokens, posts.locate(slot_post.flatten()[slot_ids]), strict=True
-                    )
-                    if len(found)
-                ],
-                open_absent(real.flip(-1)).flip(-1),
-                None if tau is None else tau[stream_ids],
-                output_attentions,
-            )
-            pooled = None if pooled is None else pooled[slot_post[:, -1]]
-        else:
-            outputs, pooled = pooled[slot_post], None
-        outputs = outputs.masked_fill(~real.unsqueeze(-1), 0.0)
-
-        shape = (batch_size, num_streams)
-        rows = (batch_size, num_posts)
+        rows, streams = (batch_size, num_posts), (batch_size, num_streams)
+        per_layer = range(0, len(attentions), len(posts.members))
         return TempoFormerModelOutput(
-            last_hidden_state=scatter(outputs, stream_ids, shape),
-            pooler_output=None if pooled is None else scatter(pooled, stream_ids, shape),
-            stream_mask=slot_mask.unflatten(0, shape),
-            stream_attentions=tuple(
-                scatter(weights * real[:, None, :, None], stream_ids, shape) for weights in stream_attentions
-            )
+            last_hidden_state=outputs.unflatten(0, streams),
+            pooler_output=None if pooled is None else pooled.unflatten(0, streams),
+            stream_mask=slot_mask.unflatten(0, streams),
+            stream_attentions=tuple(weights.unflatten(0, streams) for weights in stream_attentions)
             if output_attentions
             else None,
-            hidden_states=tuple(posts.join_states(layer).unflatten(0, rows) for layer in all_states)
+            hidden_states=tuple(posts.join_states(states).unflatten(0, rows) for states in all_states)
             if output_hidden_states
             else None,
             attentions=tuple(
-                posts.join_attentions(all_attentions[first : first + len(states)]).unflatten(0, rows)
-                for first in range(0, len(all_attentions), len(states))
+                posts.join_attentions(attentions[first : first + len(posts.members)]).unflatten(0, rows)
+                for first in per_layer
             )
             or None,
         )
 
-    def record_attentions(self, layers: nn.ModuleList, attentions: list[torch.Tensor], hooks: ExitStack):
-        """Until `hooks` closes, what `layers` attend to is added to `attentions`, if their backend returns it."""
+    def encode_posts(self, posts: PostGroups, inputs: dict[str, torch.Tensor]) -> list[list[torch.Tensor]]:
+        """
+        Every real post once, alone, through the embeddings and the layers below the stream layers.
+
+        Args:
+            posts (`PostGroups`): The posts.
+            inputs (`dict[str, torch.Tensor]`): `input_ids` and what else, (posts, tokens) or (posts, tokens, hidden).
+
+        Returns:
+            The output of the embeddings and of each layer: for each group of posts (posts, tokens, hidden).
+        """
+        cuts = {name: posts.cut(tensor) for name, tensor in inputs.items()}
+        groups = [dict(zip(cuts, group, strict=True)) for group in zip(*cuts.values(), strict=True)]
+        states = [self.adapter.embed(self.encoder, **group) for group in groups]
+        masks = [self.adapter.layer_mask(self.encoder, *group) for group in zip(states, posts.tokens, strict=True)]
+        all_states = [states]
+        for layer in self.local_layers:
+            states = [self.adapter.run_layer(layer, *group) for group in zip(states, masks, strict=True)]
+            all_states.append(states)
+        return all_states
+
+    def read_streams(
+        self,
+        posts: PostGroups,
+        states: list[torch.Tensor],
+        slot_post: torch.LongTensor,
+        slot_mask: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
+        """
+        Streams of encoded posts through the stream layers.
+
+        Args:
+            posts (`PostGroups`): The posts.
+            states: Of each group of them, (posts, tokens, hidden), below the stream layers.
+            slot_post: (streams, window), which post stands in each slot.
+            slot_mask: (streams, window), the slots that have a post.
+            tau: (streams, window), or None for no rotation.
+
+        Returns:
+            The posts' vectors (streams, window, hidden), the pooled newest posts (streams, hidden) where the head
+            reads them, and the attention of each stream layer where it was asked for; 0 where there is no post.
+        """
+        shape = slot_mask.shape[:1]
+        stream_ids = select(slot_mask[:, -1])
+        slot_post, real = slot_post[stream_ids], slot_mask[stream_ids]
+        pooled = None
+        if self.encoder.pooler is not None:
+            pooled = posts.join([self.adapter.pool(self.encoder, group[:, 0]) for group in states])
+        if not len(self.stream_layers):
+            outputs = pooled[slot_post].masked_fill(~real.unsqueeze(-1), 0.0)
+            return scatter(outputs, stream_ids, shape), None, []
+
+        slot_ids = select(real.flatten())
+        located = posts.locate(slot_post.flatten()[slot_ids])
+        groups = [
+            (slot_ids[found], group[places], tokens[places])
+            for group, tokens, (found, places) in zip(states, posts.tokens, located, strict=True)
+            if len(found)
+        ]
+        visible = open_absent(real.flip(-1)).flip(-1)
+        tau = None if tau is None else tau[stream_ids]
+        outputs, attentions = self.run_stream_layers(groups, visible, tau, output_attentions)
+        outputs = outputs.masked_fill(~real.unsqueeze(-1), 0.0)
+        if output_attentions:
+            attentions = [scatter(weights * real[:, None, :, None], stream_ids, shape) for weights in attentions]
+        pooled = None if pooled is None else scatter(pooled[slot_post[:, -1]], stream_ids, shape)
+        return scatter(outputs, stream_ids, shape), pooled, attentions
+
+    @property
+    def local_layers(self) -> nn.ModuleList:
+        """The encoder's layers below the stream layers."""
+        layers = self.adapter.layers(self.encoder)
+        return layers[: len(layers) - len(self.stream_layers)]
+
+    def record_attentions(self, attentions: list[torch.Tensor], hooks: ExitStack):
+        """Until `hooks` closes, attention inside posts is added to `attentions`, if the backend returns it."""
         if self.encoder.config._attn_implementation != "eager":
             logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
             return
-        for layer in layers:
+        for layer in self.local_layers:
             hook = self.adapter.self_attention(layer).register_forward_hook(
                 lambda module, args, output: attentions.append(output[1])
             )
             hooks.callback(hook.remove)
 
-    def log_time(self, elapsed: torch.Tensor | None, stream_index: torch.LongTensor) -> torch.Tensor | None:
+    def log_time(self, elapsed: torch.Tensor | None, slot_post: torch.LongTensor) -> torch.Tensor | None:
         """`tau` of each slot, of shape (streams, window): log seconds or posts to the newest; None: no rotation."""
         if self.config.stream_attention == "full":
             return None
         if self.config.stream_attention == "temporal_rotary" and elapsed is not None:
-            return elapsed.flatten(0, 1).float().clamp_min(1.0).log()
-        window = stream_index.shape[-1]
-        distance = torch.arange(window - 1, -1, -1, device=stream_index.device, dtype=torch.float32)
-        return distance.expand(stream_index.shape[:2].numel(), -1)
+            return elapsed.float().clamp_min(1.0).log()
+        distance = torch.arange(slot_post.shape[1] - 1, -1, -1, device=slot_post.device, dtype=torch.float32)
+        return distance.expand(slot_post.shape)
 
     def run_stream_layers(
         self,
