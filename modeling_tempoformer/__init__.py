@@ -10,6 +10,7 @@ from .modeling_tempoformer import (
     TempoFormerModel,
     TempoFormerPreTrainedModel,
 )
+from .online_tempoformer import LatePostError, StreamState
 
 
 AutoConfig.register(TempoFormerConfig.model_type, TempoFormerConfig, exist_ok=True)
@@ -20,7 +21,9 @@ TempoFormerModel.register_for_auto_class("AutoModel")
 TempoFormerForStreamClassification.register_for_auto_class("AutoModelForSequenceClassification")
 
 __all__ = [
+    "LatePostError",
     "StreamCollator",
+    "StreamState",
     "TempoFormerConfig",
     "TempoFormerForStreamClassification",
     "TempoFormerModel",

@@ -1,6 +1,6 @@
 """TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024): change detection in streams of posts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -15,8 +15,9 @@ from transformers.utils import ModelOutput, can_return_tuple, logging
 from .configuration_tempoformer import TempoFormerConfig
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
+from .online_tempoformer import StreamState
 from .packing_tempoformer import PostGroups, open_absent, scatter, select
-from .windows_tempoformer import stream_windows
+from .windows_tempoformer import elapsed_seconds, stream_windows
 
 
 logger = logging.get_logger(__name__)
@@ -67,6 +68,21 @@ class StreamClassifierOutput(ModelOutput):
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class StreamStepOutput(ModelOutput):
+    """
+    Args:
+        logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
+            for a late post that was dropped.
+        kept (`torch.BoolTensor` of shape `(num_posts,)`): False for a late post that was dropped.
+        state (`StreamState`): What the next step needs to know.
+    """
+
+    logits: torch.FloatTensor | None = None
+    kept: torch.BoolTensor | None = None
+    state: StreamState | None = None
 
 
 def eager_attention_forward(
@@ -610,5 +626,111 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             attentions=outputs.attentions,
         )
 
+    @torch.no_grad()
+    def step(
+        self,
+        input_ids: torch.LongTensor,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        *,
+        timeline_ids: Sequence[str],
+        timestamps: Sequence[float] | None = None,
+        state: StreamState | None = None,
+        drop_late: bool = False,
+    ) -> StreamStepOutput:
+        r"""
+        Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
+        logits are those of a batch that holds the whole timelines.
 
-__all__ = ["TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]
+        Args:
+            input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
+                The new posts, those of one timeline in order of time; any number of each timeline.
+            attention_mask, token_type_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`, *optional*):
+                As a tokenizer returns them.
+            timeline_ids (`Sequence[str]`): The timeline of each post.
+            timestamps (`Sequence[float]`, *optional*): Seconds, as numbers; a timeline has them always or never.
+            state (`StreamState`, *optional*):
+                What is remembered of the timelines: the `state` of the step before. Changed in place, but not if an
+                error is raised.
+            drop_late (`bool`, *optional*, defaults to `False`):
+                Whether a post that is older than the newest seen of its timeline is left out, and counted in
+                `state.num_dropped`, instead of raising a `LatePostError`.
+
+        Returns:
+            [`StreamStepOutput`].
+        """
+        if self.training:
+            raise ValueError("`step` is for inference: call `model.eval()` first.")
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        if len(timeline_ids) != len(input_ids):
+            raise ValueError(f"There are {len(timeline_ids)} timeline ids for {len(input_ids)} posts.")
+        if not attention_mask.any(-1).all():
+            empty = int((~attention_mask.any(-1)).nonzero()[0])
+            raise ValueError(f"Post {empty} of timeline '{timeline_ids[empty]}' has no token, not even [CLS].")
+        state = StreamState() if state is None else state
+        kept = state.check(timeline_ids, timestamps, drop_late)
+        logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype, device=input_ids.device)
+        is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        if kept:
+            is_kept[kept] = True
+            inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
+            inputs = {name: tensor[is_kept] for name, tensor in inputs.items() if tensor is not None}
+            logits[is_kept] = self.step_in_time(
+                inputs,
+                attention_mask[is_kept].bool(),
+                [timeline_ids[post] for post in kept],
+                None if timestamps is None else [float(timestamps[post]) for post in kept],
+                state,
+            )
+        state.num_dropped += len(input_ids) - len(kept)
+        return StreamStepOutput(logits=logits, kept=is_kept, state=state)
+
+    def step_in_time(
+        self,
+        inputs: dict[str, torch.Tensor],
+        mask: torch.BoolTensor,
+        timeline_ids: list[str],
+        timestamps: list[float] | None,
+        state: StreamState,
+    ) -> torch.Tensor:
+        """Logits (posts, classes) of new posts, none of them late, which `state` remembers afterwards."""
+        base, window = self.tempoformer, self.config.window
+        new = PostGroups(mask)
+        new_states = new.join_states(base.encode_posts(new, inputs)[-1])
+        lengths = [int(row.nonzero()[-1]) + 1 if len(base.stream_layers) else 1 for row in mask]
+
+        # All posts that are needed, timeline by timeline, old and new.
+        members: dict[str, list[int]] = {}
+        for post, timeline_id in enumerate(timeline_ids):
+            members.setdefault(timeline_id, []).append(post)
+        states: list[torch.Tensor] = []
+        index = torch.full((len(timeline_ids), window), -1)
+        elapsed = None if timestamps is None else torch.zeros(len(timeline_ids), window)
+        remembered = {}
+        for timeline_id, posts in members.items():
+            old, times = state.recall(timeline_id)
+            sequence = [*old, *(new_states[post, : lengths[post]] for post in posts)]
+            targets = torch.arange(len(old), len(sequence))
+            windows = stream_windows(targets, window)
+            index[posts] = torch.where(windows < 0, -1, windows + len(states))
+            if timestamps is not None:
+                times = [*times, *(timestamps[post] for post in posts)]
+                elapsed[posts] = elapsed_seconds(torch.tensor(times, dtype=torch.float64), windows)
+            states += sequence
+            remembered[timeline_id] = (sequence, None if timestamps is None else times)
+
+        known = torch.tensor([len(post) for post in states], device=mask.device)
+        known = PostGroups(torch.arange(int(known.max()), device=mask.device) < known.unsqueeze(-1))
+        index = index.to(mask.device)
+        tau = base.log_time(None if elapsed is None else elapsed.to(mask.device), index)
+        padded = nn.utils.rnn.pad_sequence(states, batch_first=True)
+        outputs, pooled, _ = base.read_streams(known, known.cut(padded), index.clamp_min(0), index >= 0, tau)
+        for timeline_id, (sequence, times) in remembered.items():
+            state.remember(timeline_id, sequence, times, window)
+        return self.classifier(
+            outputs.unsqueeze(0), None if pooled is None else pooled.unsqueeze(0), (index >= 0).unsqueeze(0)
+        ).squeeze(0)
+
+
+__all__ = ["StreamState", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]

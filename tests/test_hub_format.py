@@ -16,6 +16,7 @@ HUB_MODULES = {
     "loss_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",
+    "online_tempoformer",
     "packing_tempoformer",
     "windows_tempoformer",
 }

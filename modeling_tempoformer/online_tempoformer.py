@@ -1,0 +1,118 @@
+"""What online inference remembers of each timeline: its last posts below the stream layers, and their times."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+
+
+class LatePostError(ValueError):
+    """A post that is older than the newest one seen of its timeline."""
+
+
+class StreamState:
+    """
+    The memory of [`TempoFormerForStreamClassification.step`]: of each timeline the last `window - 1` posts' hidden
+    states below the stream layers (real tokens only) and their times, nothing older.
+
+    A timeline takes `4 * hidden_size` bytes for each real token of its last `window - 1` posts in float32 (half of
+    that in bfloat16), and 16 bytes for each post's time and length: with BERT-base, a window of 20 and 25 tokens a
+    post 1.5 MB. Without stream layers only the [CLS] vector of a post is kept.
+
+    `state_dict()` is a flat dict of tensors that safetensors can save; `StreamState.from_state_dict` restores it.
+
+    Attributes: `num_dropped`, the late posts that were left out on request.
+    """
+
+    def __init__(self):
+        self.posts: dict[str, list[torch.Tensor]] = {}
+        self.times: dict[str, list[float] | None] = {}
+        self.num_dropped = 0
+
+    def __len__(self) -> int:
+        return len(self.posts)
+
+    def __contains__(self, timeline_id: str) -> bool:
+        return timeline_id in self.posts
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is held."""
+        return sum(tensor.nbytes for tensor in self.state_dict().values())
+
+    def last_seen(self, timeline_id: str) -> float | None:
+        """Time of the newest post of a timeline in seconds; None for a timeline that is new or has no times."""
+        times = self.times.get(timeline_id)
+        return None if times is None else times[-1]
+
+    def evict(self, timeline_ids: Iterable[str]):
+        """Forgets timelines; a later post of one of them begins it anew. Raises a `KeyError` for an unknown one."""
+        for timeline_id in timeline_ids:
+            del self.posts[timeline_id], self.times[timeline_id]
+
+    def check(
+        self, timeline_ids: Sequence[str], timestamps: Sequence[float] | None, drop_late: bool = False
+    ) -> list[int]:
+        """
+        Which of the new posts are in time. Raises a `ValueError` that names the post for times that are not finite or
+        are there for some posts of a timeline only, and a [`LatePostError`] unless late posts are to be dropped.
+        """
+        if timestamps is not None and len(timestamps) != len(timeline_ids):
+            raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
+        newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
+        kept = []
+        for post, timeline_id in enumerate(timeline_ids):
+            if timeline_id in self and (self.times[timeline_id] is None) != (timestamps is None):
+                raise ValueError(f"Post {post}: timeline '{timeline_id}' had {'no ' * (timestamps is not None)}times.")
+            if timestamps is not None:
+                time = timestamps[post]
+                if not math.isfinite(time):
+                    raise ValueError(f"Post {post} of timeline '{timeline_id}' has the timestamp {time}.")
+                if newest[timeline_id] is not None and time < newest[timeline_id]:
+                    if drop_late:
+                        continue
+                    raise LatePostError(
+                        f"Post {post} of timeline '{timeline_id}' is from {time}, but one from {newest[timeline_id]} "
+                        "was already seen. Pass `drop_late=True` to leave late posts out and count them."
+                    )
+                newest[timeline_id] = time
+            kept.append(post)
+        return kept
+
+    def recall(self, timeline_id: str) -> tuple[list[torch.Tensor], list[float]]:
+        """The posts held of a timeline, oldest to newest, and their times; nothing for a new one."""
+        posts = self.posts.get(timeline_id, [])
+        times = self.times.get(timeline_id) or []
+        return posts, times[len(times) - len(posts) :]
+
+    def remember(self, timeline_id: str, posts: list[torch.Tensor], times: list[float] | None, window: int):
+        """Replaces what is held of a timeline by the last of its posts."""
+        first = max(0, len(posts) - window + 1)
+        # Copies, so that the memory of the batch that they came with is freed.
+        self.posts[timeline_id] = [post.clone() for post in posts[first:]]
+        # The newest time is needed even where no post is kept.
+        self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """For each timeline its posts one after the other (tokens, hidden), their lengths, and their times."""
+        tensors = {"num_dropped": torch.tensor(self.num_dropped)}
+        for timeline_id, posts in self.posts.items():
+            tensors[f"states.{timeline_id}"] = torch.cat(posts) if posts else torch.zeros(0)
+            tensors[f"lengths.{timeline_id}"] = torch.tensor([len(post) for post in posts], dtype=torch.long)
+            if self.times[timeline_id] is not None:
+                tensors[f"times.{timeline_id}"] = torch.tensor(self.times[timeline_id], dtype=torch.float64)
+        return tensors
+
+    @classmethod
+    def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
+        """The state that `state_dict` was taken from."""
+        state = cls()
+        state.num_dropped = int(tensors["num_dropped"])
+        for name, states in tensors.items():
+            kind, _, timeline_id = name.partition(".")
+            if kind == "states":
+                lengths = tensors[f"lengths.{timeline_id}"].tolist()
+                state.posts[timeline_id] = [post.clone() for post in states.split(lengths)] if lengths else []
+                times = tensors.get(f"times.{timeline_id}")
+                state.times[timeline_id] = None if times is None else times.tolist()
+        return state

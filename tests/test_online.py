@@ -1,0 +1,149 @@
+"""Posts one after the other give what the whole timelines give at once."""
+
+import pytest
+import torch
+from conftest import tiny_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from modeling_tempoformer import LatePostError, StreamState
+from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
+
+
+VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"window": 1}, {"stream_attention": "rotary"}]
+PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
+
+
+def timelines(seed: int = 0, timed: bool = True) -> dict[str, dict]:
+    """Posts of 1 to 12 tokens and their times, in seconds of a present date."""
+    generator = torch.Generator().manual_seed(seed)
+    made = {}
+    for name, count in PEOPLE.items():
+        lengths = torch.randint(1, 13, (count,), generator=generator)
+        mask = (torch.arange(12) < lengths.unsqueeze(-1)).long()
+        gaps = torch.rand(count, generator=generator, dtype=torch.float64).mul(10).exp()
+        made[name] = {
+            "input_ids": torch.randint(5, 60, (count, 12), generator=generator) * mask,
+            "attention_mask": mask,
+            "timestamps": (1.7e9 + gaps.cumsum(0)).tolist() if timed else None,
+        }
+    return made
+
+
+def at_once(model, timeline: dict) -> torch.Tensor:
+    index = stream_windows(torch.arange(len(timeline["input_ids"])), model.config.window)
+    batch = {name: timeline[name].unsqueeze(0) for name in ("input_ids", "attention_mask")}
+    if timeline["timestamps"] is not None:
+        times = torch.tensor(timeline["timestamps"], dtype=torch.float64)
+        batch["elapsed"] = elapsed_seconds(times, index).unsqueeze(0)
+    with torch.no_grad():
+        return model(**batch, stream_index=index.unsqueeze(0)).logits[0]
+
+
+def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], state=None, **settings):
+    """One step with these posts (timeline, number)."""
+    return model.step(
+        torch.stack([data[name]["input_ids"][number] for name, number in posts]),
+        torch.stack([data[name]["attention_mask"][number] for name, number in posts]),
+        timeline_ids=[name for name, _ in posts],
+        timestamps=None
+        if data["ann"]["timestamps"] is None
+        else [data[name]["timestamps"][number] for name, number in posts],
+        state=state,
+        **settings,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), variant=st.sampled_from(VARIANTS), timed=st.booleans())
+def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, variant, timed):
+    model, people = tiny_model(**variant), timelines(timed=timed)
+    names = data.draw(st.permutations([name for name, count in PEOPLE.items() for _ in range(count)]))
+    seen = dict.fromkeys(PEOPLE, 0)
+    posts = []
+    for name in names:
+        posts.append((name, seen[name]))
+        seen[name] += 1
+    logits = {name: [] for name in PEOPLE}
+    state = None
+    while posts:
+        size = data.draw(st.integers(1, len(posts)))
+        now, posts = posts[:size], posts[size:]
+        output = arrive(model, now, people, state)
+        state = output.state
+        for (name, _), row in zip(now, output.logits, strict=True):
+            logits[name].append(row)
+    for name, rows in logits.items():
+        torch.testing.assert_close(torch.stack(rows), at_once(model, people[name]), atol=1e-5, rtol=1e-5)
+
+
+def test_state_holds_the_last_posts_only_and_counts_its_bytes():
+    model, people = tiny_model(), timelines()
+    state = None
+    for number in range(7):
+        state = arrive(model, [("ann", number)], people, state).state
+    lengths = people["ann"]["attention_mask"][4:].sum(-1).tolist()
+    assert [len(post) for post in state.posts["ann"]] == lengths
+    assert state.times["ann"] == people["ann"]["timestamps"][4:]
+    assert state.nbytes == 4 * 16 * sum(lengths) + 16 * 3 + 8
+    assert state.posts["ann"][0].untyped_storage().nbytes() == 4 * 16 * lengths[0]
+    small = arrive(tiny_model(num_stream_layers=0), [("ann", 0), ("ann", 1)], people).state
+    assert [len(post) for post in small.posts["ann"]] == [1, 1]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_saved_and_restored_in_the_middle(tmp_path, variant):
+    model, people = tiny_model(**variant), timelines()
+    posts = [("ann", number) for number in range(5)]
+    state = arrive(model, posts, people).state
+    save_file(state.state_dict(), tmp_path / "state.safetensors")
+    restored = StreamState.from_state_dict(load_file(tmp_path / "state.safetensors"))
+    later = [("ann", 5), ("ann", 6), ("bob", 0)]
+    expected = arrive(model, later, people, state).logits
+    assert torch.equal(arrive(model, later, people, restored).logits, expected)
+
+
+def test_a_forgotten_timeline_begins_anew():
+    model, people = tiny_model(), timelines()
+    state = arrive(model, [("ann", 0), ("ann", 1), ("bob", 0)], people).state
+    state.evict(["ann"])
+    assert "ann" not in state and "bob" in state and len(state) == 1 and state.last_seen("ann") is None
+    fresh = arrive(model, [("ann", 1)], people).logits
+    torch.testing.assert_close(arrive(model, [("ann", 1)], people, state).logits, fresh, atol=1e-6, rtol=0)
+    with pytest.raises(KeyError):
+        state.evict(["nobody"])
+
+
+def test_a_late_post_is_an_error_or_dropped_and_counted():
+    model, people = tiny_model(), timelines()
+    state = arrive(model, [("ann", 0), ("ann", 2)], people).state
+    before = {name: tensor.clone() for name, tensor in state.state_dict().items()}
+    with pytest.raises(LatePostError, match="Post 1 of timeline 'ann'"):
+        arrive(model, [("bob", 0), ("ann", 1)], people, state)
+    assert all(torch.equal(before[name], tensor) for name, tensor in state.state_dict().items())
+    output = arrive(model, [("bob", 0), ("ann", 1), ("ann", 3)], people, state, drop_late=True)
+    assert output.kept.tolist() == [True, False, True] and state.num_dropped == 1
+    assert not output.logits[1].any() and output.logits[0].any()
+    only_late = arrive(model, [("ann", 1)], people, state, drop_late=True)
+    assert not only_late.kept.any() and state.num_dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"timeline_ids": ["ann"]}, "1 timeline ids for 2 posts"),
+        ({"timestamps": [1.0]}, "1 timestamps for 2 posts"),
+        ({"timestamps": [1.0, float("nan")]}, "Post 1 of timeline 'bob' has the timestamp nan"),
+        ({"timestamps": None}, "Post 0: timeline 'ann' had times"),
+        ({"attention_mask": torch.tensor([[1, 1], [0, 0]])}, "Post 1 of timeline 'bob' has no token"),
+    ],
+)
+def test_bad_steps_are_refused(settings, message):
+    model = tiny_model()
+    good = {"timeline_ids": ["ann", "bob"], "timestamps": [1.0, 2.0], "input_ids": torch.full((2, 2), 7)}
+    state = model.step(**good).state
+    with pytest.raises(ValueError, match=message):
+        model.step(**{**good, **settings}, state=state)
+    with pytest.raises(ValueError, match="eval"):
+        model.train().step(**good)
