@@ -84,7 +84,7 @@ class DataTrainingArguments:
     streaming: bool = field(default=False, metadata={"help": "Never hold the training posts in memory."})
     window: int | None = field(default=None, metadata={"help": "Posts in a stream; that of the checkpoint, or 20."})
     targets_per_row: int = field(default=16, metadata={"help": "Posts classified in a row of a training batch."})
-    max_seq_length: int = field(default=128, metadata={"help": "Tokens of a post."})
+    max_seq_length: int | None = field(default=None, metadata={"help": "Tokens of a post; the checkpoint's, or 128."})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "Evaluations without a better F1."})
 
 
@@ -247,7 +247,8 @@ def main(arguments: list[str]):
     saved = None
     if model_args.model_name_or_path is not None:
         saved = AutoConfig.from_pretrained(model_args.model_name_or_path)
-    if saved is not None and saved.model_type == TempoFormerConfig.model_type:
+    is_tempoformer = saved is not None and saved.model_type == TempoFormerConfig.model_type
+    if is_tempoformer:
         names = [saved.id2label[index] for index in range(saved.num_labels)]
         window = saved.window if data.window is None else data.window
         if window > saved.window:
@@ -263,12 +264,17 @@ def main(arguments: list[str]):
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.model_name_or_path or model_args.config_name
     )
+    limit = data.max_seq_length
+    if limit is None:
+        limit = tokenizer.model_max_length if is_tempoformer else min(128, tokenizer.model_max_length)
     rows = {
-        name: to_rows(split, tokenizer, window, data.targets_per_row, data.max_seq_length, name != "test")
+        name: to_rows(split, tokenizer, window, data.targets_per_row, limit, only_labelled=name != "test")
         for name, split in timelines.items()
     }
     if data.streaming and "train" in rows:
         rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
+    # Saved with the model, so that the pipeline cuts posts where training did.
+    tokenizer.model_max_length = min(limit, tokenizer.model_max_length)
     trainer = StreamTrainer(
         model=model,
         args=training,

@@ -122,11 +122,18 @@ class TempoFormerConfig(PreTrainedConfig):
         return self.encoder_config
 
     def save_pretrained(self, save_directory, **kwargs):
-        """Saves the configuration with the Auto classes of every model that can be built from it."""
+        """Saves the configuration with the Auto classes of every model that can be built from it and the pipeline."""
         self.auto_map = {
             "AutoConfig": "configuration_tempoformer.TempoFormerConfig",
             "AutoModel": "modeling_tempoformer.TempoFormerModel",
             "AutoModelForSequenceClassification": "modeling_tempoformer.TempoFormerForStreamClassification",
+        }
+        self.custom_pipelines = {
+            "stream-classification": {
+                "impl": "pipeline_tempoformer.StreamClassificationPipeline",
+                "pt": ["AutoModelForSequenceClassification"],
+                "type": "text",
+            }
         }
         super().save_pretrained(save_directory, **kwargs)
 

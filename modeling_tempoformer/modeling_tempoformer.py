@@ -17,6 +17,7 @@ from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamState
 from .packing_tempoformer import PostGroups, open_absent, scatter, select
+from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401  Its file travels with the model.
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
 

@@ -8,7 +8,9 @@ from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from .timestamps import to_seconds
+from .data_collator_tempoformer import tokenize_posts
+from .timestamps_tempoformer import to_seconds
+from .windows_tempoformer import row_bounds
 
 
 logger = logging.get_logger(__name__)
@@ -252,27 +254,18 @@ def timeline_to_rows(
 ) -> dict[str, list]:
     """The rows of a batch of one timeline."""
     timeline = {name: values[0] for name, values in batch.items()}
-    tokens = tokenizer(timeline["texts"], verbose=False)
-    for post, ids in enumerate(tokens["input_ids"]):
-        if len(ids) > limit:
-            if truncated is not None:
-                truncated[0] += 1
-            else:
-                logger.warning_once(f"Truncating posts of more than {limit} tokens.")
-            short = tokenizer(timeline["texts"][post], truncation=True, max_length=limit)
-            for name in tokens:
-                tokens[name][post] = short[name]
-    columns = {name: tokens[name] for name in tokenizer.model_input_names if name in tokens}
-    columns.pop("attention_mask", None)  # The collator makes it.
+    columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit)
+    if truncated is not None:
+        truncated[0] += cut
+    elif cut:
+        logger.warning_once(f"Truncating posts of more than {limit} tokens.")
     if timeline.get("timestamps") is not None:
         columns["timestamps"] = timeline["timestamps"]
     labels = [None if only_labelled and label == -100 else label for label in timeline["labels"]]
     rows: dict[str, list] = {name: [] for name in (*columns, "num_context", "labels", "post_ids")}
-    for first in range(0, len(labels), targets_per_row):
-        last = min(first + targets_per_row, len(labels))
+    for start, first, last in row_bounds(len(labels), window, targets_per_row):
         if all(label is None for label in labels[first:last]):
             continue
-        start = max(0, first - window + 1)
         for name, values in columns.items():
             rows[name].append(values[start:last])
         rows["num_context"].append(first - start)

@@ -1,5 +1,7 @@
 """Windows over posts: which posts form the stream of each target post, and how long before it they were written."""
 
+from collections.abc import Iterator
+
 import torch
 
 
@@ -36,3 +38,12 @@ def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) ->
         raise TypeError(f"`timestamps` must be float64 or int64, got {timestamps.dtype}.")
     times = timestamps[stream_index.clamp_min(0)]
     return (times[:, -1:] - times).masked_fill(stream_index < 0, 0).float()
+
+
+def row_bounds(num_posts: int, window: int, targets_per_row: int) -> Iterator[tuple[int, int, int]]:
+    """
+    Cuts a timeline to rows: for each (start, first, end), the posts from `start` are in the row, those from `first` up
+    to `end` are its targets, and those before `first` are the context that the first target needs.
+    """
+    for first in range(0, num_posts, targets_per_row):
+        yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)

@@ -13,11 +13,14 @@ from safetensors.torch import load_file, save_file
 PACKAGE = Path(__file__).parents[1] / "modeling_tempoformer"
 HUB_MODULES = {
     "configuration_tempoformer",
+    "data_collator_tempoformer",
     "loss_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",
     "online_tempoformer",
     "packing_tempoformer",
+    "pipeline_tempoformer",
+    "timestamps_tempoformer",
     "windows_tempoformer",
 }
 ELSEWHERE = """

@@ -9,7 +9,7 @@ from transformers import BertTokenizer
 
 from modeling_tempoformer.splits import split_timelines
 from modeling_tempoformer.timelines import PostError, label_names, to_rows, to_timelines
-from modeling_tempoformer.timestamps import to_seconds
+from modeling_tempoformer.timestamps_tempoformer import to_seconds
 
 
 VOCABULARY = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad"])}

@@ -9,6 +9,29 @@ from transformers import PreTrainedTokenizerBase
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
 
+def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
+    """
+    Tokens of each text, and how many texts were cut.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): Of the encoder.
+        texts (`list[str]`): One post each.
+        limit (`int`): Tokens of a post at most.
+
+    Returns:
+        The tokenizer's columns but for the attention mask, a list of token lists each, and the number of posts cut.
+    """
+    tokens = tokenizer(texts, verbose=False) if texts else {"input_ids": []}
+    too_long = [post for post, ids in enumerate(tokens["input_ids"]) if len(ids) > limit]
+    for post in too_long:
+        short = tokenizer(texts[post], truncation=True, max_length=limit)
+        for name in tokens:
+            tokens[name][post] = short[name]
+    # The collator makes the mask.
+    names = [name for name in tokenizer.model_input_names if name in tokens and name != "attention_mask"]
+    return {name: tokens[name] for name in names}, len(too_long)
+
+
 @dataclass
 class StreamCollator:
     """

@@ -1,0 +1,167 @@
+"""The pipeline `stream-classification`: texts and times of timelines in, a label for each post out."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from transformers import Pipeline
+from transformers.utils import logging
+
+from .data_collator_tempoformer import StreamCollator, tokenize_posts
+from .timestamps_tempoformer import to_seconds
+from .windows_tempoformer import row_bounds
+
+
+logger = logging.get_logger(__name__)
+
+
+class StreamClassificationPipeline(Pipeline):
+    """
+    Classifies every post of timelines in the light of the posts before it.
+
+        pipe = pipeline("stream-classification", model=folder_or_hub_id, trust_remote_code=True)
+        pipe({"text": ["so happy today", "leave me alone"], "timestamp": ["2024-05-01", "2024-05-02T22:10"]})
+        # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
+
+    A timeline is a dict: `text`, a list of strings, and optionally `timestamp`, a list of as many ISO-8601 strings
+    (UTC without a zone), seconds, or datetimes. Posts out of order are sorted by time, and said so once; results come
+    in the order of the input.
+
+    A call takes one timeline and returns a list of one dict for each post; a list of timelines and returns a list of
+    such lists; or any other iterable of timelines, and returns an iterator that reads it as it goes. Options of a call
+    or of the constructor:
+
+        batch_size (`int`, *optional*, defaults to 8): Rows of a batch; rows of different timelines share batches.
+        targets_per_row (`int`, *optional*, defaults to 64): Posts classified in a row; fewer take less memory.
+        top_k (`int`, *optional*): Return for each post a list of the `top_k` best labels with their scores, best
+            first, instead of the best one; more than there are labels for all.
+    """
+
+    _load_processor = False
+    _load_image_processor = False
+    _load_feature_extractor = False
+    _load_tokenizer = True
+    default_batch_size = 8
+
+    def _sanitize_parameters(self, targets_per_row: int | None = None, top_k: int | None = None):
+        preprocess = {} if targets_per_row is None else {"targets_per_row": targets_per_row}
+        return preprocess, {}, {} if top_k is None else {"top_k": top_k}
+
+    def __call__(self, inputs: dict | Iterable[dict], batch_size: int | None = None, **kwargs):
+        preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
+        settings = (
+            batch_size or self._batch_size or self.default_batch_size,
+            {**self._preprocess_params, **preprocess},
+            {**self._postprocess_params, **postprocess},
+        )
+        if isinstance(inputs, dict):
+            return next(self.classify([inputs], *settings))
+        if not isinstance(inputs, (list, tuple)):
+            return self.classify(inputs, *settings)
+        with logging.tqdm(total=len(inputs), desc="Classifying timelines", disable=len(inputs) < 100) as bar:
+            results = []
+            for result in self.classify(inputs, *settings):
+                results.append(result)
+                bar.update()
+        return results
+
+    def classify(
+        self, timelines: Iterable[dict], batch_size: int, preprocess: dict, postprocess: dict
+    ) -> Iterator[list[dict]]:
+        """The posts of each timeline, as soon as all its rows have been in a batch."""
+        waiting: list[dict] = []  # timelines whose rows are not all done
+        rows: list[tuple[dict, dict]] = []  # (timeline, row) of the next batch
+        for number, timeline in enumerate(timelines):
+            entry = self.preprocess(timeline, number=number, **preprocess)
+            waiting.append(entry)
+            for row in entry["rows"]:
+                if rows and ("timestamps" in row) != ("timestamps" in rows[0][1]):
+                    self.run(rows)
+                rows.append((entry, row))
+                if len(rows) == batch_size:
+                    self.run(rows)
+            yield from self.finished(waiting, postprocess)
+        self.run(rows)
+        yield from self.finished(waiting, postprocess)
+
+    def preprocess(self, timeline: Any, number: int = 0, targets_per_row: int = 64) -> dict[str, Any]:
+        """The rows of a timeline, the order that its posts were sorted to, and a place for their logits."""
+        texts, times = read_timeline(timeline, number)
+        order = list(range(len(texts)))
+        if times is not None:
+            order.sort(key=times.__getitem__)
+            if order != sorted(order):
+                logger.warning_once("Sorting the posts of timelines by time; results keep the order of the input.")
+        limit = self.tokenizer.model_max_length
+        columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit)
+        if cut:
+            logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
+        if times is not None:
+            columns["timestamps"] = [times[post] for post in order]
+        rows = []
+        for start, first, end in row_bounds(len(texts), self.model.config.window, targets_per_row):
+            rows.append({name: values[start:end] for name, values in columns.items()})
+            rows[-1]["num_context"] = first - start
+        return {"rows": rows, "order": order, "logits": []}
+
+    def run(self, rows: list[tuple[dict, dict]]):
+        """Classifies a batch of rows, adds the logits to their timelines, and empties the batch."""
+        if not rows:
+            return
+        timed = "timestamps" in rows[0][1]
+        collator = StreamCollator(self.tokenizer, self.model.config.window, timed=timed)
+        logits = self.forward(dict(collator([row for _, row in rows])))["logits"]
+        for (entry, row), row_logits in zip(rows, logits, strict=True):
+            entry["logits"].append(row_logits[: len(row["input_ids"]) - row["num_context"]])
+        rows.clear()
+
+    def _forward(self, model_inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"logits": self.model(**model_inputs).logits}
+
+    def finished(self, waiting: list[dict], postprocess: dict) -> Iterator[list[dict]]:
+        """Takes the timelines that are done from the front of those that wait."""
+        while waiting and len(waiting[0]["logits"]) == len(waiting[0]["rows"]):
+            yield self.postprocess(waiting.pop(0), **postprocess)
+
+    def postprocess(self, timeline: dict, top_k: int | None = None) -> list:
+        """One dict, or with `top_k` a list of dicts, for each post in the order of the input."""
+        results: list = [None] * len(timeline["order"])
+        if not results:
+            return results
+        scores = torch.cat(timeline["logits"]).float().softmax(-1)
+        best_scores, best_labels = scores.topk(min(top_k or 1, scores.shape[-1]), dim=-1)
+        names = self.model.config.id2label
+        for post, post_scores, post_labels in zip(
+            timeline["order"], best_scores.tolist(), best_labels.tolist(), strict=True
+        ):
+            ranked = [
+                {"label": names[label], "score": score} for score, label in zip(post_scores, post_labels, strict=True)
+            ]
+            results[post] = ranked[0] if top_k is None else ranked
+        return results
+
+
+def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | None]:
+    """Texts and seconds of a timeline. Raises a `ValueError` that names the timeline, the post and the value."""
+    if not isinstance(timeline, dict) or not isinstance(timeline.get("text"), (list, tuple)):
+        raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {timeline!r:.80}.")
+    if unknown := sorted(set(timeline) - {"text", "timestamp"}):
+        raise ValueError(f"Timeline {number} has unknown keys: {', '.join(map(str, unknown))}.")
+    texts = list(timeline["text"])
+    for post, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"Timeline {number}, post {post}: text {text!r} is not a string.")
+    if timeline.get("timestamp") is None:
+        return texts, None
+    if len(timeline["timestamp"]) != len(texts):
+        raise ValueError(f"Timeline {number} has {len(timeline['timestamp'])} timestamps for {len(texts)} texts.")
+    times = []
+    for post, value in enumerate(timeline["timestamp"]):
+        try:
+            seconds = to_seconds(value)
+        except ValueError as problem:
+            raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
+        if seconds is None:
+            raise ValueError(f"Timeline {number}, post {post}: the timestamp is missing, others are there.")
+        times.append(seconds)
+    return texts, times

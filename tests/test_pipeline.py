@@ -1,0 +1,166 @@
+"""The pipeline, against the model on the collated timeline."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+import torch
+from conftest import tiny_encoder, tiny_model
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, pipeline
+
+from modeling_tempoformer import StreamCollator
+
+
+LABELS = {"id2label": {0: "IS", 1: "O", 2: "IE"}, "label2id": {"IS": 0, "O": 1, "IE": 2}}
+TIMELINES = [
+    {"text": ["sad today", "so glad", "", "tired again at home", "calm"], "timestamp": [0, 60, 60, 7200, 90000]},
+    {"text": ["lost"], "timestamp": ["2024-05-01T10:00:00Z"]},
+    {"text": ["fine", "hopeful really"]},
+    {"text": [], "timestamp": []},
+    {"text": ["glad", "sad", "glad"], "timestamp": [5.5, 6.5, 8.0]},
+]
+
+
+@pytest.fixture
+def saved(tmp_path, tokenization):
+    """A saved model with its tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    model = tiny_model(
+        **LABELS, encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
+    )
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved", model, tokenizer
+
+
+def load(folder, **settings):
+    return pipeline("stream-classification", model=str(folder), trust_remote_code=True, **settings)
+
+
+def probabilities(model, tokenizer, timeline) -> torch.Tensor:
+    """Of each post, from a batch that holds the timeline in one row."""
+    row = {"input_ids": tokenizer(timeline["text"])["input_ids"]}
+    if "timestamp" in timeline:
+        times = timeline["timestamp"]
+        row["timestamps"] = [datetime.fromisoformat(t).timestamp() if isinstance(t, str) else t for t in times]
+    batch = StreamCollator(tokenizer, model.config.window, timed="timestamp" in timeline)([row])
+    with torch.no_grad():
+        return model(**batch).logits[0].softmax(-1)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 50])
+@pytest.mark.parametrize("targets_per_row", [1, 2, 64])
+def test_every_post_gets_the_model_s_answer(saved, batch_size, targets_per_row):
+    folder, model, tokenizer = saved
+    pipe = load(folder)
+    results = pipe(TIMELINES, batch_size=batch_size, targets_per_row=targets_per_row)
+    assert [len(result) for result in results] == [5, 1, 2, 0, 3]
+    for timeline, result in zip(TIMELINES, results, strict=True):
+        if not timeline["text"]:
+            continue
+        expected = probabilities(model, tokenizer, timeline)
+        scores = torch.tensor([post["score"] for post in result])
+        torch.testing.assert_close(scores, expected.amax(-1), atol=1e-5, rtol=0)
+        assert [post["label"] for post in result] == [LABELS["id2label"][int(i)] for i in expected.argmax(-1)]
+
+
+def test_one_timeline_or_a_generator(saved):
+    folder, *_ = saved
+    pipe = load(folder)
+    whole = pipe(TIMELINES)
+    torch.testing.assert_close(pipe(TIMELINES[0])[3]["score"], whole[0][3]["score"], atol=1e-5, rtol=0)
+    read = []
+
+    def endless():
+        while True:
+            read.append(1)
+            yield TIMELINES[0]
+
+    results = pipe(endless(), batch_size=2)
+    assert [post["label"] for post in next(results)] == [post["label"] for post in whole[0]]
+    assert len(read) == 2
+
+
+def test_a_model_in_memory(saved):
+    folder, model, tokenizer = saved
+    pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
+    assert pipe(TIMELINES) == load(folder)(TIMELINES)
+
+
+def test_all_scores_of_a_post(saved):
+    folder, model, tokenizer = saved
+    pipe = load(folder, top_k=9)
+    post = pipe(TIMELINES[0])[1]
+    expected = probabilities(model, tokenizer, TIMELINES[0])[1]
+    assert [entry["score"] for entry in post] == sorted((entry["score"] for entry in post), reverse=True)
+    for entry in post:
+        assert entry["score"] == pytest.approx(expected[LABELS["label2id"][entry["label"]]].item(), abs=1e-5)
+    assert len(pipe(TIMELINES[0], top_k=2)[1]) == 2
+
+
+def test_results_come_in_the_order_of_the_input(saved):
+    folder, *_ = saved
+    pipe = load(folder)
+    order = [3, 0, 4, 1, 2]
+    shuffled = {name: [values[i] for i in order] for name, values in TIMELINES[0].items()}
+    for place, post in zip(order, pipe(shuffled), strict=True):
+        assert post["score"] == pytest.approx(pipe(TIMELINES[0])[place]["score"], abs=1e-5)
+
+
+def test_times_in_any_form(saved):
+    folder, *_ = saved
+    pipe = load(folder)
+    forms = [
+        [1714557600, 1714557700],
+        ["2024-05-01T10:00:00", "2024-05-01T12:01:40+02:00"],
+        [datetime(2024, 5, 1, 10, tzinfo=UTC), datetime(2024, 5, 1, 10, 1, 40)],
+    ]
+    first, *others = [pipe({"text": ["sad", "glad"], "timestamp": form}) for form in forms]
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize(
+    ("timeline", "problem"),
+    [
+        (["sad", "glad"], "Timeline 1 must be a dict"),
+        ({"text": "sad"}, "Timeline 1 must be a dict with a list of strings"),
+        ({"text": ["sad", None]}, "Timeline 1, post 1: text None is not a string"),
+        ({"text": ["sad"], "timestamp": [1, 2]}, "Timeline 1 has 2 timestamps for 1 texts"),
+        ({"text": ["sad"], "timestamp": ["soon"]}, "Timeline 1, post 0: timestamp 'soon'"),
+        ({"text": ["sad", "glad"], "timestamp": [1, None]}, "Timeline 1, post 1: the timestamp is missing"),
+        ({"text": ["sad"], "timestamps": [1]}, "Timeline 1 has unknown keys: timestamps"),
+    ],
+)
+def test_bad_timelines_are_named(saved, timeline, problem):
+    folder, *_ = saved
+    with pytest.raises(ValueError, match=problem):
+        load(folder)([TIMELINES[0], timeline])
+
+
+ELSEWHERE = """
+import sys
+sys.modules["modeling_tempoformer"] = None
+import torch
+from safetensors.torch import save_file
+from transformers import pipeline
+
+source, target, scores = sys.argv[1:]
+pipe = pipeline("stream-classification", model=source, trust_remote_code=True)
+results = pipe([{"text": ["sad today", "so glad"], "timestamp": [0, 60]}])
+save_file({"scores": torch.tensor([post["score"] for post in results[0]])}, scores)
+pipe.save_pretrained(target)
+"""
+
+
+def test_it_travels_with_the_model(saved, tmp_path):
+    folder, *_ = saved
+    expected = [post["score"] for post in load(folder)({"text": ["sad today", "so glad"], "timestamp": [0, 60]})]
+    for number in range(2):
+        target, scores = tmp_path / f"again_{number}", tmp_path / f"scores_{number}.safetensors"
+        command = [sys.executable, "-c", ELSEWHERE, str(folder), str(target), str(scores)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert torch.equal(load_file(scores)["scores"], torch.tensor(expected))
+        folder = target
