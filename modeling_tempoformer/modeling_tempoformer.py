@@ -13,11 +13,13 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
+from .data_collator_tempoformer import StreamCollator  # noqa: F401  Travels with the pipeline, as two more below.
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamState
 from .packing_tempoformer import PostGroups, open_absent, scatter, select
-from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401  Its file travels with the model.
+from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
+from .timestamps_tempoformer import to_seconds  # noqa: F401
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from conftest import tiny_batch, tiny_model
 from safetensors.torch import load_file, save_file
@@ -51,6 +52,23 @@ def test_round_trip_without_the_package(tmp_path):
         assert torch.equal(load_file(logits)["logits"], model(**batch).logits)
         assert {path.stem for path in target.glob("*.py")} == HUB_MODULES
         source = target
+
+
+def siblings(name: str) -> set[str]:
+    """The Hub modules that one imports itself."""
+    nodes = ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text()))
+    return {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
+
+
+@pytest.mark.parametrize("entry", ["configuration_tempoformer", "modeling_tempoformer", "pipeline_tempoformer"])
+def test_what_a_hub_class_needs_is_imported_by_its_own_file(entry):
+    """From a local folder, Transformers 5.5 fetches the siblings of that file and not theirs."""
+    needed, seen = siblings(entry), set()
+    while needed - seen:
+        name = (needed - seen).pop()
+        seen.add(name)
+        needed = needed | siblings(name)
+    assert needed == siblings(entry)
 
 
 def test_hub_modules_import_only_what_every_user_has():
