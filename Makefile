@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: demo install lint style test
+.PHONY: bench demo install lint style test
 
 install: .venv/installed
 
@@ -20,6 +20,11 @@ style: install
 
 demo: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py
+
+bench: install
+	$(BIN)/python benchmarks/inference.py
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/online.py
 
 test: install
 	$(BIN)/python -m pytest

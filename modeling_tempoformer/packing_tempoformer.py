@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 
-# Between neighbours lies at most half of the smaller, so that at most a third of a group is padding.
-LENGTH_STEPS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
+# Tokens at which a group ends: in steps of an eighth to a quarter of the length, so that little of a group is padding.
+LENGTH_STEPS = (*range(4, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 512, 64))
 
 
 def select(mask: torch.BoolTensor) -> torch.LongTensor:

@@ -1,0 +1,107 @@
+"""Posts that arrive one by one: latency against recomputing the stream, and cost against the timeline's length."""
+
+import argparse
+import resource
+import time
+
+import torch
+from transformers import BertConfig
+from workload import (
+    POST_TOKENS,
+    bert_base,
+    dense_forward,
+    draw,
+    full_windows,
+    medians,
+    show,
+    table,
+    to_streams,
+)
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+
+
+WINDOW = 20
+POSTS_OF_A_STEP = 100
+
+
+def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, torch.Tensor]:
+    """Posts as a tokenizer returns them, without padding that all share."""
+    mask = row["attention_mask"][0, first:last]
+    width = int(mask.any(0).nonzero().max()) + 1
+    return {"input_ids": row["input_ids"][0, first:last, :width], "attention_mask": mask[:, :width]}
+
+
+def latency(repeats: int) -> list[list[str]]:
+    """The last post of a full window, with the ones before it remembered or not."""
+    model = bert_base(WINDOW)
+    row = full_windows(1, WINDOW)
+    times = (1.7e9 - row["elapsed"][0, 0].double()).tolist()
+    before = posts_of(row, 0, WINDOW - 1)
+    state = model.step(**before, timeline_ids=["a"] * (WINDOW - 1), timestamps=times[:-1]).state
+    memory = state.state_dict()
+    newest = posts_of(row, WINDOW - 1, WINDOW)
+    streams = to_streams(row, slice(0, 1))
+
+    def step():
+        fresh = type(state).from_state_dict(memory)
+        return model.step(**newest, timeline_ids=["a"], timestamps=times[-1:], state=fresh).logits[0]
+
+    with torch.inference_mode():
+        torch.testing.assert_close(step(), model(**row).logits[0, 0], atol=1e-5, rtol=1e-5)
+        forms = {
+            "online step": step,
+            "its stream, posts without padding": lambda: model(**row),
+            "its stream, dense": lambda: dense_forward(model, **streams),
+        }
+        seconds = medians(forms, repeats)
+    for form, value in seconds.items():
+        show(benchmark="one new post", form=form, milliseconds=1000 * value, state_bytes=state.nbytes)
+    own = seconds["online step"]
+    return [[form, f"{1000 * value:.0f}", f"{value / own:.1f} x"] for form, value in seconds.items()]
+
+
+def long_timeline(lengths: list[int]) -> list[list[str]]:
+    """One timeline streamed through a tiny encoder: time of a post and resident memory at each length."""
+    torch.manual_seed(0)
+    encoder = BertConfig(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=128, vocab_size=1000
+    )
+    model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=encoder, window=WINDOW)).eval()
+    generator = torch.Generator().manual_seed(0)
+    state, seen, rows = None, 0, []
+    for length in lengths:
+        done, start = seen, time.perf_counter()
+        while seen < length:
+            size = min(POSTS_OF_A_STEP, length - seen)
+            tokens = torch.tensor(draw(POST_TOKENS, size, generator))
+            mask = (torch.arange(int(tokens.max())) < tokens.unsqueeze(-1)).long()
+            output = model.step(
+                torch.randint(5, 1000, mask.shape, generator=generator),
+                mask,
+                timeline_ids=["a"] * size,
+                timestamps=[60.0 * (seen + post) for post in range(size)],
+                state=state,
+            )
+            state, seen = output.state, seen + size
+        each = 1000 * (time.perf_counter() - start) / (length - done)
+        memory = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() / 2**20
+        show(benchmark="long timeline", posts=length, milliseconds_of_a_post=each, resident_mib=memory)
+        rows.append([f"{length:,}", f"{each:.2f}", f"{memory:.0f}", f"{state.nbytes:,}"])
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[10, 100, 1_000, 10_000, 100_000])
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    new_post, long = latency(args.repeats), long_timeline(args.lengths)
+    table(["one new post, w = 20", "milliseconds", "against the online step"], new_post)
+    table(["posts streamed, tiny encoder", "ms a post since the row above", "resident MiB", "state bytes"], long)
+
+
+if __name__ == "__main__":
+    main()
