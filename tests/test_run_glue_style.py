@@ -5,9 +5,13 @@ import json
 import runpy
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from huggingface_hub import RepoUrl
+from huggingface_hub.utils import filter_repo_objects
 
 from modeling_tempoformer.synthetic import synthetic_posts
+from modeling_tempoformer.timelines import to_timelines
 
 
 ROOT = Path(__file__).parents[1]
@@ -88,6 +92,77 @@ def test_what_cannot_work_is_said_before_training(tmp_path, script, arguments, c
     recipe = ["configuration/demo.yaml", "--train_file", part, "--output_dir", str(tmp_path / "out")]
     with pytest.raises(ValueError, match=problem):
         script([*recipe, *arguments])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "json", "parquet"])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_posts_from_any_table(tmp_path, script, suffix, streaming):
+    posts = [
+        {"timeline_id": "007", "timestamp": "2024-05-01T09:00:00Z", "text": 'so "glad",\ttoday', "label": "Switch"},
+        {"timeline_id": "007", "timestamp": "2024-05-01T10:00:00Z", "text": "NA", "label": ""},
+        {"timeline_id": "8", "timestamp": "2024-05-02", "text": "", "label": "No-Switch"},
+    ]
+    path, table = str(tmp_path / f"posts.{suffix}"), pd.DataFrame(posts)
+    {
+        "csv": lambda: table.to_csv(path, index=False),
+        "tsv": lambda: table.to_csv(path, index=False, sep="\t"),
+        "jsonl": lambda: table.to_json(path, orient="records", lines=True),
+        "json": lambda: table.to_json(path, orient="records"),
+        "parquet": lambda: table.to_parquet(path),
+    }[suffix]()
+    load_posts = script.__globals__["load_posts"]
+    timelines = list(to_timelines(load_posts(path, None, streaming), ["No-Switch", "Switch"]))
+    assert [timeline["timeline_id"] for timeline in timelines] == ["007", "8"]
+    assert timelines[0]["texts"] == ['so "glad",\ttoday', "NA"] and timelines[1]["texts"] == [""]
+    assert timelines[0]["labels"] == [1, -100] and timelines[1]["labels"] == [0]
+    assert timelines[0]["timestamps"] == [1714554000.0, 1714557600.0]
+
+
+def test_a_dataset_by_its_name(tmp_path, script):
+    """A folder of split files is a dataset to `datasets`, as a Hub id is."""
+    folder = tmp_path / "posts"
+    folder.mkdir()
+    for name in ("train", "validation", "test"):
+        write_posts(folder / f"{name}.csv", list(synthetic_posts(6, seed=0, posts_per_timeline=5)))
+    output = [
+        "--output_dir",
+        str(tmp_path / "out"),
+        "--max_steps",
+        "2",
+        "--eval_strategy",
+        "no",
+        "--save_strategy",
+        "no",
+    ]
+    script(["configuration/demo.yaml", "--dataset_name", str(folder), "--load_best_model_at_end", "false", *output])
+    with (tmp_path / "out" / "_predictions.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 30
+
+
+def test_a_push_holds_code_and_card_and_no_predictions(tmp_path, script, monkeypatch):
+    """What goes to the Hub, with its client replaced."""
+    pushed = {}
+
+    class Client:
+        def upload_folder(self, *, repo_id, folder_path, ignore_patterns, **kwargs):
+            names = [str(path.relative_to(folder_path)) for path in Path(folder_path).rglob("*") if path.is_file()]
+            pushed[repo_id] = set(filter_repo_objects(names, ignore_patterns=ignore_patterns))
+            pushed["card"] = (Path(folder_path) / "README.md").read_text()
+
+        def create_repo(self, repo_id, **kwargs):
+            return RepoUrl(f"https://huggingface.co/{repo_id}")
+
+    monkeypatch.setattr("transformers.trainer.hf_api", Client, raising=False)
+    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(10, seed=0, posts_per_timeline=5)))
+    output = ["--output_dir", str(tmp_path / "out"), "--max_steps", "2", "--push_to_hub", "--hub_model_id", "me/mine"]
+    output += ["--hub_strategy", "end"]
+    script(["configuration/demo.yaml", "--train_file", posts, *output])
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "modeling_tempoformer.py"} <= pushed[
+        "me/mine"
+    ]
+    assert not any("predictions" in name or name.startswith("checkpoint") for name in pushed["me/mine"])
+    assert (tmp_path / "out" / "_predictions.csv").exists()
+    assert 'model="me/mine"' in pushed["card"] and "predict_macro_f1" in pushed["card"]
 
 
 def test_unknown_recipe_entries_are_named(tmp_path, script, capsys):
