@@ -389,7 +389,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         with ExitStack() as hooks:
             if output_attentions:
                 self.record_attentions(attentions, hooks)
-            all_states = self.encode_posts(posts, inputs)
+            all_states = self.encode_posts(posts, inputs, output_hidden_states)
 
         # A stream is real if its newest post is, and its posts are those that are real.
         first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
@@ -420,7 +420,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             or None,
         )
 
-    def encode_posts(self, posts: PostGroups, inputs: dict[str, torch.Tensor]) -> list[list[torch.Tensor]]:
+    def encode_posts(
+        self, posts: PostGroups, inputs: dict[str, torch.Tensor], output_hidden_states: bool = False
+    ) -> list[list[torch.Tensor]]:
         """
         Every real post once, alone, through the embeddings and the layers below the stream layers.
 
@@ -429,7 +431,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             inputs (`dict[str, torch.Tensor]`): `input_ids` and what else, (posts, tokens) or (posts, tokens, hidden).
 
         Returns:
-            The output of the embeddings and of each layer: for each group of posts (posts, tokens, hidden).
+            For each group of posts (posts, tokens, hidden): the output of the last of those layers, or with
+            `output_hidden_states` that of the embeddings and of each layer.
         """
         cuts = {name: posts.cut(tensor) for name, tensor in inputs.items()}
         groups = [dict(zip(cuts, group, strict=True)) for group in zip(*cuts.values(), strict=True)]
@@ -438,7 +441,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         all_states = [states]
         for layer in self.local_layers:
             states = [self.adapter.run_layer(layer, *group) for group in zip(states, masks, strict=True)]
-            all_states.append(states)
+            all_states = [*all_states, states] if output_hidden_states else [states]
         return all_states
 
     def read_streams(
