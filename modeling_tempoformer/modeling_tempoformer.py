@@ -207,6 +207,10 @@ class GateAndNorm(nn.Module):
         return self.norm((1 - gate) * cls + gate * context)
 
 
+class NarrowLinear(nn.Linear):
+    """A linear layer that starts at the scale of its own width; the encoder's is too small for the narrow head."""
+
+
 class StreamClassificationHead(nn.Module):
     """Class scores of each stream: an MLP over its newest post, or over an LSTM that reads all its posts."""
 
@@ -224,9 +228,9 @@ class StreamClassificationHead(nn.Module):
             width = 2 * hidden_size if config.num_stream_layers else hidden_size
         layers = []
         for hidden_width in config.head_hidden_sizes:
-            layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
+            layers += [NarrowLinear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
             width = hidden_width
-        self.mlp = nn.Sequential(*layers, nn.Linear(width, config.num_labels))
+        self.mlp = nn.Sequential(*layers, NarrowLinear(width, config.num_labels))
 
     def forward(self, posts: torch.Tensor, pooled: torch.Tensor | None, stream_mask: torch.BoolTensor) -> torch.Tensor:
         if self.lstm is not None:
@@ -265,8 +269,9 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
-        if isinstance(module, nn.LSTM):
-            bound = module.hidden_size**-0.5
+        # What PyTorch starts them with.
+        if isinstance(module, (nn.LSTM, NarrowLinear)):
+            bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
             for weight in module.parameters():
                 init.uniform_(weight, -bound, bound)
 
