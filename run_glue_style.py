@@ -1,6 +1,6 @@
 """Fine-tunes, evaluates and predicts with a TempoFormer on timelines of posts.
 
-    python run_glue_style.py configuration/lrs.yaml --train_file threads.jsonl.gz --learning_rate 1e-5
+    python run_glue_style.py configuration/lrs_fast.yaml --train_file threads.jsonl.gz --learning_rate 1e-5
 
 A first argument that ends in .yaml or .json is a recipe: its values are defaults, which the command line overrides.
 """
@@ -24,6 +24,7 @@ from transformers import (
     AutoTokenizer,
     EarlyStoppingCallback,
     HfArgumentParser,
+    PreTrainedConfig,
     Trainer,
     TrainingArguments,
     set_seed,
@@ -34,6 +35,7 @@ from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerF
 from modeling_tempoformer.cards import write_card
 from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
 from modeling_tempoformer.metrics import compute_metrics
+from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
 from modeling_tempoformer.splits import split_timelines
 from modeling_tempoformer.timelines import Posts, label_names, to_rows, to_timelines
 
@@ -76,9 +78,9 @@ class DataTrainingArguments:
     validation_fraction: float = field(default=0.25, metadata={"help": "Of what is left of --train_file."})
     test_fraction: float = field(default=0.2, metadata={"help": "Of --train_file where only that is given."})
     timeline_column: str = "timeline_id"
-    timestamp_column: str = "timestamp"
+    timestamp_column: str | None = field(default=None, metadata={"help": "'timestamp' if there is one."})
     text_column: str = "text"
-    label_column: str = "label"
+    label_column: str | None = field(default=None, metadata={"help": "'label' if there is one."})
     id_column: str | None = None
     labels: list[str] | None = field(default=None, metadata={"help": "Label names; those of the posts if omitted."})
     streaming: bool = field(default=False, metadata={"help": "Never hold the training posts in memory."})
@@ -92,13 +94,25 @@ def parse(arguments: list[str]):
     """The three groups of arguments, from a recipe and the command line."""
     parser = HfArgumentParser((ModelArguments, DataTrainingArguments, TrainingArguments))
     if arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
-        recipe = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8"))
+        recipe = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8")) or {}
         known = {action.dest for action in parser._actions}
         if unknown := sorted(set(recipe) - known):
             parser.error(f"{arguments[0]} has unknown arguments: {', '.join(unknown)}")
-        parser.set_defaults(**recipe)
-        arguments = arguments[1:]
+        arguments = [*recipe_arguments(recipe), *arguments[1:]]
     return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
+
+
+def recipe_arguments(recipe: dict) -> list[str]:
+    """A recipe as on the command line, so that its values are checked like those."""
+    arguments = []
+    for name, value in recipe.items():
+        if isinstance(value, dict):
+            value = json.dumps(value)
+        if isinstance(value, list):
+            arguments += [f"--{name}", *map(str, value)]
+        elif value is not None:
+            arguments.append(f"--{name}={value}")
+    return arguments
 
 
 def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Posts:
@@ -116,7 +130,10 @@ def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Pos
     if kind == "csv":
         separator = "\t" if path.endswith(".tsv") else ","
         with open(path, encoding="utf-8-sig", newline="") as file:
-            columns = next(csv.reader(file, delimiter=separator), [])
+            lines = csv.reader(file, delimiter=separator)
+            columns = next(lines, [])
+            if next(lines, None) is None:
+                raise ValueError(f"{path} has no posts.")
         # As text, so that an id such as 007 stays what it is.
         features = Features({column: Value("string") for column in columns})
         settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
@@ -159,39 +176,58 @@ def class_weights(timelines: Posts, num_labels: int) -> list[float]:
     return np.sqrt(counts.sum() / counts).tolist()
 
 
-def load_model(model_args: ModelArguments, window: int, names: list[str]) -> TempoFormerForStreamClassification:
+def load_model(
+    model_args: ModelArguments, encoder: PreTrainedConfig, window: int, names: list[str]
+) -> TempoFormerForStreamClassification:
     """A TempoFormer as it was saved, or a new one on a pretrained or a new encoder."""
+    if encoder.model_type == TempoFormerConfig.model_type:
+        return TempoFormerForStreamClassification.from_pretrained(model_args.model_name_or_path)
     settings = {
         "window": window,
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
         **(model_args.config_overrides or {}),
     }
-    encoder = AutoConfig.from_pretrained(model_args.model_name_or_path or model_args.config_name)
-    if encoder.model_type == TempoFormerConfig.model_type:
-        return TempoFormerForStreamClassification.from_pretrained(model_args.model_name_or_path)
     if model_args.config_name is not None:
         return TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=encoder, **settings))
     return TempoFormerForStreamClassification.from_encoder_pretrained(model_args.model_name_or_path, **settings)
 
 
+def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
+    """What a TempoFormer checkpoint has settled cannot be asked for again."""
+    names = [saved.id2label[index] for index in range(saved.num_labels)]
+    for argument, wanted, have in (
+        ("config_name", model_args.config_name, None),
+        ("config_overrides", model_args.config_overrides, None),
+        ("window", data.window, saved.window),
+        ("labels", data.labels, names),
+    ):
+        if wanted is not None and wanted != have:
+            has = "" if have is None else f"; it has {have}"
+            raise ValueError(f"--{argument} {wanted} cannot be given with a TempoFormer checkpoint{has}.")
+
+
 def prediction_rows(
     timelines: Dataset, rows: Dataset, probabilities: np.ndarray, names: list[str]
 ) -> Iterator[dict[str, str | float]]:
-    """One row for each post: id, timeline, label, prediction and the probability of each class."""
+    """One row for each post in the order of the input: id, timeline, label, prediction, probability of each class."""
     by_post = {}
     for row, row_probabilities in zip(rows["post_ids"], probabilities, strict=True):
         by_post.update(zip(row, row_probabilities, strict=False))
-    for timeline in timelines:
-        for post_id, label in zip(timeline["post_ids"], timeline["labels"], strict=True):
-            scores = by_post[post_id]
-            yield {
-                "post_id": post_id,
-                "timeline_id": timeline["timeline_id"],
-                "label": "" if label < 0 else names[label],
-                "prediction": names[int(scores.argmax())],
-                **{f"probability_{name}": float(score) for name, score in zip(names, scores, strict=True)},
-            }
+    posts = [
+        (row, post_id, timeline["timeline_id"], label)
+        for timeline in timelines
+        for row, post_id, label in zip(timeline["post_rows"], timeline["post_ids"], timeline["labels"], strict=True)
+    ]
+    for _, post_id, timeline_id, label in sorted(posts):
+        scores = by_post[post_id]
+        yield {
+            "post_id": post_id,
+            "timeline_id": timeline_id,
+            "label": "" if label < 0 else names[label],
+            "prediction": names[int(scores.argmax())],
+            **{f"probability_{name}": float(score) for name, score in zip(names, scores, strict=True)},
+        }
 
 
 class StreamTrainer(Trainer):
@@ -214,6 +250,8 @@ def split_posts(
     columns = (data.timeline_column, data.timestamp_column, data.text_column, data.label_column)
     id_column = data.id_column or ("post_id" if data.task_name else None)
     timelines = {name: to_timelines(posts, names, *columns, id_column) for name, posts in splits.items()}
+    if len(names) < 2:
+        raise ValueError(f"There must be at least two labels, the posts have: {', '.join(names) or 'none'}.")
     if data.streaming and do_train and "validation" not in timelines:
         raise ValueError("--streaming needs a validation part of its own: a stream cannot be split by timeline.")
     if set(timelines) == {"train"} and not data.streaming:
@@ -222,6 +260,9 @@ def split_posts(
         timelines["train"], timelines["validation"] = split_timelines(
             timelines["train"], data.validation_fraction, seed
         )
+    for name in ("train", "validation") if do_train else ():
+        if not any(label >= 0 for timeline in timelines[name] for label in timeline["labels"]):
+            raise ValueError(f"The {name} part has no labelled post.")
     for name, split in timelines.items():
         logger.info("%s: %s timelines", name, "streamed" if data.streaming and name == "train" else len(split))
     return timelines
@@ -244,26 +285,33 @@ def main(arguments: list[str]):
     set_seed(training.seed)
 
     splits = load_splits(data)
-    saved = None
-    if model_args.model_name_or_path is not None:
-        saved = AutoConfig.from_pretrained(model_args.model_name_or_path)
-    is_tempoformer = saved is not None and saved.model_type == TempoFormerConfig.model_type
+    encoder = AutoConfig.from_pretrained(model_args.model_name_or_path or model_args.config_name)
+    is_tempoformer = encoder.model_type == TempoFormerConfig.model_type
     if is_tempoformer:
-        names = [saved.id2label[index] for index in range(saved.num_labels)]
-        window = saved.window if data.window is None else data.window
-        if window > saved.window:
-            raise ValueError(f"--window {window} is more than the checkpoint's {saved.window}.")
+        check_checkpoint(model_args, data, encoder)
+        names = [encoder.id2label[index] for index in range(encoder.num_labels)]
+        window = encoder.window
     else:
-        names = data.labels or label_names(splits.get("train", next(iter(splits.values()))), data.label_column)
+        posts = splits.get("train", next(iter(splits.values())))
+        names = data.labels or label_names(posts, data.label_column or "label")
         window = 20 if data.window is None else data.window
     timelines = split_posts(splits, data, names, training.do_train, training.seed)
+    for wanted, name in (
+        (training.do_train, "train"),
+        (training.do_eval, "validation"),
+        (training.do_predict, "test"),
+    ):
+        if wanted and name not in timelines:
+            raise ValueError(f"There is no {name} part: give --{name}_file, or --train_file alone to split it.")
 
-    model = load_model(model_args, window, names)
+    model = load_model(model_args, encoder, window, names)
     if training.do_train:
         model.config.class_weights = class_weights(timelines["train"], len(names))
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.model_name_or_path or model_args.config_name
     )
+    most = get_encoder_adapter(model.config.encoder_config).max_tokens(model.config.encoder_config)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, most)
     limit = data.max_seq_length
     if limit is None:
         limit = tokenizer.model_max_length if is_tempoformer else min(128, tokenizer.model_max_length)
@@ -300,8 +348,6 @@ def main(arguments: list[str]):
     if training.do_eval:
         report(trainer, "eval", trainer.evaluate())
     if training.do_predict:
-        if "test" not in timelines:
-            raise ValueError("--do_predict needs --test_file, or --train_file alone to split it.")
         output = trainer.predict(rows["test"], metric_key_prefix="predict")
         report(trainer, "predict", output.metrics)
         probabilities = torch.from_numpy(output.predictions).float().softmax(-1).numpy()

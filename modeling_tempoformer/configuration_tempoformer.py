@@ -82,6 +82,13 @@ class TempoFormerConfig(PreTrainedConfig):
         """The window and the stream layers must fit the encoder."""
         if self.window < 1:
             raise ValueError(f"`window` must be at least 1, got {self.window}.")
+        for name in ("lstm_hidden_size", "rope_theta"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"`{name}` must be positive, got {getattr(self, name)}.")
+        if min(self.head_hidden_sizes, default=1) < 1:
+            raise ValueError(f"`head_hidden_sizes` must be positive, got {self.head_hidden_sizes}.")
+        if not 0 <= self.head_dropout < 1:
+            raise ValueError(f"`head_dropout` must be at least 0 and below 1, got {self.head_dropout}.")
         num_layers = self.encoder_config.num_hidden_layers
         if not 0 <= self.num_stream_layers <= num_layers:
             raise ValueError(

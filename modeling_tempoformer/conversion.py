@@ -4,7 +4,7 @@ import argparse
 import re
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_tempoformer import TempoFormerForStreamClassification
@@ -111,14 +111,16 @@ def main():
     parser = argparse.ArgumentParser(description="Convert a checkpoint of the published TempoFormer code.")
     parser.add_argument("checkpoint", help="state dict saved by the published code with torch.save")
     parser.add_argument("output_dir", help="folder for the converted model")
-    parser.add_argument("--encoder", required=True, help="folder or Hub id of the encoder's configuration")
+    parser.add_argument(
+        "--encoder", required=True, help="folder or Hub id of the encoder, for its configuration and tokenizer"
+    )
     parser.add_argument("--without_time", action="store_true", help="it was trained without time (rotary by position)")
     args = parser.parse_args()
     published = torch.load(args.checkpoint, map_location="cpu", weights_only=True)
     settings = {"stream_attention": "rotary"} if args.without_time else {}
-    convert_state_dict(published, AutoConfig.from_pretrained(args.encoder), **settings).save_pretrained(
-        args.output_dir
-    )
+    model = convert_state_dict(published, AutoConfig.from_pretrained(args.encoder), **settings)
+    model.save_pretrained(args.output_dir)
+    AutoTokenizer.from_pretrained(args.encoder).save_pretrained(args.output_dir)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ class StreamCollator:
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens),
     `stream_index` (B, streams, window), `elapsed` in seconds of the same shape where timed, and `labels` (B, streams)
-    where the rows have them. Raises a `ValueError` that names the row for missing or misfitting columns.
+    where the rows have them. Raises a `ValueError` that names the row for missing or misfitting columns, and for
+    timestamps that are not finite or not in order.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -65,7 +66,9 @@ class StreamCollator:
         batch["stream_index"] = pad([stream["stream_index"] for stream in streams], -1)
         if self.timed:
             batch["elapsed"] = pad([stream["elapsed"] for stream in streams], 0.0)
-        if "labels" in rows[0]:
+        if any("labels" in row for row in rows):
+            if (missing := next((n for n, row in enumerate(rows) if "labels" not in row), None)) is not None:
+                raise ValueError(f"Row {missing} of the batch has no 'labels', others have.")
             batch["labels"] = pad([stream["labels"] for stream in streams], -100)
         return batch
 
@@ -75,8 +78,8 @@ class StreamCollator:
         labels = row.get("labels", [-100] * (num_posts - num_context))
         if len(labels) != num_posts - num_context:
             raise ValueError(
-                f"Row {number} of the batch has {len(labels)} labels for {num_posts} posts, "
-                f"{num_context} of them context."
+                f"Row {number} of the batch has {len(labels)} labels for {num_posts} posts, {num_context} of them "
+                "context. If 'num_context' was lost, pass `remove_unused_columns=False` to `TrainingArguments`."
             )
         targets = torch.tensor([num_context + i for i, label in enumerate(labels) if label is not None]).long()
         stream_index = stream_windows(targets, self.window)
@@ -84,6 +87,8 @@ class StreamCollator:
             "stream_index": stream_index,
             "labels": torch.tensor([label for label in labels if label is not None]).long(),
         }
+        if not self.timed and row.get("timestamps") is not None:
+            raise ValueError(f"Row {number} of the batch has 'timestamps', but the collator has `timed=False`.")
         if self.timed:
             if row.get("timestamps") is None:
                 raise ValueError(
@@ -96,6 +101,14 @@ class StreamCollator:
                     f"Row {number} of the batch has {len(row['timestamps'])} timestamps for {num_posts} posts."
                 )
             times = torch.tensor(row["timestamps"], dtype=torch.float64)
+            # Also true of a NaN.
+            wrong = ~((times[1:] >= times[:-1]) & times[1:].isfinite() & times[:-1].isfinite())
+            if wrong.any():
+                post = int(wrong.nonzero()[0]) + 1
+                raise ValueError(
+                    f"Row {number} of the batch: the timestamps {times[post - 1].item()} and {times[post].item()} of "
+                    f"posts {post - 1} and {post} must be finite and in order."
+                )
             streams["elapsed"] = elapsed_seconds(times, stream_index)
         return streams
 
@@ -104,7 +117,7 @@ class StreamCollator:
         names = [name for name in self.tokenizer.model_input_names if name in rows[0]]
         lengths = [len(row["input_ids"]) for row in rows]
         posts = [{name: row[name][i] for name in names} for row in rows for i in range(len(row["input_ids"]))]
-        padded = self.tokenizer.pad(posts, return_tensors="pt")
+        padded = self.tokenizer.pad(posts, padding_side="right", return_tensors="pt")
         # Absent posts differ from real ones by their mask alone.
         fill = {"input_ids": self.tokenizer.pad_token_id}
         return {name: pad(tensor.split(lengths), fill.get(name, 0)) for name, tensor in padded.items()}

@@ -25,6 +25,9 @@ from .windows_tempoformer import elapsed_seconds, stream_windows
 
 logger = logging.get_logger(__name__)
 
+# What the library passes to every model.
+IGNORED_KWARGS = {"return_dict", "use_cache"}
+
 
 @dataclass
 class TempoFormerModelOutput(ModelOutput):
@@ -294,16 +297,15 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
         """
         fields = {*TempoFormerConfig.__dataclass_fields__, "num_labels"} - {"dtype"}
         settings = {key: kwargs.pop(key) for key in list(kwargs) if key in fields}
-        if config is None:
-            config = TempoFormerConfig(**settings)
-        elif settings:
+        if config is not None and settings:
             raise ValueError(f"Give either `config` or its fields, not both: {', '.join(settings)}.")
         loading = {key: value for key, value in kwargs.items() if key not in ("dtype", "attn_implementation")}
         encoder_config = AutoConfig.from_pretrained(name, **loading)
         adapter = get_encoder_adapter(encoder_config)
+        # From a dict, so that the stream settings are checked against this encoder, before it is loaded.
+        settings = settings if config is None else config.to_dict()
+        config = TempoFormerConfig.from_dict({**settings, "encoder_config": encoder_config.to_dict()})
         encoder = adapter.load(name, add_pooler=has_pooler(config), **kwargs)
-        # From a dict, so that the stream settings are checked against this encoder.
-        config = TempoFormerConfig.from_dict({**config.to_dict(), "encoder_config": encoder.config.to_dict()})
         model = cls._from_config(
             config, dtype=encoder.dtype, attn_implementation=encoder.config._attn_implementation
         ).eval()
@@ -360,7 +362,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 Segment ids; all 0 if omitted.
             stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
                 The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
-                `config.window`. If omitted, the posts of a row are one stream.
+                `config.window`. If omitted, the posts of a row are one stream up to its last real one.
             elapsed (`torch.FloatTensor` of shape `(batch_size, num_streams, window)`, *optional*):
                 Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted,
                 the distance in posts stands for `tau`, the logarithm of the seconds.
@@ -375,17 +377,27 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
         output_hidden_states = flag(kwargs, "output_hidden_states", self.config)
         output_attentions = flag(kwargs, "output_attentions", self.config)
+        if unknown := [name for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS]:
+            raise TypeError(f"Unknown arguments: {', '.join(unknown)}.")
         batch_size, num_posts, num_tokens = (input_ids if inputs_embeds is None else inputs_embeds).shape[:3]
         if attention_mask is None:
             device = (input_ids if inputs_embeds is None else inputs_embeds).device
             attention_mask = torch.ones(batch_size, num_posts, num_tokens, dtype=torch.long, device=device)
+        most = self.adapter.max_tokens(self.config.encoder_config)
+        if num_tokens > most:
+            raise ValueError(f"Posts of {num_tokens} tokens, but the encoder reads at most {most}.")
         post_mask = attention_mask.bool().any(-1)
         if stream_index is None:
-            newest = torch.tensor([num_posts - 1], device=attention_mask.device)
-            stream_index = stream_windows(newest, num_posts).expand(batch_size, -1, -1)
+            places = torch.arange(num_posts, device=post_mask.device)
+            newest = (post_mask * places).amax(-1)
+            stream_index = stream_windows(newest, num_posts).unsqueeze(1)
         num_streams, window = stream_index.shape[1:]
         if window > self.config.window:
             raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
+        if not torch.compiler.is_compiling() and ((stream_index < -1) | (stream_index >= num_posts)).any():
+            raise ValueError(
+                f"`stream_index` must lie between -1 and {num_posts - 1}, as rows have {num_posts} posts."
+            )
 
         posts = PostGroups(attention_mask.flatten(0, 1).bool())
         inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
@@ -479,23 +491,25 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         if self.encoder.pooler is not None:
             pooled = posts.join([self.adapter.pool(self.encoder, group[:, 0]) for group in states])
         if not len(self.stream_layers):
-            outputs = pooled[slot_post].masked_fill(~real.unsqueeze(-1), 0.0)
+            outputs = pooled[slot_post.to(pooled.device)]
+            outputs = outputs.masked_fill(~real.unsqueeze(-1).to(outputs.device), 0.0)
             return scatter(outputs, stream_ids, shape), None, []
 
         slot_ids = select(real.flatten())
         located = posts.locate(slot_post.flatten()[slot_ids])
         groups = [
-            (slot_ids[found], group[places], tokens[places])
+            (slot_ids[found], group[places.to(group.device)], tokens[places])
             for group, tokens, (found, places) in zip(states, posts.tokens, located, strict=True)
             if len(found)
         ]
         visible = open_absent(real.flip(-1)).flip(-1)
         tau = None if tau is None else tau[stream_ids]
         outputs, attentions = self.run_stream_layers(groups, visible, tau, output_attentions)
-        outputs = outputs.masked_fill(~real.unsqueeze(-1), 0.0)
+        outputs = outputs.masked_fill(~real.unsqueeze(-1).to(outputs.device), 0.0)
         if output_attentions:
-            attentions = [scatter(weights * real[:, None, :, None], stream_ids, shape) for weights in attentions]
-        pooled = None if pooled is None else scatter(pooled[slot_post[:, -1]], stream_ids, shape)
+            queries = real[:, None, :, None]
+            attentions = [scatter(weights * queries.to(weights.device), stream_ids, shape) for weights in attentions]
+        pooled = None if pooled is None else scatter(pooled[slot_post[:, -1].to(pooled.device)], stream_ids, shape)
         return scatter(outputs, stream_ids, shape), pooled, attentions
 
     @property
@@ -507,7 +521,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
     def record_attentions(self, attentions: list[torch.Tensor], hooks: ExitStack):
         """Until `hooks` closes, attention inside posts is added to `attentions`, if the backend returns it."""
         if self.encoder.config._attn_implementation != "eager":
-            logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
+            if not torch.compiler.is_compiling():
+                logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
             return
         for layer in self.local_layers:
             hook = self.adapter.self_attention(layer).register_forward_hook(
@@ -564,7 +579,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
             attentions.append(weights)
             if not is_last:
-                new_cls = [context.flatten(0, 1)[group].unsqueeze(1) for group in ids]
+                context = context.flatten(0, 1).to(states[0].device)
+                new_cls = [context[group.to(context.device)].unsqueeze(1) for group in ids]
                 states = [
                     torch.cat((vector, group[:, 1:]), dim=1) for vector, group in zip(new_cls, states, strict=True)
                 ]
@@ -625,9 +641,10 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             return_dict=True,
         )
         logits = self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask)
-        logits = logits.masked_fill(~outputs.stream_mask[..., -1:], 0.0)
+        logits = logits.masked_fill(~outputs.stream_mask[..., -1:].to(logits.device), 0.0)
         loss = None
         if labels is not None:
+            labels = labels.to(logits.device)
             loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
         return StreamClassifierOutput(
             loss=loss,
@@ -659,7 +676,8 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             attention_mask, token_type_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`, *optional*):
                 As a tokenizer returns them.
             timeline_ids (`Sequence[str]`): The timeline of each post.
-            timestamps (`Sequence[float]`, *optional*): Seconds, as numbers; a timeline has them always or never.
+            timestamps (`Sequence[float]`, *optional*):
+                Seconds, as Python numbers or in 64 bits; a timeline has them always or never.
             state (`StreamState`, *optional*):
                 What is remembered of the timelines: the `state` of the step before. Changed in place, but not if an
                 error is raised.
@@ -681,19 +699,19 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             raise ValueError(f"Post {empty} of timeline '{timeline_ids[empty]}' has no token, not even [CLS].")
         state = StreamState() if state is None else state
         kept = state.check(timeline_ids, timestamps, drop_late)
-        logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        is_kept[kept] = True
+        logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         if kept:
-            is_kept[kept] = True
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
-            inputs = {name: tensor[is_kept] for name, tensor in inputs.items() if tensor is not None}
-            logits[is_kept] = self.step_in_time(
-                inputs,
+            logits = self.step_in_time(
+                {name: tensor[is_kept] for name, tensor in inputs.items() if tensor is not None},
                 attention_mask[is_kept].bool(),
                 [timeline_ids[post] for post in kept],
                 None if timestamps is None else [float(timestamps[post]) for post in kept],
                 state,
             )
+        logits = scatter(logits, is_kept.nonzero().squeeze(-1), is_kept.shape)
         state.num_dropped += len(input_ids) - len(kept)
         return StreamStepOutput(logits=logits, kept=is_kept, state=state)
 
@@ -709,7 +727,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         base, window = self.tempoformer, self.config.window
         new = PostGroups(mask)
         new_states = new.join_states(base.encode_posts(new, inputs)[-1])
-        lengths = [int(row.nonzero()[-1]) + 1 if len(base.stream_layers) else 1 for row in mask]
+        most = None if len(base.stream_layers) else 1
 
         # All posts that are needed, timeline by timeline, old and new.
         members: dict[str, list[int]] = {}
@@ -721,7 +739,8 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         remembered = {}
         for timeline_id, posts in members.items():
             old, times = state.recall(timeline_id)
-            sequence = [*old, *(new_states[post, : lengths[post]] for post in posts)]
+            sequence = [post.to(new_states) for post in old]
+            sequence += [new_states[post][mask[post].to(new_states.device)][:most] for post in posts]
             targets = torch.arange(len(old), len(sequence))
             windows = stream_windows(targets, window)
             index[posts] = torch.where(windows < 0, -1, windows + len(states))

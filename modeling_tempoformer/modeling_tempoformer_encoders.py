@@ -9,7 +9,7 @@ from transformers.masking_utils import create_bidirectional_mask
 def is_plain(linear: nn.Module) -> bool:
     """Whether a projection is its weight and bias alone: no adapter around it, no hook that brings its weights in."""
     hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
-    return type(linear) is nn.Linear and not hooked
+    return type(linear) is nn.Linear and linear.bias is not None and not hooked
 
 
 class ClsAttention(nn.Module):
@@ -75,6 +75,10 @@ class BertAdapter:
         """The dropout of the encoder's hidden states, which the stream parts share."""
         return config.hidden_dropout_prob
 
+    def max_tokens(self, config: PreTrainedConfig) -> int:
+        """Tokens of a post at most."""
+        return config.max_position_embeddings
+
     def embed(self, encoder: PreTrainedModel, **inputs: torch.Tensor | None) -> torch.Tensor:
         """Embeddings of `input_ids` (posts, tokens) or `inputs_embeds`, of shape (posts, tokens, hidden)."""
         return encoder.embeddings(**inputs)
@@ -108,7 +112,14 @@ class BertAdapter:
         return encoder.pooler(cls.unsqueeze(1))
 
 
-ENCODER_ADAPTERS = {"bert": BertAdapter(), "roberta": BertAdapter()}
+class RobertaAdapter(BertAdapter):
+    """RoBERTa: BERT, but its positions start behind that of padding."""
+
+    def max_tokens(self, config: PreTrainedConfig) -> int:
+        return config.max_position_embeddings - config.pad_token_id - 1
+
+
+ENCODER_ADAPTERS = {"bert": BertAdapter(), "roberta": RobertaAdapter()}
 
 
 def get_encoder_adapter(config: PreTrainedConfig) -> BertAdapter:

@@ -59,6 +59,11 @@ class StreamState:
         """
         if timestamps is not None and len(timestamps) != len(timeline_ids):
             raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
+        if timestamps is not None and getattr(getattr(timestamps, "dtype", None), "itemsize", 8) < 8:
+            raise TypeError(f"`timestamps` must be in 64 bits to tell seconds apart, got {timestamps.dtype}.")
+        for post, timeline_id in enumerate(timeline_ids):
+            if not isinstance(timeline_id, str):
+                raise TypeError(f"Post {post}: a timeline id must be a string, got {timeline_id!r}.")
         newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
@@ -66,8 +71,9 @@ class StreamState:
                 raise ValueError(f"Post {post}: timeline '{timeline_id}' had {'no ' * (timestamps is not None)}times.")
             if timestamps is not None:
                 time = timestamps[post]
-                if not math.isfinite(time):
-                    raise ValueError(f"Post {post} of timeline '{timeline_id}' has the timestamp {time}.")
+                if isinstance(time, str) or time is None or not math.isfinite(time):
+                    raise ValueError(f"Post {post} of timeline '{timeline_id}' has the timestamp {time!r}.")
+                time = float(time)
                 if newest[timeline_id] is not None and time < newest[timeline_id]:
                     if drop_late:
                         continue

@@ -20,9 +20,9 @@ def select(mask: torch.BoolTensor) -> torch.LongTensor:
 
 
 def scatter(values: torch.Tensor, positions: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Puts `values` (n, ...) at `positions` of a zero tensor whose leading axes have `shape`."""
+    """Puts `values` (n, ...) at `positions` of a zero tensor on their device whose leading axes have `shape`."""
     flat = values.new_zeros(torch.Size(shape).numel(), *values.shape[1:])
-    return flat.index_copy(0, positions, values).unflatten(0, shape)
+    return flat.index_copy(0, positions.to(values.device), values).unflatten(0, shape)
 
 
 def open_absent(mask: torch.BoolTensor) -> torch.BoolTensor:
@@ -77,13 +77,13 @@ class PostGroups:
         """The groups' hidden states as one tensor (num_posts, num_tokens, hidden), 0 at padding."""
         missing = [self.mask.shape[-1] - width for width in self.widths]
         padded = [nn.functional.pad(part, (0, 0, 0, rest)) for part, rest in zip(states, missing, strict=True)]
-        return self.join(padded) * self.mask.unsqueeze(-1)
+        return self.join(padded) * self.mask.unsqueeze(-1).to(states[0].device)
 
     def join_attentions(self, attentions: list[torch.Tensor]) -> torch.Tensor:
         """The groups' attention weights as one tensor (num_posts, heads, num_tokens, num_tokens), 0 at padding."""
         missing = [self.mask.shape[-1] - width for width in self.widths]
         padded = [nn.functional.pad(part, (0, rest, 0, rest)) for part, rest in zip(attentions, missing, strict=True)]
-        return self.join(padded) * self.mask.any(-1)[:, None, None, None]
+        return self.join(padded) * self.mask.any(-1)[:, None, None, None].to(attentions[0].device)
 
     def locate(self, posts: torch.LongTensor) -> list[tuple[torch.LongTensor, torch.LongTensor]]:
         """For each group: which of `posts` (n,) are in it, and where in it they are."""

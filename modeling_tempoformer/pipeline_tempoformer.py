@@ -8,6 +8,7 @@ from transformers import Pipeline
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator, tokenize_posts
+from .modeling_tempoformer_encoders import get_encoder_adapter
 from .timestamps_tempoformer import to_seconds
 from .windows_tempoformer import row_bounds
 
@@ -56,6 +57,8 @@ class StreamClassificationPipeline(Pipeline):
         )
         if isinstance(inputs, dict):
             return next(self.classify([inputs], *settings))
+        if isinstance(inputs, str):
+            raise ValueError("A timeline must be a dict with a list of strings as 'text', got a string.")
         if not isinstance(inputs, (list, tuple)):
             return self.classify(inputs, *settings)
         with logging.tqdm(total=len(inputs), desc="Classifying timelines", disable=len(inputs) < 100) as bar:
@@ -92,7 +95,10 @@ class StreamClassificationPipeline(Pipeline):
             order.sort(key=times.__getitem__)
             if order != sorted(order):
                 logger.warning_once("Sorting the posts of timelines by time; results keep the order of the input.")
-        limit = self.tokenizer.model_max_length
+        if targets_per_row < 1:
+            raise ValueError(f"`targets_per_row` must be at least 1, got {targets_per_row}.")
+        encoder_config = self.model.config.encoder_config
+        limit = min(self.tokenizer.model_max_length, get_encoder_adapter(encoder_config).max_tokens(encoder_config))
         columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit)
         if cut:
             logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
@@ -153,6 +159,8 @@ def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | 
             raise ValueError(f"Timeline {number}, post {post}: text {text!r} is not a string.")
     if timeline.get("timestamp") is None:
         return texts, None
+    if not isinstance(timeline["timestamp"], (list, tuple)):
+        raise ValueError(f"Timeline {number}: 'timestamp' must be a list, got {timeline['timestamp']!r:.80}.")
     if len(timeline["timestamp"]) != len(texts):
         raise ValueError(f"Timeline {number} has {len(timeline['timestamp'])} timestamps for {len(texts)} texts.")
     times = []
@@ -161,7 +169,10 @@ def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | 
             seconds = to_seconds(value)
         except ValueError as problem:
             raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
-        if seconds is None:
-            raise ValueError(f"Timeline {number}, post {post}: the timestamp is missing, others are there.")
         times.append(seconds)
-    return texts, times
+    if None not in times:
+        return texts, times
+    if any(seconds is not None for seconds in times):
+        post = times.index(None)
+        raise ValueError(f"Timeline {number}, post {post}: the timestamp is missing, others are there.")
+    return texts, None

@@ -1,10 +1,11 @@
 """From posts (one row each) to timelines to rows for the model."""
 
 import numbers
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
-from datasets import Dataset, IterableDataset
+from datasets import ClassLabel, Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -16,6 +17,7 @@ from .windows_tempoformer import row_bounds
 logger = logging.get_logger(__name__)
 
 Posts = Dataset | IterableDataset
+NO_LABEL = "-100"
 
 
 class PostError(ValueError):
@@ -34,47 +36,61 @@ def to_name(value: Any) -> str | None:
     return str(value)
 
 
+def class_label(posts: Posts, column: str) -> ClassLabel | None:
+    """The names that the dataset itself has for the integers of a column, if any."""
+    feature = (posts.features or {}).get(column)
+    return feature if isinstance(feature, ClassLabel) else None
+
+
 def label_names(posts: Posts, column: str = "label") -> list[str]:
-    """The distinct labels of `posts`, in numeric order where all are integers, else in alphabetical order."""
+    """
+    The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order where all are
+    integers, and in alphabetical order otherwise. The integer -100 is no label.
+    """
+    if named := class_label(posts, column):
+        return list(named.names)
     names = {name for post in posts.select_columns([column]) if (name := to_name(post[column])) is not None}
-    whole = all(name.lstrip("-").isdigit() for name in names)
+    names.discard(NO_LABEL)
+    whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=int if whole else None)
 
 
-def read_posts(
-    posts: Iterable[dict[str, Any]],
-    labels: Sequence[str] | None,
-    columns: dict[str, str],
-) -> Iterator[dict[str, Any]]:
-    """Checks each post and yields it as (post_id, timeline_id, timestamp in seconds, text, label as a class id)."""
+def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, str | None]) -> Iterator[dict[str, Any]]:
+    """
+    Checks each post and yields it as (row, post_id, timeline_id, timestamp in seconds, text, label as a class id).
+
+    `columns` names the column of each role; None for a timestamp or label takes the usual name, if it is there.
+    """
+    usual = {"timestamp": "timestamp", "label": "label"}
+    named = class_label(posts, columns["label"] or "label")
     for row, post in enumerate(posts):
-        for role in ("timeline_id", "text"):
-            if columns[role] not in post:
-                raise ValueError(f"There is no column '{columns[role]}' for the {role}; there are: {', '.join(post)}.")
-        timeline_id = to_name(post[columns["timeline_id"]])
+        for role, column in columns.items():
+            if column is not None and column not in post:
+                raise ValueError(f"There is no column '{column}' for the {role}; there are: {', '.join(post)}.")
+        at = {role: column or usual.get(role) for role, column in columns.items()}
+        timeline_id = to_name(post[at["timeline_id"]])
         if timeline_id is None:
-            raise PostError(
-                row, columns["timeline_id"], post[columns["timeline_id"]], "a timeline id must not be null"
-            )
-        text = post[columns["text"]]
+            raise PostError(row, at["timeline_id"], post[at["timeline_id"]], "a timeline id must not be null")
+        text = post[at["text"]]
         if not isinstance(text, str):
-            raise PostError(row, columns["text"], text, "a text must be a string; an empty one is legal")
+            raise PostError(row, at["text"], text, "a text must be a string; an empty one is legal")
         timestamp = None
-        if columns.get("timestamp") in post:
+        if at["timestamp"] in post:
             try:
-                timestamp = to_seconds(post[columns["timestamp"]])
+                timestamp = to_seconds(post[at["timestamp"]])
             except ValueError as problem:
-                raise PostError(row, columns["timestamp"], post[columns["timestamp"]], str(problem)) from None
-        name = to_name(post.get(columns.get("label")))
+                raise PostError(row, at["timestamp"], post[at["timestamp"]], str(problem)) from None
+        label = post.get(at["label"])
+        if named is not None and label is not None:
+            label = named.int2str(label) if label >= 0 else None
+        name = to_name(label)
+        name = None if name == NO_LABEL else name
         if name is not None and labels is not None and name not in labels:
             known = ", ".join(labels)
-            raise PostError(row, columns["label"], post[columns["label"]], f"not one of the labels ({known})")
-        if columns["id"] is not None and columns["id"] not in post:
-            raise ValueError(f"There is no column '{columns['id']}' for the id; there are: {', '.join(post)}.")
-        post_id = str(row) if columns["id"] is None else to_name(post[columns["id"]])
+            raise PostError(row, at["label"], post[at["label"]], f"not one of the labels ({known})")
         yield {
             "row": row,
-            "post_id": post_id,
+            "post_id": str(row) if at["id"] is None else to_name(post[at["id"]]),
             "timeline_id": timeline_id,
             "timestamp": timestamp,
             "text": text,
@@ -90,12 +106,13 @@ def make_timeline(posts: list[dict[str, Any]], columns: dict[str, str]) -> tuple
         for post in posts:
             if post["timestamp"] is None:
                 problem = f"missing, while timeline '{post['timeline_id']}' has others"
-                raise PostError(post["row"], columns["timestamp"], None, problem)
+                raise PostError(post["row"], columns["timestamp"] or "timestamp", None, problem)
         is_sorted = all(earlier <= later for earlier, later in zip(times, times[1:], strict=False))
         posts = sorted(posts, key=lambda post: post["timestamp"])
     timeline = {
         "timeline_id": posts[0]["timeline_id"],
         "post_ids": [post["post_id"] for post in posts],
+        "post_rows": [post["row"] for post in posts],
         "texts": [post["text"] for post in posts],
         "labels": [post["label"] for post in posts],
     }
@@ -108,9 +125,9 @@ def to_timelines(
     posts: Posts,
     labels: list[str] | None = None,
     timeline_column: str = "timeline_id",
-    timestamp_column: str = "timestamp",
+    timestamp_column: str | None = None,
     text_column: str = "text",
-    label_column: str = "label",
+    label_column: str | None = None,
     id_column: str | None = None,
 ) -> Posts:
     """
@@ -122,13 +139,14 @@ def to_timelines(
         labels (`list[str]`, *optional*): The label names, in the order of their class ids; posts are unlabelled if
             omitted. A post may lack a label.
         timeline_column, timestamp_column, text_column, label_column, id_column (`str`, *optional*): Column names.
-            Times may be whatever [`to_seconds`] reads; without the column timelines are untimed and keep their order.
-            Without `id_column` a post's id is its row.
+            A column that is named must be there. Where none is named, times are taken from a column "timestamp" and
+            labels from a column "label" if there is one. Times may be whatever [`to_seconds`] reads; without them
+            timelines are untimed and keep their order. Without `id_column` a post's id is its row.
 
     Returns:
         A dataset of the same kind, one row for each timeline in the order of its first post: `timeline_id`,
-        `post_ids`, `timestamps` (seconds; absent where untimed), `texts`, `labels` (class ids, -100 = none). Raises a
-        [`PostError`] that names the first bad row, column and value.
+        `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent where untimed), `texts`, `labels` (class
+        ids, -100 = none). Raises a [`PostError`] that names the first bad row, column and value.
     """
     columns = {"timeline_id": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column}
@@ -157,27 +175,26 @@ def to_timelines(
 
 
 def stream_timelines(
-    posts: IterableDataset, labels: tuple[str, ...] | None, columns: dict[str, str]
+    posts: IterableDataset, labels: tuple[str, ...] | None, columns: dict[str, str | None]
 ) -> Iterator[dict]:
     """Timelines of a stream of posts, each as soon as it is complete."""
     finished: set[str] = set()
-    group: list[dict[str, Any]] = []
-    warned = False
-    for post in read_posts(posts, labels, columns):
-        if group and post["timeline_id"] != group[0]["timeline_id"]:
-            timeline, was_unsorted = make_timeline(group, columns)
-            if was_unsorted and not warned:
-                logger.warning(f"Sorting posts by time, first in timeline '{timeline['timeline_id']}'.")
-                warned = True
-            yield timeline
-            finished.add(timeline["timeline_id"])
-            group = []
-        if post["timeline_id"] in finished:
+    warned, timed = False, None
+    for timeline_id, group in groupby(read_posts(posts, labels, columns), key=lambda post: post["timeline_id"]):
+        members = list(group)
+        if timeline_id in finished:
             problem = "the posts of a timeline must follow each other in a streaming dataset"
-            raise PostError(post["row"], columns["timeline_id"], post["timeline_id"], problem)
-        group.append(post)
-    if group:
-        yield make_timeline(group, columns)[0]
+            raise PostError(members[0]["row"], columns["timeline_id"], timeline_id, problem)
+        finished.add(timeline_id)
+        timeline, was_unsorted = make_timeline(members, columns)
+        if timed is not None and timed != ("timestamps" in timeline):
+            has = "has no timestamps, others have" if timed else "has timestamps, others have none"
+            raise ValueError(f"Timeline '{timeline_id}' {has}: all must, or none.")
+        timed = "timestamps" in timeline
+        if was_unsorted and not warned:
+            logger.warning(f"Sorting posts by time, first in timeline '{timeline_id}'.")
+            warned = True
+        yield timeline
 
 
 def to_rows(
@@ -209,9 +226,14 @@ def to_rows(
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
             raise ValueError(f"`{name}` must be at least 1, got {value}.")
-    limit = min(max_seq_length or tokenizer.model_max_length, tokenizer.model_max_length)
-    if max_seq_length is not None and max_seq_length > limit:
-        logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
+    limit = tokenizer.model_max_length
+    if max_seq_length is not None:
+        smallest = tokenizer.num_special_tokens_to_add() + 1
+        if max_seq_length < smallest:
+            raise ValueError(f"`max_seq_length` must be at least {smallest}, got {max_seq_length}.")
+        if max_seq_length > limit:
+            logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
+        limit = min(limit, max_seq_length)
     settings = {
         "tokenizer": tokenizer,
         "window": window,

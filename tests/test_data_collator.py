@@ -56,6 +56,27 @@ def test_misfitting_columns_are_named(tokenizer):
         StreamCollator(tokenizer, window=0)
 
 
+@pytest.mark.parametrize("times", [[9, 5, 6], [0, float("nan"), 9], [float("nan")] * 3, [0, 1, float("inf")]], ids=str)
+def test_times_out_of_order_or_not_finite_are_refused(tokenizer, times):
+    with pytest.raises(ValueError, match="Row 0 of the batch: the timestamps .* must be finite and in order"):
+        StreamCollator(tokenizer, window=2)([{**ROWS[0], "timestamps": times}])
+
+
+def test_rows_must_agree_on_labels_and_time(tokenizer):
+    unlabelled = {name: value for name, value in ROWS[0].items() if name != "labels"}
+    for rows, missing in (([unlabelled, ROWS[1]], 0), ([ROWS[1], unlabelled], 1)):
+        with pytest.raises(ValueError, match=f"Row {missing} of the batch has no 'labels'"):
+            StreamCollator(tokenizer, window=2)(rows)
+    with pytest.raises(ValueError, match="Row 0 of the batch has 'timestamps', but the collator has `timed=False`"):
+        StreamCollator(tokenizer, window=2, timed=False)(ROWS)
+
+
+def test_posts_are_padded_on_the_right_whatever_the_tokenizer_says():
+    left, right = BertTokenizer(vocab=VOCABULARY, padding_side="left"), BertTokenizer(vocab=VOCABULARY)
+    ids = [StreamCollator(tokenizer, window=2)(ROWS)["input_ids"] for tokenizer in (left, right)]
+    assert torch.equal(*ids)
+
+
 @given(st.integers(1, 12), st.integers(1, 8), st.data())
 def test_windows_are_the_posts_before(num_posts, window, data):
     times = sorted(data.draw(st.lists(st.integers(0, 2**40), min_size=num_posts, max_size=num_posts)))

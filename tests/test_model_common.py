@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module, attach_execution_device_hook
 from conftest import tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig
@@ -198,6 +199,26 @@ def test_layers_offloaded_to_disk(tmp_path, batch):
     assert next(offloaded.tempoformer.encoder.encoder.layer.parameters()).device.type == "meta"
     with torch.no_grad():
         torch.testing.assert_close(offloaded(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_layers_on_several_devices(batch, settings):
+    """The upper layers on a second device, for which the meta device stands in: shapes and places, no values."""
+    model = tiny_model(attn_implementation="eager", **settings)
+    base = model.tempoformer
+    for module in (*base.encoder.encoder.layer[1:], base.stream_layers, base.encoder.pooler, base.fusion):
+        if module is not None:
+            move_to_meta(module)
+    move_to_meta(model.classifier)
+    # With the weights asked for, no mask across posts has to be looked into, which meta tensors do not allow.
+    output = model(**batch, output_hidden_states=True, output_attentions=True)
+    assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)
+
+
+def move_to_meta(module: torch.nn.Module):
+    module.to("meta")
+    add_hook_to_module(module, AlignDevicesHook(execution_device="meta"))
+    attach_execution_device_hook(module, "meta")
 
 
 def test_lora_on_the_encoder(tmp_path, batch):

@@ -173,6 +173,8 @@ def test_compiled_is_the_same(batch):
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
         torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
+        weights = compiled(**batch, output_attentions=True).stream_attentions
+        torch.testing.assert_close(weights, model(**batch, output_attentions=True).stream_attentions)
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
@@ -215,10 +217,52 @@ def test_loss_honours_num_items_in_batch(batch):
     torch.testing.assert_close(model(**batch, num_items_in_batch=2 * labelled).loss, loss / 2)
 
 
+def test_without_an_index_the_last_real_post_is_the_newest(batch):
+    posts = {name: batch[name][1:, :4] for name in ("input_ids", "attention_mask")}
+    padded = {name: torch.nn.functional.pad(tensor, (0, 0, 0, 2)) for name, tensor in posts.items()}
+    wide = tiny_model(window=6)
+    torch.testing.assert_close(wide(**padded).logits, wide(**posts).logits, atol=1e-5, rtol=0)
+    assert wide(**posts).logits.any()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"stream_index": torch.full((2, 6, 4), 6)}, ValueError, "`stream_index` must lie between -1 and 5"),
+        ({"stream_index": torch.full((2, 6, 4), -2)}, ValueError, "`stream_index` must lie between -1 and 5"),
+        ({"timestamps": torch.zeros(2, 6)}, TypeError, "Unknown arguments: timestamps"),
+        ({"input_ids": torch.ones(2, 6, 25).long(), "attention_mask": None}, ValueError, "25 tokens.*at most 24"),
+    ],
+)
+def test_bad_batches_are_refused(batch, change, error, message):
+    with pytest.raises(error, match=message):
+        tiny_model()(**{**batch, **change})
+
+
+def test_longest_post_of_each_family(batch):
+    for family, most in (("bert", 24), ("roberta", 22)):
+        model = tiny_model(family)
+        assert model(torch.full((1, 1, most), 7)).logits.isfinite().all()
+        with pytest.raises(ValueError, match=f"at most {most}"):
+            model(torch.full((1, 1, most + 1), 7))
+
+
+def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
+    deep = {**tiny_encoder(), "num_hidden_layers": 14}
+    AutoModel.from_config(AutoConfig.for_model(**deep)).save_pretrained(tmp_path)
+    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, num_stream_layers=13)
+    assert len(model.tempoformer.stream_layers) == 13
+    with pytest.raises(Exception, match="the encoder's 14 layers"):
+        TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, num_stream_layers=15)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"window": 0}, "window"),
+        ({"rope_theta": -1}, "rope_theta"),
+        ({"head_dropout": 1.0}, "head_dropout"),
+        ({"head_hidden_sizes": [8, 0]}, "head_hidden_sizes"),
         ({"num_stream_layers": 9}, "num_stream_layers"),
         ({"stream_attention": "causal"}, "stream_attention"),
         ({"stream_position_embeddings": [True]}, "stream_position_embeddings"),

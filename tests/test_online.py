@@ -136,6 +136,8 @@ def test_a_late_post_is_an_error_or_dropped_and_counted():
         ({"timestamps": [1.0]}, "1 timestamps for 2 posts"),
         ({"timestamps": [1.0, float("nan")]}, "Post 1 of timeline 'bob' has the timestamp nan"),
         ({"timestamps": None}, "Post 0: timeline 'ann' had times"),
+        ({"timestamps": [1.0, None]}, "Post 1 of timeline 'bob' has the timestamp None"),
+        ({"timestamps": ["now", 2.0]}, "Post 0 of timeline 'ann' has the timestamp 'now'"),
         ({"attention_mask": torch.tensor([[1, 1], [0, 0]])}, "Post 1 of timeline 'bob' has no token"),
     ],
 )
@@ -147,3 +149,33 @@ def test_bad_steps_are_refused(settings, message):
         model.step(**{**good, **settings}, state=state)
     with pytest.raises(ValueError, match="eval"):
         model.train().step(**good)
+
+
+def test_ids_that_are_no_text_and_times_that_are_rounded_are_refused():
+    model, ids = tiny_model(), torch.full((2, 2), 7)
+    with pytest.raises(TypeError, match="Post 1: a timeline id must be a string, got 7"):
+        model.step(ids, timeline_ids=["ann", 7])
+    with pytest.raises(TypeError, match="64 bits"):
+        model.step(ids, timeline_ids=["ann", "bob"], timestamps=torch.tensor([1.7e9, 1.7e9]))
+    times = torch.tensor([1.7e9, 1.7e9 + 60], dtype=torch.float64)
+    expected = model.step(ids, timeline_ids=["ann", "ann"], timestamps=times.tolist()).logits
+    assert torch.equal(model.step(ids, timeline_ids=["ann", "ann"], timestamps=times).logits, expected)
+
+
+def test_state_follows_the_model_s_dtype_and_autocast():
+    model, people = tiny_model(), timelines()
+    state = arrive(model, [("ann", 0), ("ann", 1)], people).state.state_dict()
+    expected = arrive(model, [("ann", 2)], people, StreamState.from_state_dict(state)).logits
+    half = tiny_model().bfloat16()
+    logits = arrive(half, [("ann", 2)], people, StreamState.from_state_dict(state)).logits
+    torch.testing.assert_close(logits.float().softmax(-1), expected.softmax(-1), atol=5e-2, rtol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = arrive(model, [("ann", 2)], people, StreamState.from_state_dict(state)).logits
+    torch.testing.assert_close(logits.float().softmax(-1), expected.softmax(-1), atol=5e-2, rtol=0)
+
+
+def test_masked_words_inside_a_post_stay_masked():
+    model, people = tiny_model(), timelines()
+    people["ann"]["attention_mask"][2, 1] = 0
+    logits = arrive(model, [("ann", number) for number in range(7)], people).logits
+    torch.testing.assert_close(logits, at_once(model, people["ann"]), atol=1e-5, rtol=1e-5)

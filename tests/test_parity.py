@@ -1,13 +1,14 @@
 """Our model against tensors computed with the published implementation."""
 
 from pathlib import Path
+from pickle import UnpicklingError
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertConfig
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig
 
-from modeling_tempoformer.conversion import convert_state_dict
+from modeling_tempoformer.conversion import convert_state_dict, main
 
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -73,6 +74,27 @@ def test_published_outputs_are_reproduced(case):
         pooled = torch.cat((output.pooler_output[:, 0], output.last_hidden_state[:, 0, -1]), dim=-1)
         torch.testing.assert_close(pooled, oracle["out.pooled_output"], atol=1e-5, rtol=0)
     torch.testing.assert_close(logits[:, 0], oracle["out.logits"], atol=1e-5, rtol=0)
+
+
+def test_command_line_writes_a_model_that_predicts(tmp_path, monkeypatch, tokenization):
+    torch.save(published_state_dict("tempo_main"), tmp_path / "published.pt")
+    BertConfig(**ENCODER).save_pretrained(tmp_path / "encoder")
+    AutoTokenizer.from_pretrained(tokenization).save_pretrained(tmp_path / "encoder")
+    arguments = ["conversion", str(tmp_path / "published.pt"), str(tmp_path / "out"), "--encoder"]
+    monkeypatch.setattr("sys.argv", [*arguments, str(tmp_path / "encoder")])
+    main()
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
+    expected = convert_state_dict(published_state_dict("tempo_main"), BertConfig(**ENCODER))
+    for weight, other in zip(model.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(weight, other)
+    assert (tmp_path / "out" / "tokenizer.json").exists()
+
+
+def test_a_checkpoint_with_code_in_it_is_refused(tmp_path, monkeypatch):
+    torch.save({"weights": Path("/")}, tmp_path / "published.pt")
+    monkeypatch.setattr("sys.argv", ["conversion", str(tmp_path / "published.pt"), "out", "--encoder", "none"])
+    with pytest.raises(UnpicklingError, match="weights_only"):
+        main()
 
 
 def test_what_is_no_published_checkpoint_is_refused():

@@ -130,6 +130,7 @@ def test_times_in_any_form(saved):
         ({"text": ["sad"], "timestamp": [1, 2]}, "Timeline 1 has 2 timestamps for 1 texts"),
         ({"text": ["sad"], "timestamp": ["soon"]}, "Timeline 1, post 0: timestamp 'soon'"),
         ({"text": ["sad", "glad"], "timestamp": [1, None]}, "Timeline 1, post 1: the timestamp is missing"),
+        ({"text": ["sad"], "timestamp": 5}, "Timeline 1: 'timestamp' must be a list"),
         ({"text": ["sad"], "timestamps": [1]}, "Timeline 1 has unknown keys: timestamps"),
     ],
 )
@@ -137,6 +138,22 @@ def test_bad_timelines_are_named(saved, timeline, problem):
     folder, *_ = saved
     with pytest.raises(ValueError, match=problem):
         load(folder)([TIMELINES[0], timeline])
+
+
+def test_bad_calls_are_named(saved):
+    pipe = load(saved[0])
+    with pytest.raises(ValueError, match="must be a dict"):
+        pipe("sad today")
+    with pytest.raises(ValueError, match="targets_per_row"):
+        pipe(TIMELINES[0], targets_per_row=0)
+    assert pipe({**TIMELINES[2], "timestamp": [None, None]}) == pipe(TIMELINES[2])
+
+
+def test_long_posts_are_cut_to_what_the_encoder_reads(saved):
+    pipe = load(saved[0])
+    pipe.tokenizer.model_max_length = int(1e30)
+    (post,) = pipe({"text": ["sad " * 60]})
+    assert post == pipe({"text": ["sad " * 22]})[0]
 
 
 ELSEWHERE = """

@@ -3,10 +3,12 @@
 import csv
 import json
 import runpy
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from huggingface_hub import RepoUrl
 from huggingface_hub.utils import filter_repo_objects
 
@@ -65,8 +67,8 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path, script):
     columns = ["timeline_id", "timestamp", "text"]
     unlabelled = write_posts(tmp_path / "new.csv", posts, columns)
     saved = ["--model_name_or_path", str(tmp_path / "out"), "--output_dir", str(tmp_path / "new")]
-    with pytest.raises(ValueError, match="--window 9 is more than the checkpoint's 4"):
-        script([*saved, "--test_file", unlabelled, "--do_predict", "--window", "9"])
+    with pytest.raises(ValueError, match="--window 3 cannot be given with a TempoFormer checkpoint; it has 4"):
+        script([*saved, "--test_file", unlabelled, "--do_predict", "--window", "3"])
     script([*saved, "--test_file", unlabelled, "--do_predict"])
     with (tmp_path / "new" / "_predictions.csv").open(newline="") as file:
         predictions = list(csv.DictReader(file))
@@ -83,12 +85,19 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path, script):
         ([], ["timeline_id", "timestamp", "text"], r"\['label'\] not in the dataset"),
         (["--text_column", "body"], None, "no column 'body' for the text"),
         (["--labels", "No-Switch"], None, "value 'Switch': not one of the labels"),
+        (["--timestamp_column", "created"], None, "no column 'created' for the timestamp"),
+        (["--validation_file", "TRAIN"], None, "There is no test part"),
+        (["--validation_file", "EMPTY"], None, "empty.csv has no posts"),
+        (["--validation_file", "UNLABELLED", "--do_predict", "false"], None, "validation part has no labelled post"),
     ],
 )
 def test_what_cannot_work_is_said_before_training(tmp_path, script, arguments, columns, problem):
     posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
     full, part = write_posts(tmp_path / "full.csv", posts), write_posts(tmp_path / "part.csv", posts, columns)
-    arguments = [full if argument == "TRAIN" else argument for argument in arguments]
+    files = {"TRAIN": full, "EMPTY": str(tmp_path / "empty.csv")}
+    files["UNLABELLED"] = write_posts(tmp_path / "unlabelled.csv", posts, ["timeline_id", "timestamp", "text"])
+    Path(files["EMPTY"]).write_text("timeline_id,timestamp,text,label\n")
+    arguments = [files.get(argument, argument) for argument in arguments]
     recipe = ["configuration/demo.yaml", "--train_file", part, "--output_dir", str(tmp_path / "out")]
     with pytest.raises(ValueError, match=problem):
         script([*recipe, *arguments])
@@ -163,6 +172,32 @@ def test_a_push_holds_code_and_card_and_no_predictions(tmp_path, script, monkeyp
     assert not any("predictions" in name or name.startswith("checkpoint") for name in pushed["me/mine"])
     assert (tmp_path / "out" / "_predictions.csv").exists()
     assert 'model="me/mine"' in pushed["card"] and "predict_macro_f1" in pushed["card"]
+
+
+def test_predictions_come_in_the_order_of_the_input(tmp_path, script):
+    posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
+    mixed = [posts[i] for i in torch.randperm(30, generator=torch.Generator().manual_seed(0)).tolist()]
+    files = [f"--{name}_file={write_posts(tmp_path / 'mixed.csv', mixed)}" for name in ("train", "validation", "test")]
+    output = ["--output_dir", str(tmp_path / "out"), "--max_steps", "1"]
+    script(["configuration/demo.yaml", *files, *output])
+    with (tmp_path / "out" / "_predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["post_id"] for row in rows] == [str(number) for number in range(30)]
+    assert [row["label"] for row in rows] == [post["label"] for post in mixed]
+
+    again = ["--model_name_or_path", str(tmp_path / "out"), "--output_dir", str(tmp_path / "again"), *files[2:]]
+    with pytest.raises(ValueError, match="--config_overrides .* cannot be given with a TempoFormer checkpoint"):
+        script([*again, "--do_predict", "--config_overrides", '{"focal_gamma": 0.5}'])
+    with pytest.raises(ValueError, match="--labels .*a.* cannot be given .*No-Switch"):
+        script([*again, "--do_predict", "--labels", "a", "b"])
+
+
+@pytest.mark.parametrize("line", ["task_name: lsr", "learning_rate: fast", "do_train: perhaps"])
+def test_recipe_values_are_checked(tmp_path, script, line, capsys):
+    (tmp_path / "recipe.yaml").write_text(f"output_dir: out\nmodel_name_or_path: x\n{line}\n")
+    with pytest.raises((SystemExit, ArgumentTypeError)) as problem:
+        script([str(tmp_path / "recipe.yaml")])
+    assert line.split()[1] in capsys.readouterr().err + str(problem.value)
 
 
 def test_unknown_recipe_entries_are_named(tmp_path, script, capsys):

@@ -4,7 +4,7 @@ import logging
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Features, Value
 from transformers import BertTokenizer
 
 from modeling_tempoformer.splits import split_timelines
@@ -67,11 +67,12 @@ EXPECTED = [
     {
         "timeline_id": "a",
         "post_ids": ["2", "0", "3"],
+        "post_rows": [2, 0, 3],
         "texts": ["glad", "sad", "sad sad glad"],
         "labels": [-100, 0, 1],
         "timestamps": [30.0, 60.0, 60.0],
     },
-    {"timeline_id": "b", "post_ids": ["1"], "texts": [""], "labels": [1], "timestamps": [5.0]},
+    {"timeline_id": "b", "post_ids": ["1"], "post_rows": [1], "texts": [""], "labels": [1], "timestamps": [5.0]},
 ]
 
 
@@ -166,3 +167,50 @@ def test_splits_share_out_whole_timelines():
     assert len(part) == 5 and split_timelines(timelines, 0.25, seed=3)[1].to_list() == part.to_list()
     with pytest.raises(ValueError, match="Cannot split 3 timelines"):
         split_timelines(timelines.select(range(3)), 0.2, seed=0)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("role", ["timestamp", "label", "id"])
+def test_a_named_column_must_be_there(streaming, role):
+    posts = Dataset.from_list(POSTS)
+    posts = posts.to_iterable_dataset() if streaming else posts
+    with pytest.raises(ValueError, match=f"no column 'lost' for the {role}"):
+        list(to_timelines(posts, ["IS", "O"], **{f"{role}_column": "lost"}))
+
+
+def test_a_stream_is_timed_throughout_or_not_at_all():
+    posts = [{"timeline_id": name, "timestamp": time, "text": ""} for name, time in (("a", None), ("b", 5), ("c", 6))]
+    for order, problem in ((posts, "'b' has timestamps, others have none"), (posts[::-1], "'a' has no timestamps")):
+        with pytest.raises(ValueError, match=problem):
+            list(to_timelines(Dataset.from_list(order).to_iterable_dataset()))
+
+
+def test_the_last_streamed_timeline_is_sorted_with_a_word(caplog):
+    posts = [{"timeline_id": "a", "timestamp": time, "text": str(time)} for time in (2, 1)]
+    (timeline,) = to_timelines(Dataset.from_list(posts).to_iterable_dataset())
+    assert timeline["texts"] == ["1", "2"] and "first in timeline 'a'" in caplog.text
+
+
+def test_names_of_class_label_columns():
+    features = Features(
+        {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=["No", "Switch"])}
+    )
+    posts = Dataset.from_list(
+        [{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)], features=features
+    )
+    assert label_names(posts) == ["No", "Switch"]
+    assert to_timelines(posts, ["Switch", "No"])[0]["labels"] == [0, -100, -100]
+
+
+def test_minus_100_is_no_label():
+    posts = Dataset.from_list([{"timeline_id": "a", "text": "", "label": label} for label in (-100, 3, 0)])
+    assert label_names(posts) == ["0", "3"]
+    assert to_timelines(posts, ["0", "3"])[0]["labels"] == [-100, 1, 0]
+
+
+def test_a_limit_must_leave_room_for_a_token():
+    tokenizer = BertTokenizer(vocab=VOCABULARY)
+    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
+    for limit in (-1, 0, 2):
+        with pytest.raises(ValueError, match="`max_seq_length` must be at least 3"):
+            to_rows(timelines, tokenizer, window=2, max_seq_length=limit)
