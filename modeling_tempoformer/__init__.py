@@ -1,9 +1,16 @@
 """TempoFormer for Hugging Face Transformers: change detection in streams of posts."""
 
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_tempoformer import TempoFormerConfig
+from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
 from .data_collator_tempoformer import StreamCollator
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer import (
@@ -11,25 +18,61 @@ from .modeling_tempoformer import (
     TempoFormerModel,
     TempoFormerPreTrainedModel,
 )
+from .modeling_temporal_bert import (
+    BertWithTemporalAttention,
+    BertWithTemporalAttentionForMaskedLM,
+    BertWithTemporalAttentionForSequenceClassification,
+    BertWithTemporalAttentionForTokenClassification,
+    RobertaWithTemporalAttention,
+    RobertaWithTemporalAttentionForMaskedLM,
+    RobertaWithTemporalAttentionForSequenceClassification,
+    RobertaWithTemporalAttentionForTokenClassification,
+)
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
 
 
-AutoConfig.register(TempoFormerConfig.model_type, TempoFormerConfig, exist_ok=True)
-AutoModel.register(TempoFormerConfig, TempoFormerModel, exist_ok=True)
-AutoModelForSequenceClassification.register(TempoFormerConfig, TempoFormerForStreamClassification, exist_ok=True)
+MODELS = {
+    TempoFormerConfig: {
+        AutoModel: TempoFormerModel,
+        AutoModelForSequenceClassification: TempoFormerForStreamClassification,
+    },
+    TemporalBertConfig: {
+        AutoModel: BertWithTemporalAttention,
+        AutoModelForMaskedLM: BertWithTemporalAttentionForMaskedLM,
+        AutoModelForSequenceClassification: BertWithTemporalAttentionForSequenceClassification,
+        AutoModelForTokenClassification: BertWithTemporalAttentionForTokenClassification,
+    },
+    TemporalRobertaConfig: {
+        AutoModel: RobertaWithTemporalAttention,
+        AutoModelForMaskedLM: RobertaWithTemporalAttentionForMaskedLM,
+        AutoModelForSequenceClassification: RobertaWithTemporalAttentionForSequenceClassification,
+        AutoModelForTokenClassification: RobertaWithTemporalAttentionForTokenClassification,
+    },
+}
+for config_class, model_classes in MODELS.items():
+    AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+    config_class.register_for_auto_class()
+    for auto_class, model_class in model_classes.items():
+        auto_class.register(config_class, model_class, exist_ok=True)
+        model_class.register_for_auto_class(auto_class.__name__)
 PIPELINE_REGISTRY.register_pipeline(
     "stream-classification",
     pipeline_class=StreamClassificationPipeline,
     pt_model=AutoModelForSequenceClassification,
     type="text",
 )
-TempoFormerConfig.register_for_auto_class()
-TempoFormerModel.register_for_auto_class("AutoModel")
-TempoFormerForStreamClassification.register_for_auto_class("AutoModelForSequenceClassification")
 
 __all__ = [
+    "BertWithTemporalAttention",
+    "BertWithTemporalAttentionForMaskedLM",
+    "BertWithTemporalAttentionForSequenceClassification",
+    "BertWithTemporalAttentionForTokenClassification",
     "LatePostError",
+    "RobertaWithTemporalAttention",
+    "RobertaWithTemporalAttentionForMaskedLM",
+    "RobertaWithTemporalAttentionForSequenceClassification",
+    "RobertaWithTemporalAttentionForTokenClassification",
     "StreamClassificationPipeline",
     "StreamCollator",
     "StreamState",
@@ -37,5 +80,7 @@ __all__ = [
     "TempoFormerForStreamClassification",
     "TempoFormerModel",
     "TempoFormerPreTrainedModel",
+    "TemporalBertConfig",
+    "TemporalRobertaConfig",
     "focal_loss",
 ]

@@ -1,0 +1,87 @@
+"""Configurations of BERT and RoBERTa with temporal attention."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import BertConfig, RobertaConfig
+
+
+# Ids of `time_ids` before those of the time points.
+PADDING_TIME, MASK_TIME, UNKNOWN_TIME = range(3)
+NUM_SPECIAL_TIMES = 3
+
+
+@dataclass(kw_only=True)
+class TemporalFields:
+    r"""
+    What temporal attention (Rosin and Radinsky, 2022) adds to an encoder's configuration.
+
+    Args:
+        times (`list[str]`, *optional*, defaults to `()`):
+            The time points in order. In `time_ids` 0 is padding, 1 mask, 2 unknown, then they.
+        temporal_attention (`str`, *optional*, defaults to `"attention"`):
+            `"attention"` multiplies queries by `T^T T / |T|` (the paper's formula), `"scaled"` by a number for each
+            time point (the paper's scaled baselines), `"none"` leaves them as they are.
+        temporal_residual (`bool`, *optional*, defaults to `False`):
+            Whether queries are multiplied by `I + alpha T^T T / |T|` instead, with a learned weight alpha for each
+            head that starts at 0: an adapted checkpoint then starts as the plain encoder.
+        time_scaling (`str`, *optional*, defaults to `"linear"`):
+            With `"scaled"`: the number is the time point's index from 1 (`"linear"`), 2 to its index from 0
+            (`"exponential"`), or its share of the documents (`"documents"`).
+        time_document_counts (`list[int]`, *optional*):
+            Documents of each time point, for `time_scaling="documents"`.
+        time_initializer_range (`float`, *optional*, defaults to 0.02):
+            Standard deviation of new time embeddings.
+
+    Raises a validation error that names the field for values that do not fit together.
+    """
+
+    times: list[str] | tuple[str, ...] = ()
+    temporal_attention: Literal["attention", "scaled", "none"] = "attention"
+    temporal_residual: bool = False
+    time_scaling: Literal["linear", "exponential", "documents"] = "linear"
+    time_document_counts: list[int] | None = None
+    time_initializer_range: float | int = 0.02
+
+    def validate_times(self):
+        """Time points must differ; scaling by documents needs their counts."""
+        if len(set(self.times)) < len(self.times):
+            raise ValueError(f"`times` must differ from each other, got {list(self.times)}.")
+        if self.temporal_attention == "scaled" and self.time_scaling == "documents":
+            counts = self.time_document_counts
+            if counts is None or len(counts) != len(self.times) or min(counts, default=0) < 0 or not sum(counts):
+                raise ValueError(
+                    f"`time_document_counts` must hold a count for each of {len(self.times)} times, got {counts}."
+                )
+
+    def save_pretrained(self, save_directory, **kwargs):
+        """Saves the configuration with the Auto classes of every model that can be built from it."""
+        name = self._model_name
+        self.auto_map = {
+            "AutoConfig": f"configuration_temporal_bert.{type(self).__name__}",
+            "AutoModel": f"modeling_temporal_bert.{name}",
+            "AutoModelForMaskedLM": f"modeling_temporal_bert.{name}ForMaskedLM",
+            "AutoModelForSequenceClassification": f"modeling_temporal_bert.{name}ForSequenceClassification",
+            "AutoModelForTokenClassification": f"modeling_temporal_bert.{name}ForTokenClassification",
+        }
+        super().save_pretrained(save_directory, **kwargs)
+
+
+@strict
+class TemporalBertConfig(TemporalFields, BertConfig):
+    r"""Configuration of a [`BertWithTemporalAttention`]: that of BERT, and `TemporalFields`."""
+
+    model_type = "temporal_bert"
+    _model_name = "BertWithTemporalAttention"
+
+
+@strict
+class TemporalRobertaConfig(TemporalFields, RobertaConfig):
+    r"""Configuration of a [`RobertaWithTemporalAttention`]: that of RoBERTa, and `TemporalFields`."""
+
+    model_type = "temporal_roberta"
+    _model_name = "RobertaWithTemporalAttention"
+
+
+__all__ = ["TemporalBertConfig", "TemporalRobertaConfig"]

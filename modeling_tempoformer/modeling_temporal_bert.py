@@ -1,0 +1,353 @@
+"""BERT and RoBERTa with temporal attention (Rosin and Radinsky, 2022): encoders that know when a text was written."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from transformers import (
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+    RobertaForTokenClassification,
+    RobertaModel,
+)
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.bert.modeling_bert import BertSelfAttention, eager_attention_forward
+from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
+from transformers.utils import ModelOutput
+
+from .configuration_temporal_bert import (
+    NUM_SPECIAL_TIMES,
+    PADDING_TIME,
+    UNKNOWN_TIME,
+    TemporalBertConfig,
+    TemporalRobertaConfig,
+)
+
+
+@dataclass
+class TextTimes:
+    """
+    The time points of a batch of texts.
+
+    Args:
+        embeddings (`nn.Embedding`): Of all time points; a module, so that checkpointed layers reach its gradient.
+        points (`torch.LongTensor` of shape `(num_points,)`): The ids that occur.
+        counts (`torch.FloatTensor` of shape `(batch_size, num_points)`): Real tokens of each text at each of them.
+        token_times (`torch.LongTensor` of shape `(batch_size, sequence_length)`): The id of every token, with
+            `UNKNOWN_TIME` where it adds nothing.
+    """
+
+    embeddings: nn.Embedding
+    points: torch.LongTensor
+    counts: torch.FloatTensor
+    token_times: torch.LongTensor
+
+
+def count_times(
+    embeddings: nn.Embedding, time_ids: torch.LongTensor, attention_mask: torch.Tensor | None
+) -> TextTimes:
+    """The time points of the real tokens; while compiling of all the vocabulary, so that shapes stay static."""
+    has_time = (time_ids != PADDING_TIME) & (time_ids != UNKNOWN_TIME)
+    if attention_mask is not None:
+        has_time = has_time & attention_mask.bool()
+    token_times = time_ids.masked_fill(~has_time, UNKNOWN_TIME)
+    if torch.compiler.is_compiling():
+        points = torch.arange(embeddings.num_embeddings, device=time_ids.device)
+        place = token_times
+    else:
+        points, place = token_times.unique(return_inverse=True)
+    counts = torch.zeros(len(time_ids), len(points), device=time_ids.device)
+    counts = counts.scatter_add(1, place, has_time.to(counts.dtype))
+    return TextTimes(embeddings, points, counts, token_times)
+
+
+class TemporalSelfAttention:
+    """
+    What temporal attention changes in BERT's self-attention: `softmax(Q' K^T / sqrt(d)) V` with
+    `Q' = Q T^T T / |T|`, `T = X_t W_T + b_T`, for each head (paper, equation 5). |T| is the Frobenius norm over the
+    real tokens of one text. `T^T T` is d x d and a sum over the text's time points, weighted by their tokens; what is
+    left is ordinary attention, which every backend serves.
+    """
+
+    def __init__(self, config, layer_idx: int | None = None):
+        super().__init__(config, layer_idx=layer_idx)
+        self.time = self.residual_weight = None
+        if config.temporal_attention == "attention":
+            self.time = nn.Linear(config.hidden_size, self.all_head_size)
+            if config.temporal_residual:
+                self.residual_weight = nn.Parameter(torch.zeros(self.num_attention_heads))
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        text_times: TextTimes | None = None,
+        query_scale: torch.Tensor | None = None,
+        **kwargs,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """`hidden_states` (batch, sequence, hidden), `query_scale` (batch, sequence); without it and times, plain."""
+        kwargs.pop("past_key_values", None)
+        shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
+        query, key, value = (
+            projection(hidden_states).view(shape).transpose(1, 2) for projection in (self.query, self.key, self.value)
+        )
+        if text_times is not None:
+            query = query @ self.time_product(text_times, query.shape[2]).to(query.dtype)
+        if query_scale is not None:
+            query = query * query_scale[:, None, :, None].to(query.dtype)
+        attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        dropout = self.dropout.p if self.training else 0.0
+        context, weights = attention(
+            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
+        )
+        return context.reshape(*hidden_states.shape[:-1], -1).contiguous(), weights
+
+    def time_product(self, text_times: TextTimes, sequence_length: int) -> torch.Tensor:
+        """`T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`: (batch, heads, d, d)."""
+        projected = self.time(text_times.embeddings(text_times.points)).float()
+        projected = projected.unflatten(-1, (self.num_attention_heads, self.attention_head_size))
+        counts = text_times.counts
+        if len(text_times.points) <= sequence_length:
+            products = torch.einsum("phd,phe->phde", projected, projected)
+            product = torch.einsum("bp,phde->bhde", counts, products)
+        else:
+            place = torch.searchsorted(text_times.points, text_times.token_times)
+            has_time = (text_times.token_times != UNKNOWN_TIME)[..., None, None]
+            of_tokens = projected[place] * has_time
+            product = torch.einsum("bnhd,bnhe->bhde", of_tokens, of_tokens)
+        norm_squared = product.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+        has_norm = norm_squared > 0
+        product = product / norm_squared.masked_fill(~has_norm, 1.0).sqrt()
+        identity = torch.eye(self.attention_head_size, device=product.device)
+        if self.residual_weight is not None:
+            return identity + self.residual_weight.float()[:, None, None] * product
+        # A text of unknown time gets plain attention.
+        return torch.where(has_norm, product, identity)
+
+
+class TemporalBertSelfAttention(TemporalSelfAttention, BertSelfAttention):
+    """BERT's self-attention in the light of time."""
+
+
+class TemporalRobertaSelfAttention(TemporalSelfAttention, RobertaSelfAttention):
+    """RoBERTa's self-attention in the light of time."""
+
+
+class TimeEmbedding(nn.Embedding):
+    """Embeddings of time points; a class of its own for its initial scale."""
+
+
+class TemporalInitialisation:
+    """Initial values of what temporal attention adds."""
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, TimeEmbedding):
+            init.normal_(module.weight, std=self.config.time_initializer_range)
+        elif isinstance(module, TemporalSelfAttention) and module.residual_weight is not None:
+            init.zeros_(module.residual_weight)
+
+
+class TemporalEncoder(TemporalInitialisation):
+    """What BERT and RoBERTa with temporal attention share: time embeddings, and `time_ids` in the forward pass."""
+
+    _attention_class: type[nn.Module]
+
+    def __init__(self, config, add_pooling_layer: bool = True):
+        super().__init__(config, add_pooling_layer=add_pooling_layer)
+        self.time_embeddings = None
+        if config.temporal_attention == "attention":
+            self.time_embeddings = TimeEmbedding(NUM_SPECIAL_TIMES + len(config.times), config.hidden_size)
+        for layer_idx, layer in enumerate(self.encoder.layer):
+            layer.attention.self = self._attention_class(config, layer_idx=layer_idx)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        time_ids: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> BaseModelOutputWithPoolingAndCrossAttentions:
+        r"""
+        Args:
+            input_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*): Tokens.
+            attention_mask (`torch.Tensor` of shape `(batch_size, sequence_length)`, *optional*): 1 for real tokens.
+            time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`):
+                Time of each token: 0 padding, 1 mask, 2 unknown, then `config.times` in order. Not needed with
+                `temporal_attention="none"`.
+            kwargs: What else the encoder takes.
+
+        Returns:
+            [`BaseModelOutputWithPoolingAndCrossAttentions`]. Raises a `ValueError` where times are missing or unknown.
+        """
+        kind = self.config.temporal_attention
+        if kind != "none":
+            self.check_time_ids(time_ids)
+        if kind == "attention":
+            kwargs["text_times"] = count_times(self.time_embeddings, time_ids, attention_mask)
+        elif kind == "scaled":
+            factors = torch.tensor(time_factors(self.config), device=time_ids.device)
+            kwargs["query_scale"] = factors[time_ids]
+        return super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+
+    def resize_time_embeddings(self, times: list[str]):
+        """
+        Gives the model other `times`, which must hold all it has; in any order, and each keeps its embedding. Those
+        that are new start anew. Raises a `ValueError` that names the times that would be lost.
+        """
+        if lost := [time for time in self.config.times if time not in times]:
+            raise ValueError(f"`times` must hold all that the model has; missing: {', '.join(lost)}.")
+        old_times = list(self.config.times)
+        self.config.times = list(times)
+        if self.time_embeddings is None:
+            return
+        old = self.time_embeddings
+        new = TimeEmbedding(NUM_SPECIAL_TIMES + len(times), old.embedding_dim).to(old.weight)
+        self._init_weights(new)
+        with torch.no_grad():
+            new.weight[:NUM_SPECIAL_TIMES] = old.weight[:NUM_SPECIAL_TIMES]
+            for index, time in enumerate(old_times):
+                new.weight[NUM_SPECIAL_TIMES + times.index(time)] = old.weight[NUM_SPECIAL_TIMES + index]
+        self.time_embeddings = new
+
+    def check_time_ids(self, time_ids: torch.LongTensor | None):
+        """Times must be there, and known."""
+        if time_ids is None:
+            raise ValueError(f"`time_ids` are needed with `temporal_attention='{self.config.temporal_attention}'`.")
+        largest = NUM_SPECIAL_TIMES + len(self.config.times) - 1
+        if not torch.compiler.is_compiling() and ((time_ids < 0) | (time_ids > largest)).any():
+            raise ValueError(
+                f"`time_ids` must lie between 0 and {largest}, as the model has {len(self.config.times)} times."
+            )
+
+
+def time_factors(config: TemporalBertConfig | TemporalRobertaConfig) -> list[float]:
+    """By how much `temporal_attention="scaled"` multiplies the queries of each time id; 1 for the special ones."""
+    count = len(config.times)
+    if config.time_scaling == "linear":
+        factors = [float(index + 1) for index in range(count)]
+    elif config.time_scaling == "exponential":
+        factors = [2.0**index for index in range(count)]
+    else:
+        factors = [documents / sum(config.time_document_counts) for documents in config.time_document_counts]
+    return [1.0] * NUM_SPECIAL_TIMES + factors
+
+
+class BertWithTemporalAttention(TemporalEncoder, BertModel):
+    r"""
+    BERT whose self-attention knows when a text was written (Rosin and Radinsky, 2022). A plain BERT checkpoint loads
+    with all its weights: `BertWithTemporalAttention.from_pretrained(name, times=["1810-1860", "1960-2010"])`.
+    """
+
+    config: TemporalBertConfig
+    _attention_class = TemporalBertSelfAttention
+
+
+class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
+    r"""RoBERTa whose self-attention knows when a text was written; as [`BertWithTemporalAttention`]."""
+
+    config: TemporalRobertaConfig
+    _attention_class = TemporalRobertaSelfAttention
+
+
+class TemporalHead(TemporalInitialisation):
+    """A task's model whose encoder has temporal attention, and whose forward pass takes `time_ids`."""
+
+    _encoder_class: type[nn.Module]
+    # The losses of the library's own heads are means, whatever the Trainer counts.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config):
+        super().__init__(config)
+        has_pooler = getattr(self, self.base_model_prefix).pooler is not None
+        setattr(self, self.base_model_prefix, self._encoder_class(config, add_pooling_layer=has_pooler))
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> ModelOutput:
+        r"""
+        Args:
+            time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`):
+                As in [`BertWithTemporalAttention.forward`]; everything else as in the library's model.
+        """
+        return super().forward(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            labels=labels,
+            time_ids=time_ids,
+            **kwargs,
+        )
+
+
+class BertWithTemporalAttentionForMaskedLM(TemporalHead, BertForMaskedLM):
+    r"""[`BertWithTemporalAttention`] with BERT's masked language modelling head."""
+
+    config: TemporalBertConfig
+    _encoder_class = BertWithTemporalAttention
+
+
+class BertWithTemporalAttentionForSequenceClassification(TemporalHead, BertForSequenceClassification):
+    r"""[`BertWithTemporalAttention`] with a classifier of texts."""
+
+    config: TemporalBertConfig
+    _encoder_class = BertWithTemporalAttention
+
+
+class BertWithTemporalAttentionForTokenClassification(TemporalHead, BertForTokenClassification):
+    r"""[`BertWithTemporalAttention`] with a classifier of tokens."""
+
+    config: TemporalBertConfig
+    _encoder_class = BertWithTemporalAttention
+
+
+class RobertaWithTemporalAttentionForMaskedLM(TemporalHead, RobertaForMaskedLM):
+    r"""[`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head."""
+
+    config: TemporalRobertaConfig
+    _encoder_class = RobertaWithTemporalAttention
+
+
+class RobertaWithTemporalAttentionForSequenceClassification(TemporalHead, RobertaForSequenceClassification):
+    r"""[`RobertaWithTemporalAttention`] with a classifier of texts."""
+
+    config: TemporalRobertaConfig
+    _encoder_class = RobertaWithTemporalAttention
+
+
+class RobertaWithTemporalAttentionForTokenClassification(TemporalHead, RobertaForTokenClassification):
+    r"""[`RobertaWithTemporalAttention`] with a classifier of tokens."""
+
+    config: TemporalRobertaConfig
+    _encoder_class = RobertaWithTemporalAttention
+
+
+__all__ = [
+    "BertWithTemporalAttention",
+    "BertWithTemporalAttentionForMaskedLM",
+    "BertWithTemporalAttentionForSequenceClassification",
+    "BertWithTemporalAttentionForTokenClassification",
+    "RobertaWithTemporalAttention",
+    "RobertaWithTemporalAttentionForMaskedLM",
+    "RobertaWithTemporalAttentionForSequenceClassification",
+    "RobertaWithTemporalAttentionForTokenClassification",
+]

@@ -1,0 +1,286 @@
+"""BERT and RoBERTa with temporal attention, against the published formula and against the plain encoders."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+    RobertaForTokenClassification,
+)
+
+from modeling_tempoformer import (
+    BertWithTemporalAttention,
+    BertWithTemporalAttentionForMaskedLM,
+    BertWithTemporalAttentionForSequenceClassification,
+    BertWithTemporalAttentionForTokenClassification,
+    RobertaWithTemporalAttentionForMaskedLM,
+    RobertaWithTemporalAttentionForSequenceClassification,
+    RobertaWithTemporalAttentionForTokenClassification,
+    TemporalBertConfig,
+    TemporalRobertaConfig,
+)
+from modeling_tempoformer.modeling_temporal_bert import (
+    TemporalBertSelfAttention,
+    TimeEmbedding,
+    count_times,
+    time_factors,
+)
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TINY = {
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 24,
+    "vocab_size": 60,
+    "max_position_embeddings": 24,
+    "initializer_range": 0.3,
+}
+TIMES = ["1810-1860", "1861-1959", "1960-2010"]
+HEADS = [
+    (BertForMaskedLM, BertWithTemporalAttentionForMaskedLM),
+    (BertForSequenceClassification, BertWithTemporalAttentionForSequenceClassification),
+    (BertForTokenClassification, BertWithTemporalAttentionForTokenClassification),
+    (RobertaForMaskedLM, RobertaWithTemporalAttentionForMaskedLM),
+    (RobertaForSequenceClassification, RobertaWithTemporalAttentionForSequenceClassification),
+    (RobertaForTokenClassification, RobertaWithTemporalAttentionForTokenClassification),
+]
+MODES = [{}, {"temporal_residual": True}, {"temporal_attention": "scaled"}, {"temporal_attention": "none"}]
+
+
+def make_model(model_class=BertWithTemporalAttentionForMaskedLM, seed: int = 0, **settings):
+    """A tiny model in which time shows."""
+    torch.manual_seed(seed)
+    config_class = TemporalBertConfig if "Bert" in model_class.__name__[:4] else TemporalRobertaConfig
+    attention = settings.pop("attn_implementation", None)
+    config = config_class(**{"times": TIMES, "time_initializer_range": 1.0, **TINY, **settings})
+    model = model_class._from_config(config, attn_implementation=attention).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("residual_weight"):
+            torch.nn.init.normal_(parameter)
+    return model
+
+
+def make_batch() -> dict[str, torch.Tensor]:
+    """Texts of one time, of a time for each token, of unknown time, and one that is shorter."""
+    generator = torch.Generator().manual_seed(0)
+    input_ids = torch.randint(5, 60, (4, 7), generator=generator)
+    attention_mask = torch.ones(4, 7, dtype=torch.long)
+    attention_mask[3, 4:] = 0
+    time_ids = torch.tensor([[3] * 7, [3, 4, 5, 2, 4, 1, 3], [2] * 7, [5, 5, 5, 5, 0, 0, 0]])
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "time_ids": time_ids}
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("case", ["ta_one_time", "ta_masked_one_time"])
+def test_the_paper_s_formula(case, attention):
+    oracle = load_file(FIXTURES / f"{case}.safetensors")
+    config = TemporalBertConfig(
+        hidden_size=48, num_attention_heads=4, times=list("abcd"), attn_implementation=attention
+    )
+    layer = TemporalBertSelfAttention(config).eval()
+    layer.load_state_dict(load_file(FIXTURES / "weights_ta.safetensors"))
+    # The published table has no row for an unknown time.
+    table = torch.cat((oracle["in.time_table"][:2], torch.full((1, 48), 9.0), oracle["in.time_table"][2:]))
+    embeddings = TimeEmbedding.from_pretrained(table)
+    time_ids = oracle["in.time_ids"] + (oracle["in.time_ids"] >= 2)
+    real = oracle["in.attention_mask"].bool()
+    mask = real[:, None, None].expand(-1, 1, 7, 7)
+    if attention == "eager":
+        mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+    times = count_times(embeddings, time_ids, real)
+    context, weights = layer(oracle["in.hidden_states"], mask, text_times=times)
+    torch.testing.assert_close(context[real], oracle["paper.context"][real].float(), atol=1e-5, rtol=0)
+    if attention == "eager":
+        expected = oracle["paper.attention_probs"].float().transpose(1, 2)[real]
+        torch.testing.assert_close(weights.transpose(1, 2)[real], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_many_time_points_or_few_give_the_formula(residual):
+    """One time for each token, more of them than a text has tokens, against the formula token by token."""
+    times = [str(year) for year in range(1800, 1850)]
+    model = make_model(BertWithTemporalAttention, times=times, temporal_residual=residual)
+    layer, embeddings = model.encoder.layer[0].attention.self, model.time_embeddings
+    generator = torch.Generator().manual_seed(0)
+    for batch_size, length in ((8, 6), (1, 40)):
+        time_ids = torch.randint(0, 53, (batch_size, length), generator=generator)
+        mask = torch.ones(batch_size, length).bool()
+        mask[0, -2:] = False
+        text_times = count_times(embeddings, time_ids, mask)
+        assert (len(text_times.points) > length) == (batch_size == 8)
+        product = layer.time_product(text_times, length)
+        for text in range(batch_size):
+            known = [
+                t
+                for t, real in zip(time_ids[text].tolist(), mask[text].tolist(), strict=True)
+                if real and t not in (0, 2)
+            ]
+            projected = layer.time(embeddings.weight[known])
+            for head in range(2):
+                t = projected[:, 8 * head : 8 * head + 8]
+                expected = t.T @ t / t.norm()
+                if residual:
+                    expected = torch.eye(8) + layer.residual_weight[head] * expected
+                torch.testing.assert_close(product[text, head], expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("plain_class", "temporal_class"), HEADS, ids=lambda c: c.__name__)
+def test_a_plain_checkpoint_loads_whole_and_starts_as_itself(tmp_path, plain_class, temporal_class):
+    torch.manual_seed(0)
+    config = (BertConfig if plain_class.__name__.startswith("Bert") else RobertaConfig)(**TINY)
+    plain = plain_class(config).eval()
+    plain.save_pretrained(tmp_path)
+    batch = make_batch()
+    times = batch.pop("time_ids")
+    for settings in ({"temporal_residual": True}, {"temporal_attention": "none"}, {}):
+        model, info = temporal_class.from_pretrained(tmp_path, times=TIMES, output_loading_info=True, **settings)
+        assert not info["unexpected_keys"] and all(
+            "time" in key or "residual_weight" in key for key in info["missing_keys"]
+        )
+        weights = model.state_dict()
+        assert all(torch.equal(weights[name], weight) for name, weight in plain.state_dict().items())
+        same = torch.equal(model(**batch, time_ids=times).logits, plain(**batch).logits)
+        assert same == bool(settings)
+
+
+@pytest.mark.parametrize("settings", MODES, ids=str)
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_text_does_not_depend_on_its_batch(settings, attention):
+    model, batch = make_model(attn_implementation=attention, **settings), make_batch()
+    together = model(**batch).logits
+    for text, length in enumerate(batch["attention_mask"].sum(-1).tolist()):
+        alone = model(**{name: tensor[text : text + 1, :length] for name, tensor in batch.items()}).logits
+        torch.testing.assert_close(together[text : text + 1, :length], alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("settings", MODES, ids=str)
+def test_time_matters_unless_it_is_unknown(settings):
+    model, batch = make_model(**settings), make_batch()
+    plain = make_model(temporal_attention="none")
+    plain.load_state_dict(model.state_dict(), strict=False)
+    logits, expected = model(**batch).logits, plain(**batch).logits
+    torch.testing.assert_close(logits[2], expected[2], atol=1e-5, rtol=1e-5)
+    changes = settings.get("temporal_attention") != "none"
+    assert (not torch.allclose(logits[1], expected[1], atol=1e-3)) == changes
+    later = {**batch, "time_ids": batch["time_ids"].where(batch["time_ids"] != 3, 4)}
+    assert (not torch.allclose(model(**later).logits[0], logits[0], atol=1e-3)) == changes
+
+
+@pytest.mark.parametrize("settings", MODES[:2], ids=str)
+@pytest.mark.parametrize("reentrant", [None, True, False])
+def test_every_parameter_gets_its_gradient(settings, reentrant):
+    model, same = make_model(**settings), make_model(**settings)
+    batch = make_batch()
+    batch["time_ids"][3, :3] = torch.tensor([1, 3, 4])
+    for one in (model, same):
+        for module in one.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        one.train()
+    if reentrant is not None:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+        model.enable_input_require_grads()
+    for one in (model, same):
+        one(**batch, labels=batch["input_ids"]).loss.backward()
+    for (name, parameter), other in zip(model.named_parameters(), same.parameters(), strict=True):
+        assert parameter.grad is not None, name
+        torch.testing.assert_close(parameter.grad, other.grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name}: {m}")
+    used = model.bert.time_embeddings.weight.grad.abs().sum(-1) > 0
+    assert used.tolist() == [False, True, False, True, True, True]
+
+
+def test_compiled_is_the_same():
+    model, batch = make_model(), make_batch()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "expected"),
+    [("linear", [1.0, 2.0, 3.0]), ("exponential", [1.0, 2.0, 4.0]), ("documents", [0.1, 0.3, 0.6])],
+)
+def test_scaled_baselines(scaling, expected):
+    settings = {"temporal_attention": "scaled", "time_scaling": scaling, "time_document_counts": [10, 30, 60]}
+    model, batch = make_model(**settings), make_batch()
+    assert time_factors(model.config) == pytest.approx([1.0, 1.0, 1.0, *expected])
+    # A text of one time is plain attention at another temperature.
+    plain = make_model(temporal_attention="none")
+    plain.load_state_dict(model.state_dict())
+    for text, factor in ((0, expected[0]), (3, expected[2])):
+        for layer in plain.bert.encoder.layer:
+            layer.attention.self.scaling = 8**-0.5 * factor
+        torch.testing.assert_close(
+            plain(**batch).logits[text, :4], model(**batch).logits[text, :4], atol=1e-5, rtol=1e-5
+        )
+
+
+def test_bad_times_are_named():
+    model, batch = make_model(), make_batch()
+    with pytest.raises(ValueError, match="`time_ids` are needed"):
+        model(batch["input_ids"])
+    with pytest.raises(ValueError, match="between 0 and 5, as the model has 3 times"):
+        model(batch["input_ids"], time_ids=torch.full((4, 7), 6))
+    for settings, message in (
+        ({"times": ["a", "a"]}, "`times` must differ"),
+        ({"temporal_attention": "scaled", "time_scaling": "documents"}, "`time_document_counts`"),
+        ({"temporal_attention": "often"}, "temporal_attention"),
+    ):
+        with pytest.raises(Exception, match=message):
+            make_model(**settings)
+
+
+def test_more_time_points_keep_what_is_known():
+    model, batch = make_model(), make_batch()
+    logits = model(**batch).logits
+    grown = [TIMES[0], "1861-1910", *TIMES[1:]]
+    model.bert.resize_time_embeddings(grown)
+    moved = batch["time_ids"] + (batch["time_ids"] >= 4)
+    assert torch.equal(model(**{**batch, "time_ids": moved}).logits, logits)
+    assert model.config.times == grown and model.bert.time_embeddings.weight[4].abs().sum() > 0
+    with pytest.raises(ValueError, match="missing: 1861-1959"):
+        model.bert.resize_time_embeddings([TIMES[0], "1861-1910", TIMES[2]])
+
+
+ELSEWHERE = """
+import sys
+sys.modules["modeling_tempoformer"] = None
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForMaskedLM
+
+source, target, batch, logits = sys.argv[1:]
+model = AutoModelForMaskedLM.from_pretrained(source, trust_remote_code=True)
+save_file({"logits": model(**load_file(batch)).logits.detach().contiguous()}, logits)
+assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__.endswith("WithTemporalAttention")
+model.save_pretrained(target)
+"""
+
+
+@pytest.mark.parametrize("model_class", [HEADS[0][1], HEADS[3][1]], ids=lambda c: c.__name__)
+def test_round_trip_without_the_package(tmp_path, model_class):
+    model, batch = make_model(model_class, temporal_residual=True), make_batch()
+    save_file(batch, tmp_path / "batch.safetensors")
+    source = tmp_path / "saved"
+    model.save_pretrained(source)
+    for number in range(2):
+        target, logits = tmp_path / f"again_{number}", tmp_path / f"logits_{number}.safetensors"
+        command = [sys.executable, "-c", ELSEWHERE, source, target, tmp_path / "batch.safetensors", logits]
+        done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert torch.equal(load_file(logits)["logits"], model(**batch).logits)
+        assert {path.stem for path in target.glob("*.py")} == {"configuration_temporal_bert", "modeling_temporal_bert"}
+        source = target
+    assert torch.equal(AutoModelForMaskedLM.from_pretrained(source)(**batch).logits, model(**batch).logits)
