@@ -6,6 +6,8 @@ from torch import nn
 
 # Tokens at which a group ends: in steps of an eighth to a quarter of the length, so that little of a group is padding.
 LENGTH_STEPS = (*range(4, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 512, 64))
+# Fewer posts than these are grouped in steps of 16 tokens: a layer reads all its weights once for each group.
+FEW_POSTS = 32
 
 
 def select(mask: torch.BoolTensor) -> torch.LongTensor:
@@ -58,8 +60,9 @@ class PostGroups:
             self.members, self.widths = [posts], [mask.shape[-1]]
         else:
             lengths = (mask[posts] * torch.arange(1, mask.shape[-1] + 1, device=mask.device)).amax(-1).clamp_min(1)
-            step = torch.bucketize(lengths, torch.tensor(LENGTH_STEPS, device=mask.device))
-            parts = [part for part in split_by_group(step, len(LENGTH_STEPS) + 1) if len(part)]
+            steps = range(16, 512, 16) if len(posts) < FEW_POSTS else LENGTH_STEPS
+            step = torch.bucketize(lengths, torch.tensor(steps, device=mask.device))
+            parts = [part for part in split_by_group(step, len(steps) + 1) if len(part)]
             self.members = [posts[part] for part in parts]
             self.widths = torch.stack([lengths[part].amax() for part in parts]).tolist()
         self.index = torch.cat(self.members)

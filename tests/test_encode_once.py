@@ -1,5 +1,7 @@
 """The model against the same function written out plainly, in outputs and gradients."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from conftest import tiny_encoder, tiny_model
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 
+from modeling_tempoformer import packing_tempoformer
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
@@ -51,7 +54,7 @@ def test_agrees_with_the_plain_form(data, config):
     model = tiny_model(**config)
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
-    with torch.no_grad():
+    with torch.no_grad(), patch.object(packing_tempoformer, "FEW_POSTS", data.draw(st.sampled_from([0, 32]))):
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
 
 
@@ -108,15 +111,17 @@ def test_adapters_on_the_last_layer_are_not_skipped(targets):
     assert not torch.allclose(logits, plain, atol=1e-2)
 
 
-def test_each_post_passes_the_lower_layers_once_and_without_padding():
-    """Counts tokens: 66 real ones, in groups by length."""
+@pytest.mark.parametrize("few_posts, groups", [(0, [(2, 4), (1, 9), (1, 13), (2, 20)]), (32, [(4, 13), (2, 20)])])
+def test_each_post_passes_the_lower_layers_once_and_without_padding(monkeypatch, few_posts, groups):
+    """Posts of 3, 4, 9, 13, 17 and 20 tokens, in groups by length: wider ones where posts are few."""
+    monkeypatch.setattr(packing_tempoformer, "FEW_POSTS", few_posts)
     model, batch = tiny_model(), fixed_batch()
     seen = []
     model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
         lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
     )
     model(**batch)
-    assert seen == [(2, 4), (1, 9), (1, 13), (2, 20)]
+    assert seen == groups
 
 
 def test_a_hook_on_the_last_layer_s_projections_is_not_skipped():
