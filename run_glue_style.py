@@ -5,10 +5,8 @@
 A first argument that ends in .yaml or .json is a recipe: its values are defaults, which the command line overrides.
 """
 
-import csv
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,22 +15,20 @@ from typing import Literal
 
 import numpy as np
 import torch
-import yaml
-from datasets import Dataset, Features, IterableDataset, Value, get_dataset_split_names, load_dataset
+from datasets import Dataset, IterableDataset
 from transformers import (
     AutoConfig,
     AutoTokenizer,
     EarlyStoppingCallback,
-    HfArgumentParser,
     PreTrainedConfig,
     Trainer,
     TrainingArguments,
     set_seed,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.cards import write_card
+from modeling_tempoformer.command_line import load_hub_splits, load_table, parse, report, train, write_predictions
 from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
 from modeling_tempoformer.metrics import compute_metrics
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
@@ -44,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 TASKS = {"lrs": read_rumoureval, "moc": read_talklife, "topic_shift": read_topic_shift, "annomi": read_annomi}
 SHUFFLE_BUFFER = 1000  # rows
-PREDICTION_COLUMNS = ["post_id", "timeline_id", "label", "prediction"]
 
 
 @dataclass
@@ -90,71 +85,20 @@ class DataTrainingArguments:
     early_stopping_patience: int | None = field(default=None, metadata={"help": "Evaluations without a better F1."})
 
 
-def parse(arguments: list[str]):
-    """The three groups of arguments, from a recipe and the command line."""
-    parser = HfArgumentParser((ModelArguments, DataTrainingArguments, TrainingArguments))
-    if arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
-        recipe = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8")) or {}
-        known = {action.dest for action in parser._actions}
-        if unknown := sorted(set(recipe) - known):
-            parser.error(f"{arguments[0]} has unknown arguments: {', '.join(unknown)}")
-        arguments = [*recipe_arguments(recipe), *arguments[1:]]
-    return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
-
-
-def recipe_arguments(recipe: dict) -> list[str]:
-    """A recipe as on the command line, so that its values are checked like those."""
-    arguments = []
-    for name, value in recipe.items():
-        if isinstance(value, dict):
-            value = json.dumps(value)
-        if isinstance(value, list):
-            arguments += [f"--{name}", *map(str, value)]
-        elif value is not None:
-            arguments.append(f"--{name}={value}")
-    return arguments
-
-
 def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Posts:
     """Posts from a file: of a corpus in its original form, or a table. CSV cells are text, an empty one is empty."""
     if task_name is not None:
         if streaming:
             return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": path})
         return Dataset.from_list(list(TASKS[task_name](path)))
-    kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
-        Path(path).suffix
-    )
-    if kind is None:
-        raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
-    settings = {}
-    if kind == "csv":
-        separator = "\t" if path.endswith(".tsv") else ","
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, delimiter=separator)
-            columns = next(lines, [])
-            if next(lines, None) is None:
-                raise ValueError(f"{path} has no posts.")
-        # As text, so that an id such as 007 stays what it is.
-        features = Features({column: Value("string") for column in columns})
-        settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
-    return load_dataset(kind, data_files=path, split="train", streaming=streaming, **settings)
+    return load_table(path, streaming)
 
 
 def load_splits(data: DataTrainingArguments) -> dict[str, Posts]:
     """The given splits, as posts; with `--streaming` the training part is read anew in each pass."""
-    names = ("train", "validation", "test")
     if data.dataset_name is not None:
-        source = (data.dataset_name, data.dataset_config_name)
-        present = get_dataset_split_names(*source)
-        splits = {
-            name: load_dataset(*source, split=name, streaming=data.streaming and name == "train")
-            for name in names
-            if name in present
-        }
-        if not splits:
-            raise ValueError(f"{data.dataset_name} has the splits {', '.join(present)}; none of {', '.join(names)}.")
-        return splits
-    files = {name: getattr(data, f"{name}_file") for name in names}
+        return load_hub_splits(data.dataset_name, data.dataset_config_name, data.streaming)
+    files = {name: getattr(data, f"{name}_file") for name in ("train", "validation", "test")}
     splits = {
         name: load_posts(path, data.task_name, data.streaming and name == "train")
         for name, path in files.items()
@@ -277,7 +221,7 @@ def is_timed(timelines: dict[str, Posts]) -> bool:
 
 
 def main(arguments: list[str]):
-    model_args, data, training = parse(arguments)
+    model_args, data, training = parse([ModelArguments, DataTrainingArguments, TrainingArguments], arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     training.remove_unused_columns = False
     # Batches differ in posts and tokens, so that one process cannot cut them for the others.
@@ -336,15 +280,7 @@ def main(arguments: list[str]):
     trainer.base_model = model_args.model_name_or_path
 
     if training.do_train:
-        checkpoint = training.resume_from_checkpoint
-        if checkpoint is None and os.path.isdir(training.output_dir):
-            checkpoint = get_last_checkpoint(training.output_dir)
-            if checkpoint is not None:
-                logger.warning("Resuming from %s; to start afresh give another --output_dir.", checkpoint)
-        result = trainer.train(resume_from_checkpoint=checkpoint)
-        trainer.save_model()
-        trainer.save_state()
-        report(trainer, "train", result.metrics)
+        train(trainer)
     if training.do_eval:
         report(trainer, "eval", trainer.evaluate())
     if training.do_predict:
@@ -352,23 +288,13 @@ def main(arguments: list[str]):
         report(trainer, "predict", output.metrics)
         probabilities = torch.from_numpy(output.predictions).float().softmax(-1).numpy()
         if trainer.is_world_process_zero():
-            # The Trainer never pushes a name that starts with an underscore: predictions about people stay here.
-            path = Path(training.output_dir) / "_predictions.csv"
-            with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, PREDICTION_COLUMNS + [f"probability_{name}" for name in names])
-                writer.writeheader()
-                writer.writerows(prediction_rows(timelines["test"], rows["test"], probabilities, names))
-            logger.info("Predictions of every post: %s", path)
+            write_predictions(
+                training.output_dir, list(prediction_rows(timelines["test"], rows["test"], probabilities, names))
+            )
     if training.push_to_hub:
         trainer.push_to_hub()
     elif training.do_train and trainer.is_world_process_zero():
         trainer.create_model_card()
-
-
-def report(trainer: Trainer, split: str, metrics: dict[str, float]):
-    """Prints and saves the figures of a split; they end up in `all_results.json`."""
-    trainer.log_metrics(split, metrics)
-    trainer.save_metrics(split, metrics)
 
 
 if __name__ == "__main__":

@@ -99,9 +99,9 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     shape, present = mask.shape[:2], mask.any(-1)
     tokens = open_absent(mask.flatten(0, 1))
     states = base.adapter.embed(base.encoder, input_ids=input_ids.flatten(0, 1))
-    token_mask = base.adapter.layer_mask(base.encoder, states, tokens)
+    layer_inputs = base.adapter.layer_inputs(base.encoder, states, tokens)
     for layer in base.local_layers:
-        states = base.adapter.run_layer(layer, states, token_mask)
+        states = base.adapter.run_layer(layer, states, layer_inputs)
     pooled = None
     if base.encoder.pooler is not None:
         pooled = base.adapter.pool(base.encoder, states[:, 0]).unflatten(0, shape)
@@ -111,7 +111,7 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     for index, stream_layer in enumerate(base.stream_layers):
         states = stream_layer.position(states, places)
         layer = base.adapter.layers(base.encoder)[index - len(base.stream_layers)]
-        states = base.adapter.run_layer(layer, states, token_mask)
+        states = base.adapter.run_layer(layer, states, layer_inputs)
         cls = states[:, 0].unflatten(0, shape)
         output, _ = stream_layer.attention(cls, present, tau)
         states = torch.cat((output.flatten(0, 1).unsqueeze(1), states[:, 1:]), dim=1)

@@ -6,6 +6,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
+    AutoTokenizer,
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
@@ -30,6 +31,7 @@ from .modeling_temporal_bert import (
 )
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
+from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
 
 MODELS = {
@@ -56,6 +58,12 @@ for config_class, model_classes in MODELS.items():
     for auto_class, model_class in model_classes.items():
         auto_class.register(config_class, model_class, exist_ok=True)
         model_class.register_for_auto_class(auto_class.__name__)
+for config_class, tokenizer_class in {
+    TemporalBertConfig: TemporalBertTokenizer,
+    TemporalRobertaConfig: TemporalRobertaTokenizer,
+}.items():
+    AutoTokenizer.register(config_class, fast_tokenizer_class=tokenizer_class, exist_ok=True)
+    tokenizer_class.register_for_auto_class()
 PIPELINE_REGISTRY.register_pipeline(
     "stream-classification",
     pipeline_class=StreamClassificationPipeline,
@@ -81,6 +89,8 @@ __all__ = [
     "TempoFormerModel",
     "TempoFormerPreTrainedModel",
     "TemporalBertConfig",
+    "TemporalBertTokenizer",
     "TemporalRobertaConfig",
+    "TemporalRobertaTokenizer",
     "focal_loss",
 ]

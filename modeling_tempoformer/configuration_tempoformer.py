@@ -5,6 +5,12 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 
+from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
+
+
+# Built directly: where this code is remote, the Auto classes do not know them.
+OWN_ENCODERS = {config.model_type: config for config in (TemporalBertConfig, TemporalRobertaConfig)}
+
 
 @strict
 class TempoFormerConfig(PreTrainedConfig):
@@ -75,7 +81,11 @@ class TempoFormerConfig(PreTrainedConfig):
         elif isinstance(self.encoder_config, dict):
             if "model_type" not in self.encoder_config:
                 raise ValueError("`encoder_config` given as a dict needs a `model_type`, for example 'bert'.")
-            self.encoder_config = AutoConfig.for_model(**self.encoder_config)
+            own_class = OWN_ENCODERS.get(self.encoder_config["model_type"])
+            if own_class is not None:
+                self.encoder_config = own_class.from_dict(self.encoder_config)
+            else:
+                self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
 
     def validate_stream(self):

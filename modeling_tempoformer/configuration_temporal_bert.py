@@ -31,6 +31,10 @@ class TemporalFields:
             (`"exponential"`), or its share of the documents (`"documents"`).
         time_document_counts (`list[int]`, *optional*):
             Documents of each time point, for `time_scaling="documents"`.
+        prepend_time (`bool`, *optional*, defaults to `False`):
+            Whether texts begin with a token of their time point (TempoBERT; Rosin, Guy and Radinsky, 2022), alone
+            (`temporal_attention="none"`) or beside temporal attention. The tokenizer puts it there, and the
+            vocabulary holds it.
         time_initializer_range (`float`, *optional*, defaults to 0.02):
             Standard deviation of new time embeddings.
 
@@ -42,6 +46,7 @@ class TemporalFields:
     temporal_residual: bool = False
     time_scaling: Literal["linear", "exponential", "documents"] = "linear"
     time_document_counts: list[int] | None = None
+    prepend_time: bool = False
     time_initializer_range: float | int = 0.02
 
     def validate_times(self):

@@ -6,10 +6,13 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from .timestamps_tempoformer import to_date
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
 
-def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
+def tokenize_posts(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int, timestamps: list[float] | None = None
+) -> tuple[dict[str, list], int]:
     """
     Tokens of each text, and how many texts were cut.
 
@@ -17,14 +20,23 @@ def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: 
         tokenizer (`PreTrainedTokenizerBase`): Of the encoder.
         texts (`list[str]`): One post each.
         limit (`int`): Tokens of a post at most.
+        timestamps (`list[float]`, *optional*): Seconds of each post, from which a tokenizer of dated texts tells its
+            calendar time in UTC.
 
     Returns:
         The tokenizer's columns but for the attention mask, a list of token lists each, and the number of posts cut.
     """
-    tokens = tokenizer(texts, verbose=False) if texts else {"input_ids": []}
+    dates = None
+    if "time_ids" in tokenizer.model_input_names:
+        dates = [None] * len(texts) if timestamps is None else [to_date(seconds) for seconds in timestamps]
+
+    def tokenize(texts, times, **settings):
+        return tokenizer(texts, **settings) if dates is None else tokenizer(texts, time=times, **settings)
+
+    tokens = tokenize(texts, dates, verbose=False) if texts else {"input_ids": []}
     too_long = [post for post, ids in enumerate(tokens["input_ids"]) if len(ids) > limit]
     for post in too_long:
-        short = tokenizer(texts[post], truncation=True, max_length=limit)
+        short = tokenize(texts[post], dates and dates[post], truncation=True, max_length=limit)
         for name in tokens:
             tokens[name][post] = short[name]
     # The collator makes the mask.

@@ -13,9 +13,11 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
+from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoder, as the next.
 from .data_collator_tempoformer import StreamCollator  # noqa: F401  Travels with the pipeline, as two more below.
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
+from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
 from .online_tempoformer import StreamState
 from .packing_tempoformer import PostGroups, open_absent, scatter, select
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
@@ -350,6 +352,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         stream_index: torch.LongTensor | None = None,
         elapsed: torch.FloatTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
         **kwargs,
     ) -> TempoFormerModelOutput:
         r"""
@@ -368,6 +371,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 the distance in posts stands for `tau`, the logarithm of the seconds.
             inputs_embeds (`torch.FloatTensor`, *optional*):
                 Of shape `(batch_size, num_posts, num_tokens, hidden_size)`, instead of `input_ids`.
+            time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                Calendar time of the tokens, for an encoder with temporal attention, which needs it.
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
 
         Returns:
@@ -399,7 +404,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 f"`stream_index` must lie between -1 and {num_posts - 1}, as rows have {num_posts} posts."
             )
 
-        posts = PostGroups(attention_mask.flatten(0, 1).bool())
+        times = None if time_ids is None else time_ids.flatten(0, 1)
+        posts = PostGroups(attention_mask.flatten(0, 1).bool(), times)
         inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
         inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items() if tensor is not None}
         attentions = []
@@ -454,10 +460,11 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         cuts = {name: posts.cut(tensor) for name, tensor in inputs.items()}
         groups = [dict(zip(cuts, group, strict=True)) for group in zip(*cuts.values(), strict=True)]
         states = [self.adapter.embed(self.encoder, **group) for group in groups]
-        masks = [self.adapter.layer_mask(self.encoder, *group) for group in zip(states, posts.tokens, strict=True)]
+        needs = zip(states, posts.tokens, posts.times, strict=True)
+        layer_inputs = [self.adapter.layer_inputs(self.encoder, *group) for group in needs]
         all_states = [states]
         for layer in self.local_layers:
-            states = [self.adapter.run_layer(layer, *group) for group in zip(states, masks, strict=True)]
+            states = [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
             all_states = [*all_states, states] if output_hidden_states else [states]
         return all_states
 
@@ -498,8 +505,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         slot_ids = select(real.flatten())
         located = posts.locate(slot_post.flatten()[slot_ids])
         groups = [
-            (slot_ids[found], group[places.to(group.device)], tokens[places])
-            for group, tokens, (found, places) in zip(states, posts.tokens, located, strict=True)
+            (slot_ids[found], group[places.to(group.device)], tokens[places], None if times is None else times[places])
+            for group, tokens, times, (found, places) in zip(states, posts.tokens, posts.times, located, strict=True)
             if len(found)
         ]
         visible = open_absent(real.flip(-1)).flip(-1)
@@ -541,7 +548,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
     def run_stream_layers(
         self,
-        groups: list[tuple[torch.LongTensor, torch.Tensor, torch.BoolTensor]],
+        groups: list[tuple[torch.LongTensor, torch.Tensor, torch.BoolTensor, torch.LongTensor | None]],
         stream_mask: torch.BoolTensor,
         tau: torch.Tensor | None,
         output_attentions: bool,
@@ -551,7 +558,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
         Args:
             groups: The real slots of all streams in groups of similar length: where each slot stands among all
-                streams * window slots (slots,), its post's hidden states (slots, tokens, hidden), its real tokens.
+                streams * window slots (slots,), its post's hidden states (slots, tokens, hidden), its real tokens, and
+                their calendar time, if there is one.
             stream_mask: (streams, window), the posts that can be attended to.
             tau: (streams, window), or None.
 
@@ -559,9 +567,10 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             The posts' vectors, (streams, window, hidden), and the attention of each stream layer.
         """
         window = stream_mask.shape[1]
-        ids, states, tokens = zip(*groups, strict=True)
+        ids, states, tokens, times = zip(*groups, strict=True)
         all_ids = torch.cat(ids)
-        masks = [self.adapter.layer_mask(self.encoder, *group) for group in zip(states, tokens, strict=True)]
+        needs = zip(states, tokens, times, strict=True)
+        layer_inputs = [self.adapter.layer_inputs(self.encoder, *group) for group in needs]
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
         attentions = []
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
@@ -570,10 +579,10 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 places = [group % window + (self.config.window - window) for group in ids]
                 states = [stream_layer.position(*group) for group in zip(states, places, strict=True)]
             if is_last:
-                groups = zip(states, tokens, strict=True)
+                groups = zip(states, layer_inputs, tokens, strict=True)
                 cls = torch.cat([self.adapter.run_layer_for_cls(layer, *group) for group in groups])
             else:
-                states = [self.adapter.run_layer(layer, *group) for group in zip(states, masks, strict=True)]
+                states = [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
                 cls = torch.cat([group[:, 0] for group in states])
             cls = scatter(cls, all_ids, stream_mask.shape)
             context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
@@ -613,13 +622,14 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         stream_index: torch.LongTensor | None = None,
         elapsed: torch.FloatTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
     ) -> StreamClassifierOutput:
         r"""
         Args:
-            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds: As in
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids: As in
                 [`TempoFormerModel.forward`].
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post, -100 where it has none.
@@ -637,6 +647,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             stream_index=stream_index,
             elapsed=elapsed,
             inputs_embeds=inputs_embeds,
+            time_ids=time_ids,
             **kwargs,
             return_dict=True,
         )
@@ -660,6 +671,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         input_ids: torch.LongTensor,
         attention_mask: torch.LongTensor | None = None,
         token_type_ids: torch.LongTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
         *,
         timeline_ids: Sequence[str],
         timestamps: Sequence[float] | None = None,
@@ -673,8 +685,8 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, those of one timeline in order of time; any number of each timeline.
-            attention_mask, token_type_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`, *optional*):
-                As a tokenizer returns them.
+            attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
+                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits; a timeline has them always or never.
@@ -707,6 +719,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             logits = self.step_in_time(
                 {name: tensor[is_kept] for name, tensor in inputs.items() if tensor is not None},
                 attention_mask[is_kept].bool(),
+                None if time_ids is None else time_ids[is_kept],
                 [timeline_ids[post] for post in kept],
                 None if timestamps is None else [float(timestamps[post]) for post in kept],
                 state,
@@ -719,13 +732,14 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         self,
         inputs: dict[str, torch.Tensor],
         mask: torch.BoolTensor,
+        time_ids: torch.LongTensor | None,
         timeline_ids: list[str],
         timestamps: list[float] | None,
         state: StreamState,
     ) -> torch.Tensor:
         """Logits (posts, classes) of new posts, none of them late, which `state` remembers afterwards."""
         base, window = self.tempoformer, self.config.window
-        new = PostGroups(mask)
+        new = PostGroups(mask, time_ids)
         new_states = new.join_states(base.encode_posts(new, inputs)[-1])
         most = None if len(base.stream_layers) else 1
 
@@ -734,6 +748,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         for post, timeline_id in enumerate(timeline_ids):
             members.setdefault(timeline_id, []).append(post)
         states: list[torch.Tensor] = []
+        calendar: list[torch.Tensor] = []
         index = torch.full((len(timeline_ids), window), -1)
         elapsed = None if timestamps is None else torch.zeros(len(timeline_ids), window)
         remembered = {}
@@ -743,21 +758,29 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             sequence += [new_states[post][mask[post].to(new_states.device)][:most] for post in posts]
             targets = torch.arange(len(old), len(sequence))
             windows = stream_windows(targets, window)
+            time_points = None
+            if time_ids is not None:
+                time_points = state.time_ids.get(timeline_id, [])
+                time_points = [*time_points, *(time_ids[post][mask[post]][:most] for post in posts)]
+                calendar += [post.to(mask.device) for post in time_points]
             index[posts] = torch.where(windows < 0, -1, windows + len(states))
             if timestamps is not None:
                 times = [*times, *(timestamps[post] for post in posts)]
                 elapsed[posts] = elapsed_seconds(torch.tensor(times, dtype=torch.float64), windows)
             states += sequence
-            remembered[timeline_id] = (sequence, None if timestamps is None else times)
+            remembered[timeline_id] = (sequence, None if timestamps is None else times, time_points)
 
         known = torch.tensor([len(post) for post in states], device=mask.device)
-        known = PostGroups(torch.arange(int(known.max()), device=mask.device) < known.unsqueeze(-1))
+        known = PostGroups(
+            torch.arange(int(known.max()), device=mask.device) < known.unsqueeze(-1),
+            nn.utils.rnn.pad_sequence(calendar, batch_first=True) if calendar else None,
+        )
         index = index.to(mask.device)
         tau = base.log_time(None if elapsed is None else elapsed.to(mask.device), index)
         padded = nn.utils.rnn.pad_sequence(states, batch_first=True)
         outputs, pooled, _ = base.read_streams(known, known.cut(padded), index.clamp_min(0), index >= 0, tau)
-        for timeline_id, (sequence, times) in remembered.items():
-            state.remember(timeline_id, sequence, times, window)
+        for timeline_id, known_posts in remembered.items():
+            state.remember(timeline_id, window, *known_posts)
         return self.classifier(
             outputs.unsqueeze(0), None if pooled is None else pooled.unsqueeze(0), (index >= 0).unsqueeze(0)
         ).squeeze(0)

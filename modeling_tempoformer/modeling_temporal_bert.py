@@ -97,10 +97,7 @@ class TemporalSelfAttention:
         query, key, value = (
             projection(hidden_states).view(shape).transpose(1, 2) for projection in (self.query, self.key, self.value)
         )
-        if text_times is not None:
-            query = query @ self.time_product(text_times, query.shape[2]).to(query.dtype)
-        if query_scale is not None:
-            query = query * query_scale[:, None, :, None].to(query.dtype)
+        query = self.turn_query(query, text_times, query_scale)
         attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.dropout.p if self.training else 0.0
         context, weights = attention(
@@ -108,12 +105,22 @@ class TemporalSelfAttention:
         )
         return context.reshape(*hidden_states.shape[:-1], -1).contiguous(), weights
 
-    def time_product(self, text_times: TextTimes, sequence_length: int) -> torch.Tensor:
+    def turn_query(
+        self, query: torch.Tensor, text_times: TextTimes | None = None, query_scale: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Queries (batch, heads, sequence, d) in the light of time; `query_scale` (batch, sequence)."""
+        if text_times is not None:
+            query = query @ self.time_product(text_times).to(query.dtype)
+        if query_scale is not None:
+            query = query * query_scale[:, None, :, None].to(query.dtype)
+        return query
+
+    def time_product(self, text_times: TextTimes) -> torch.Tensor:
         """`T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`: (batch, heads, d, d)."""
         projected = self.time(text_times.embeddings(text_times.points)).float()
         projected = projected.unflatten(-1, (self.num_attention_heads, self.attention_head_size))
         counts = text_times.counts
-        if len(text_times.points) <= sequence_length:
+        if len(text_times.points) <= text_times.token_times.shape[1]:
             products = torch.einsum("phd,phe->phde", projected, projected)
             product = torch.einsum("bp,phde->bhde", counts, products)
         else:
@@ -188,15 +195,20 @@ class TemporalEncoder(TemporalInitialisation):
         Returns:
             [`BaseModelOutputWithPoolingAndCrossAttentions`]. Raises a `ValueError` where times are missing or unknown.
         """
-        kind = self.config.temporal_attention
-        if kind != "none":
-            self.check_time_ids(time_ids)
-        if kind == "attention":
-            kwargs["text_times"] = count_times(self.time_embeddings, time_ids, attention_mask)
-        elif kind == "scaled":
-            factors = torch.tensor(time_factors(self.config), device=time_ids.device)
-            kwargs["query_scale"] = factors[time_ids]
+        kwargs |= self.time_inputs(time_ids, attention_mask)
         return super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+
+    def time_inputs(
+        self, time_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None
+    ) -> dict[str, TextTimes | torch.Tensor]:
+        """What each layer needs to know of time; both arguments (batch, sequence)."""
+        kind = self.config.temporal_attention
+        if kind == "none":
+            return {}
+        self.check_time_ids(time_ids)
+        if kind == "attention":
+            return {"text_times": count_times(self.time_embeddings, time_ids, attention_mask)}
+        return {"query_scale": torch.tensor(time_factors(self.config), device=time_ids.device)[time_ids]}
 
     def resize_time_embeddings(self, times: list[str]):
         """

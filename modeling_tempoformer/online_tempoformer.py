@@ -17,7 +17,8 @@ class StreamState:
 
     A timeline takes `4 * hidden_size` bytes for each real token of its last `window - 1` posts in float32 (half of
     that in bfloat16), and 16 bytes for each post's time and length: with BERT-base, a window of 20 and 25 tokens a
-    post 1.5 MB. Without stream layers only the [CLS] vector of a post is kept.
+    post 1.5 MB. An encoder with temporal attention needs 8 bytes more for each token, its calendar time. Without
+    stream layers only the [CLS] vector of a post is kept.
 
     `state_dict()` is a flat dict of tensors that safetensors can save; `StreamState.from_state_dict` restores it.
 
@@ -27,6 +28,7 @@ class StreamState:
     def __init__(self):
         self.posts: dict[str, list[torch.Tensor]] = {}
         self.times: dict[str, list[float] | None] = {}
+        self.time_ids: dict[str, list[torch.Tensor]] = {}
         self.num_dropped = 0
 
     def __len__(self) -> int:
@@ -49,6 +51,7 @@ class StreamState:
         """Forgets timelines; a later post of one of them begins it anew. Raises a `KeyError` for an unknown one."""
         for timeline_id in timeline_ids:
             del self.posts[timeline_id], self.times[timeline_id]
+            self.time_ids.pop(timeline_id, None)
 
     def check(
         self, timeline_ids: Sequence[str], timestamps: Sequence[float] | None, drop_late: bool = False
@@ -91,22 +94,33 @@ class StreamState:
         times = self.times.get(timeline_id) or []
         return posts, times[len(times) - len(posts) :]
 
-    def remember(self, timeline_id: str, posts: list[torch.Tensor], times: list[float] | None, window: int):
+    def remember(
+        self,
+        timeline_id: str,
+        window: int,
+        posts: list[torch.Tensor],
+        times: list[float] | None,
+        time_ids: list[torch.Tensor] | None,
+    ):
         """Replaces what is held of a timeline by the last of its posts."""
         first = max(0, len(posts) - window + 1)
         # Copies, so that the memory of the batch that they came with is freed.
         self.posts[timeline_id] = [post.clone() for post in posts[first:]]
         # The newest time is needed even where no post is kept.
         self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
+        if time_ids is not None:
+            self.time_ids[timeline_id] = [post.clone() for post in time_ids[first:]]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """For each timeline its posts one after the other (tokens, hidden), their lengths, and their times."""
+        """For each timeline its posts one after the other (tokens, hidden), their lengths, times and time ids."""
         tensors = {"num_dropped": torch.tensor(self.num_dropped)}
         for timeline_id, posts in self.posts.items():
             tensors[f"states.{timeline_id}"] = torch.cat(posts) if posts else torch.zeros(0)
             tensors[f"lengths.{timeline_id}"] = torch.tensor([len(post) for post in posts], dtype=torch.long)
             if self.times[timeline_id] is not None:
                 tensors[f"times.{timeline_id}"] = torch.tensor(self.times[timeline_id], dtype=torch.float64)
+            if self.time_ids.get(timeline_id):
+                tensors[f"time_ids.{timeline_id}"] = torch.cat(self.time_ids[timeline_id])
         return tensors
 
     @classmethod
@@ -121,4 +135,6 @@ class StreamState:
                 state.posts[timeline_id] = [post.clone() for post in states.split(lengths)] if lengths else []
                 times = tensors.get(f"times.{timeline_id}")
                 state.times[timeline_id] = None if times is None else times.tolist()
+                if (time_ids := tensors.get(f"time_ids.{timeline_id}")) is not None:
+                    state.time_ids[timeline_id] = [post.clone() for post in time_ids.split(lengths)]
         return state

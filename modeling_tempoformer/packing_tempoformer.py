@@ -48,12 +48,14 @@ class PostGroups:
 
     Args:
         mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`): True for real tokens; a post without is absent.
+        time_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`, *optional*): Calendar time of the tokens.
 
     Attributes: `members`, the positions of each group's posts; `widths`, its tokens up to the last real one of the
-    longest; `tokens`, its part of the mask; `index`, the positions of all groups' posts one after the other.
+    longest; `tokens` and `times`, its parts of the mask and of the times (or None); `index`, the positions of all
+    groups' posts one after the other.
     """
 
-    def __init__(self, mask: torch.BoolTensor):
+    def __init__(self, mask: torch.BoolTensor, time_ids: torch.LongTensor | None = None):
         self.mask = mask
         posts = select(mask.any(-1))
         if torch.compiler.is_compiling():
@@ -67,6 +69,7 @@ class PostGroups:
             self.widths = torch.stack([lengths[part].amax() for part in parts]).tolist()
         self.index = torch.cat(self.members)
         self.tokens = [open_absent(part) for part in self.cut(mask)]
+        self.times = [None] * len(self.members) if time_ids is None else self.cut(time_ids)
 
     def cut(self, values: torch.Tensor) -> list[torch.Tensor]:
         """Each group's part of `values` (num_posts, num_tokens, ...)."""

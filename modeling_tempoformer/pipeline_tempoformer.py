@@ -7,8 +7,10 @@ import torch
 from transformers import Pipeline
 from transformers.utils import logging
 
+from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoders, as the next.
 from .data_collator_tempoformer import StreamCollator, tokenize_posts
 from .modeling_tempoformer_encoders import get_encoder_adapter
+from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
 from .timestamps_tempoformer import to_seconds
 from .windows_tempoformer import row_bounds
 
@@ -99,11 +101,12 @@ class StreamClassificationPipeline(Pipeline):
             raise ValueError(f"`targets_per_row` must be at least 1, got {targets_per_row}.")
         encoder_config = self.model.config.encoder_config
         limit = min(self.tokenizer.model_max_length, get_encoder_adapter(encoder_config).max_tokens(encoder_config))
-        columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit)
+        sorted_times = None if times is None else [times[post] for post in order]
+        columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit, sorted_times)
         if cut:
             logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
-        if times is not None:
-            columns["timestamps"] = [times[post] for post in order]
+        if sorted_times is not None:
+            columns["timestamps"] = sorted_times
         rows = []
         for start, first, end in row_bounds(len(texts), self.model.config.window, targets_per_row):
             rows.append({name: values[start:end] for name, values in columns.items()})

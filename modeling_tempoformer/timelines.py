@@ -276,7 +276,7 @@ def timeline_to_rows(
 ) -> dict[str, list]:
     """The rows of a batch of one timeline."""
     timeline = {name: values[0] for name, values in batch.items()}
-    columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit)
+    columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
     if truncated is not None:
         truncated[0] += cut
     elif cut:

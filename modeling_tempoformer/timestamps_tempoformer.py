@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 
@@ -38,6 +38,11 @@ def to_seconds(value: Any) -> float | None:
     if abs(seconds) >= LARGEST_SECONDS:
         raise ValueError("it is too large for seconds; milliseconds?")
     return seconds
+
+
+def to_date(seconds: float) -> datetime:
+    """The moment of `seconds` since 1970-01-01, in UTC. Unlike `datetime.fromtimestamp`, also long before."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
 def parse_text(text: str) -> float | datetime:

@@ -121,7 +121,7 @@ def test_many_time_points_or_few_give_the_formula(residual):
         mask[0, -2:] = False
         text_times = count_times(embeddings, time_ids, mask)
         assert (len(text_times.points) > length) == (batch_size == 8)
-        product = layer.time_product(text_times, length)
+        product = layer.time_product(text_times)
         for text in range(batch_size):
             known = [
                 t

@@ -87,7 +87,7 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path, script):
         (["--labels", "No-Switch"], None, "value 'Switch': not one of the labels"),
         (["--timestamp_column", "created"], None, "no column 'created' for the timestamp"),
         (["--validation_file", "TRAIN"], None, "There is no test part"),
-        (["--validation_file", "EMPTY"], None, "empty.csv has no posts"),
+        (["--validation_file", "EMPTY"], None, "empty.csv has no rows"),
         (["--validation_file", "UNLABELLED", "--do_predict", "false"], None, "validation part has no labelled post"),
     ],
 )

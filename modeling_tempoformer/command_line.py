@@ -1,0 +1,107 @@
+"""What the scripts share: recipes, tables, training from the last checkpoint on, reports."""
+
+import csv
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+from datasets import Dataset, Features, IterableDataset, Value, get_dataset_split_names, load_dataset
+from transformers import HfArgumentParser, Trainer
+from transformers.trainer_utils import get_last_checkpoint
+
+
+logger = logging.getLogger(__name__)
+
+
+def parse(dataclasses: list[type], arguments: list[str]) -> tuple[Any, ...]:
+    """One object of each dataclass; a first argument that ends in .yaml or .json is a recipe of defaults."""
+    parser = HfArgumentParser(dataclasses)
+    if arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
+        recipe = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8")) or {}
+        known = {action.dest for action in parser._actions}
+        if unknown := sorted(set(recipe) - known):
+            parser.error(f"{arguments[0]} has unknown arguments: {', '.join(unknown)}")
+        arguments = [*recipe_arguments(recipe), *arguments[1:]]
+    return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
+
+
+def recipe_arguments(recipe: dict) -> list[str]:
+    """A recipe as on the command line, so that its values are checked like those."""
+    arguments = []
+    for name, value in recipe.items():
+        if isinstance(value, dict):
+            value = json.dumps(value)
+        if isinstance(value, list):
+            arguments += [f"--{name}", *map(str, value)]
+        elif value is not None:
+            arguments.append(f"--{name}={value}")
+    return arguments
+
+
+def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
+    """The rows of a table. CSV cells are text, and an empty one is empty."""
+    kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
+        Path(path).suffix
+    )
+    if kind is None:
+        raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
+    settings = {}
+    if kind == "csv":
+        separator = "\t" if path.endswith(".tsv") else ","
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, delimiter=separator)
+            columns = next(lines, [])
+            if next(lines, None) is None:
+                raise ValueError(f"{path} has no rows.")
+        # As text, so that an id such as 007 stays what it is.
+        features = Features({column: Value("string") for column in columns})
+        settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
+    return load_dataset(kind, data_files=path, split="train", streaming=streaming, **settings)
+
+
+def load_hub_splits(
+    name: str, config_name: str | None, streaming: bool = False
+) -> dict[str, Dataset | IterableDataset]:
+    """The train, validation and test splits that a dataset has; only the first is streamed."""
+    present = get_dataset_split_names(name, config_name)
+    wanted = ("train", "validation", "test")
+    splits = {
+        split: load_dataset(name, config_name, split=split, streaming=streaming and split == "train")
+        for split in wanted
+        if split in present
+    }
+    if not splits:
+        raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(wanted)}.")
+    return splits
+
+
+def train(trainer: Trainer):
+    """Trains from the last checkpoint of the output folder on, if there is one, and saves and reports."""
+    checkpoint = trainer.args.resume_from_checkpoint
+    if checkpoint is None and os.path.isdir(trainer.args.output_dir):
+        checkpoint = get_last_checkpoint(trainer.args.output_dir)
+        if checkpoint is not None:
+            logger.warning("Resuming from %s; to start afresh give another --output_dir.", checkpoint)
+    result = trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.save_model()
+    trainer.save_state()
+    report(trainer, "train", result.metrics)
+
+
+def report(trainer: Trainer, split: str, metrics: dict[str, float]):
+    """Prints and saves the figures of a split; they end up in `all_results.json`."""
+    trainer.log_metrics(split, metrics)
+    trainer.save_metrics(split, metrics)
+
+
+def write_predictions(output_dir: str, rows: list[dict[str, Any]]):
+    """`_predictions.csv`: the Trainer never pushes a name that starts with an underscore."""
+    path = Path(output_dir) / "_predictions.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    logger.info("Predictions: %s", path)

@@ -1,0 +1,124 @@
+"""To which time point a text belongs: by its name, or by a year or date that falls into it."""
+
+import math
+import numbers
+import re
+from datetime import date, datetime
+from typing import Any
+
+
+# How a year, month and day are written at each granularity, and how many of the three that takes.
+GRANULARITIES = {
+    "century": ("{century}00s", 1),
+    "decade": ("{decade}0s", 1),
+    "year": ("{year}", 1),
+    "month": ("{year}-{month:02}", 2),
+    "day": ("{year}-{month:02}-{day:02}", 3),
+}
+YEARS = re.compile(r"(\d{4})(?:-(\d{4}))?")
+PARTIAL_DATE = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
+
+
+class UnknownTimeError(ValueError):
+    """A time that is missing, or that is none of the known time points and falls into none of them."""
+
+
+class TimePoints:
+    """
+    The time points of a corpus.
+
+    Args:
+        names (`list[str]`):
+            In order. Without a granularity, a name such as `"1810-1860"` or `"1815"` is a bin: it takes in the dates
+            from the first year to the end of the last; any other name stands for itself alone.
+        granularity (`str`, *optional*):
+            `"century"` (named as `"1800s"`), `"decade"` (`"1810s"`), `"year"` (`"1815"`), `"month"` (`"1815-03"`) or
+            `"day"` (`"1815-03-07"`): dates belong to the time point named so.
+
+    Raises a `ValueError` for an unknown granularity, names that are equal, and bins that overlap.
+    """
+
+    def __init__(self, names: list[str], granularity: str | None = None):
+        if granularity is not None and granularity not in GRANULARITIES:
+            raise ValueError(f"`granularity` must be one of {', '.join(GRANULARITIES)}, got {granularity!r}.")
+        if len(set(names)) < len(names):
+            raise ValueError(f"Time points must differ from each other, got {list(names)}.")
+        self.names, self.granularity = list(names), granularity
+        self.bins = []
+        if granularity is None:
+            found = ((YEARS.fullmatch(name), name) for name in names)
+            self.bins = sorted((int(m[1]), int(m[2] or m[1]), name) for m, name in found if m)
+            for first, last, name in self.bins:
+                if last < first:
+                    raise ValueError(f"The time point '{name}' ends before it begins.")
+            for (_, last, name), (next_first, _, next_name) in zip(self.bins, self.bins[1:], strict=False):
+                if next_first <= last:
+                    raise ValueError(f"The time points '{name}' and '{next_name}' overlap.")
+
+    def find(self, value: Any) -> str:
+        """
+        The name of the time point of a time.
+
+        Args:
+            value: A time point's name, a year (a whole number or `"1815"`), a month (`"1815-03"`), an ISO-8601 date or
+                time, a `date` or a `datetime`.
+
+        Raises an [`UnknownTimeError`] that lists the time points.
+        """
+        if isinstance(value, str) and value.strip() in self.names:
+            return value.strip()
+        parts = read_date(value)
+        if parts is None:
+            raise self.unknown(value, "is none of the time points")
+        if self.granularity is None:
+            for first, last, name in self.bins:
+                if first <= parts[0] <= last:
+                    return name
+            raise self.unknown(value, "falls into none of the time points")
+        name = name_date(parts, self.granularity)
+        if name not in self.names:
+            raise self.unknown(value, f"is in '{name}', which is none of the time points")
+        return name
+
+    def unknown(self, value: Any, why: str) -> UnknownTimeError:
+        known = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
+        if is_missing(value):
+            return UnknownTimeError(f"A text has no time. Time points: {known}.")
+        return UnknownTimeError(f"The time {value!r} {why}: {known or 'there is none'}.")
+
+
+def is_missing(value: Any) -> bool:
+    """None, an empty string, NaN or `pandas.NaT`."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or value != value
+
+
+def read_date(value: Any) -> tuple[int, ...] | None:
+    """Year, month and day, as many as are given; None for what is no date."""
+    if is_missing(value) or isinstance(value, bool):
+        return None
+    if isinstance(value, date):
+        return value.year, value.month, value.day
+    if isinstance(value, numbers.Real):
+        return (int(value),) if math.isfinite(value) and int(value) == value else None
+    if not isinstance(value, str):
+        return None
+    if match := PARTIAL_DATE.fullmatch(value.strip()):
+        parts = tuple(int(part) for part in match.groups() if part is not None)
+        return parts if len(parts) == 1 or 1 <= parts[1] <= 12 else None
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        return None
+    return moment.year, moment.month, moment.day
+
+
+def name_date(parts: tuple[int, ...], granularity: str) -> str:
+    """How a date is named at a granularity. Raises an [`UnknownTimeError`] for a date that is less exact than that."""
+    form, needed = GRANULARITIES[granularity]
+    if len(parts) < needed:
+        written = "-".join(f"{part:02}" for part in parts)
+        raise UnknownTimeError(f"The time '{written}' does not tell its {granularity}.")
+    year, month, day = (*parts, 0, 0)[:3]
+    return form.format(century=year // 100, decade=year // 10, year=year, month=month, day=day)

@@ -1,0 +1,203 @@
+"""Tokenizers that know when a text was written, for BERT and RoBERTa with temporal attention."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AddedToken,
+    BatchEncoding,
+    BertTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    RobertaTokenizer,
+)
+from transformers.tokenization_utils_tokenizers import processors
+
+from .configuration_temporal_bert import MASK_TIME, NUM_SPECIAL_TIMES, PADDING_TIME, UNKNOWN_TIME
+from .time_points_temporal_bert import TimePoints, UnknownTimeError
+
+
+class TemporalTokenizer:
+    r"""
+    What time adds to a tokenizer: calls take `time=` beside the text and return `time_ids` beside `input_ids`.
+
+    Args:
+        times (`list[str]`, *optional*, defaults to `()`):
+            The time points in order, as in the model's configuration. Names such as `"1810-1860"` take in years and
+            dates; see [`TimePoints`].
+        time_granularity (`str`, *optional*):
+            `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`: how dates are named in `times`.
+        unknown_times (`str`, *optional*, defaults to `"error"`):
+            What becomes of a time that is missing, or that is in none of `times`: `"error"` raises an
+            `UnknownTimeError` that lists them, `"unknown"` gives it the id of unknown times.
+        prepend_time (`bool`, *optional*, defaults to `False`):
+            Whether each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or with
+            the mask token where its time is unknown. The model's vocabulary must hold these tokens:
+            `model.resize_token_embeddings(len(tokenizer))`.
+        mask_token_time (`bool`, *optional*, defaults to `False`):
+            Whether masked tokens have the time id of masks instead of their text's (Rosin and Radinsky, 2022,
+            footnote 3).
+
+    `tokenizer(text, time=...)` takes one time for all texts or a list with one for each: a time point's name, a year,
+    an ISO-8601 date, a `date` or a `datetime`.
+    """
+
+    # Whether a word's token begins with the space before it.
+    _spaces_in_words = False
+
+    def __init__(
+        self,
+        *args,
+        times: list[str] | tuple[str, ...] = (),
+        time_granularity: str | None = None,
+        unknown_times: str = "error",
+        prepend_time: bool = False,
+        mask_token_time: bool = False,
+        **kwargs,
+    ):
+        if unknown_times not in ("error", "unknown"):
+            raise ValueError(f"`unknown_times` must be 'error' or 'unknown', got {unknown_times!r}.")
+        self.time_points = TimePoints(list(times), time_granularity)
+        self.unknown_times, self.prepend_time, self.mask_token_time = unknown_times, prepend_time, mask_token_time
+        super().__init__(
+            *args,
+            times=list(times),
+            time_granularity=time_granularity,
+            unknown_times=unknown_times,
+            prepend_time=prepend_time,
+            mask_token_time=mask_token_time,
+            **kwargs,
+        )
+        if prepend_time:
+            tokens = [AddedToken(f"[{name}]", special=True, normalized=False) for name in self.times]
+            self.add_tokens(tokens, special_tokens=True)
+            self._tokenizer.post_processor = self._template()
+
+    @property
+    def times(self) -> list[str]:
+        """The time points in order."""
+        return self.time_points.names
+
+    @property
+    def time_token_ids(self) -> list[int]:
+        """The token of each time point, in their order; nothing unless `prepend_time`."""
+        return self.convert_tokens_to_ids([f"[{name}]" for name in self.times]) if self.prepend_time else []
+
+    def time_id(self, time: Any) -> int:
+        """The id of a time in `time_ids`. Raises an `UnknownTimeError` unless `unknown_times="unknown"`."""
+        try:
+            return NUM_SPECIAL_TIMES + self.times.index(self.time_points.find(time))
+        except UnknownTimeError:
+            if self.unknown_times == "unknown":
+                return UNKNOWN_TIME
+            raise
+
+    def _template(self):
+        """How special tokens are put around texts, with a mask where the time token goes."""
+        raise NotImplementedError
+
+    def _encode_plus(
+        self, text, text_pair=None, time: Any = None, return_tensors: str | None = None, **kwargs
+    ) -> BatchEncoding:
+        encoding = super()._encode_plus(text, text_pair, **kwargs)
+        one = text[0] if len(text) and kwargs.get("is_split_into_words") else text
+        is_batch = isinstance(one, (list, tuple))
+        is_flat = not is_batch and not kwargs.get("return_overflowing_tokens")
+        count = len(text) if is_batch else 1
+        times = time if isinstance(time, (list, tuple)) else [time] * count
+        if len(times) != count:
+            raise ValueError(f"There are {len(times)} times for {count} texts.")
+        ids_of_texts = [self.time_id(value) for value in times]
+        texts = encoding.get("overflow_to_sample_mapping", range(count))
+        input_ids = [encoding["input_ids"]] if is_flat else encoding["input_ids"]
+        time_ids = []
+        for row, tokens, which in zip(encoding.encodings, input_ids, texts, strict=True):
+            time_id = ids_of_texts[which]
+            if self.prepend_time and kwargs.get("add_special_tokens", True) and time_id != UNKNOWN_TIME:
+                tokens[row.attention_mask.index(1) + 1] = self.time_token_ids[time_id - NUM_SPECIAL_TIMES]
+            time_ids.append(
+                [
+                    PADDING_TIME if not real else self._time_of_token(token, time_id)
+                    for token, real in zip(tokens, row.attention_mask, strict=True)
+                ]
+            )
+        encoding["time_ids"] = time_ids[0] if is_flat else time_ids
+        return encoding.convert_to_tensors(return_tensors, prepend_batch_axis=is_flat)
+
+    def _time_of_token(self, token: int, time_id: int) -> int:
+        return MASK_TIME if self.mask_token_time and token == self.mask_token_id else time_id
+
+    def _pad(self, encoded_inputs, *args, padding_side: str | None = None, **kwargs) -> dict:
+        padded = super()._pad(encoded_inputs, *args, padding_side=padding_side, **kwargs)
+        if "time_ids" in padded:
+            times = list(padded["time_ids"])
+            missing = [PADDING_TIME] * (len(padded["input_ids"]) - len(times))
+            left = (padding_side or self.padding_side) == "left"
+            padded["time_ids"] = missing + times if left else times + missing
+        return padded
+
+    @torch.no_grad()
+    def add_target_words(self, words: list[str], model: PreTrainedModel) -> list[str]:
+        """
+        Makes one token of each word and gives `model` a row for it, which starts as the mean of the word's pieces.
+
+        Args:
+            words (`list[str]`): Those that are one token already stay as they are.
+            model ([`PreTrainedModel`]): Changed in place.
+
+        Returns:
+            `list[str]`: The words that were added. Raises a `ValueError` for an empty word or one with spaces.
+        """
+        pieces = {}
+        for word in words:
+            if word != word.strip() or len(word.split()) != 1:
+                raise ValueError(f"A target word must be one word, got {word!r}.")
+            found = self.convert_tokens_to_ids(self.tokenize(f" {word}"))
+            if len(found) > 1:
+                pieces[word] = found
+        self.add_tokens(
+            [AddedToken(word, single_word=True, lstrip=self._spaces_in_words, normalized=True) for word in pieces]
+        )
+        vectors: nn.Embedding = model.get_input_embeddings()
+        if len(self) > vectors.num_embeddings:
+            vectors = model.resize_token_embeddings(len(self), mean_resizing=False)
+        for word, ids in pieces.items():
+            vectors.weight[self.convert_tokens_to_ids(word)] = vectors.weight[ids].mean(0)
+        return list(pieces)
+
+
+class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
+    __doc__ = TemporalTokenizer.__doc__
+    model_input_names = [*BertTokenizer.model_input_names, "time_ids"]
+
+    def _template(self):
+        start = f"{self.cls_token} {self.mask_token} $A {self.sep_token}"
+        return processors.TemplateProcessing(
+            single=start,
+            pair=f"{start} $B:1 {self.sep_token}:1",
+            special_tokens=special_ids(self, "cls_token", "sep_token", "mask_token"),
+        )
+
+
+class TemporalRobertaTokenizer(TemporalTokenizer, RobertaTokenizer):
+    __doc__ = TemporalTokenizer.__doc__
+    model_input_names = [*RobertaTokenizer.model_input_names, "time_ids"]
+    _spaces_in_words = True
+
+    def _template(self):
+        start = f"{self.cls_token} {self.mask_token} $A {self.sep_token}"
+        template = processors.TemplateProcessing(
+            single=start,
+            pair=f"{start} {self.sep_token} $B {self.sep_token}",
+            special_tokens=special_ids(self, "cls_token", "sep_token", "mask_token"),
+        )
+        return processors.Sequence([processors.ByteLevel(trim_offsets=self.trim_offsets), template])
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase, *names: str) -> list[tuple[str, int]]:
+    """Some special tokens and their ids."""
+    return [(str(getattr(tokenizer, name)), getattr(tokenizer, f"{name}_id")) for name in names]
+
+
+__all__ = ["TemporalBertTokenizer", "TemporalRobertaTokenizer"]

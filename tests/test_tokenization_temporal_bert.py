@@ -1,0 +1,157 @@
+"""Tokenizers that take the time of texts."""
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
+
+from modeling_tempoformer import (
+    BertWithTemporalAttentionForMaskedLM,
+    TemporalBertConfig,
+    TemporalBertTokenizer,
+    TemporalRobertaTokenizer,
+)
+from modeling_tempoformer.time_points_temporal_bert import UnknownTimeError
+
+
+TIMES = ["1810-1860", "1960-2010"]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "plane", "flew", "tree", "##s", "air", "##plane"]
+VOCABULARY = {word: index for index, word in enumerate(WORDS)}
+TEXTS = ["The plane flew", "the trees", "plane"]
+
+
+def bert(**settings) -> TemporalBertTokenizer:
+    return TemporalBertTokenizer(vocab=VOCABULARY, times=TIMES, **settings)
+
+
+def roberta(**settings) -> TemporalRobertaTokenizer:
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"theplanfwr", "Ġ"]
+    return TemporalRobertaTokenizer(
+        vocab={piece: index for index, piece in enumerate(pieces)}, merges=[], times=TIMES, **settings
+    )
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_a_text_s_tokens_are_those_of_the_plain_tokenizer_and_have_its_time(make):
+    tokenizer = make()
+    base = BertTokenizer if make is bert else RobertaTokenizer
+    plain = base(vocab=tokenizer._vocab, **({} if make is bert else {"merges": []}))
+    expected = plain(TEXTS, padding=True, return_tensors="pt")
+    batch = tokenizer(TEXTS, time=["1960-2010", 1815, "1860-12-31"], padding=True, return_tensors="pt")
+    for name in expected:
+        assert torch.equal(batch[name], expected[name])
+    of_texts = torch.tensor([[4], [3], [3]])
+    assert torch.equal(batch["time_ids"], of_texts * expected["attention_mask"])
+
+
+def test_one_text_and_one_time_for_all():
+    tokenizer = bert()
+    assert tokenizer("the plane", time=1815)["time_ids"] == [3, 3, 3, 3]
+    assert tokenizer(["the", "plane"], time=1815)["time_ids"] == [[3, 3, 3], [3, 3, 3]]
+    assert tokenizer("the", time=1815, return_tensors="pt")["time_ids"].tolist() == [[3, 3, 3]]
+    assert tokenizer(["the", "trees"], time=1815, is_split_into_words=True)["time_ids"] == [3] * 5
+    assert tokenizer("the", "plane", time=1815)["time_ids"] == [3] * 5
+
+
+def test_pieces_of_a_long_text_all_have_its_time():
+    batch = bert()(TEXTS, time=[1815, 1990, 1815], max_length=4, truncation=True, return_overflowing_tokens=True)
+    assert batch["overflow_to_sample_mapping"] == [0, 0, 1, 1, 2]
+    assert [row[0] for row in batch["time_ids"]] == [3, 3, 4, 4, 3]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_pad_pads_times(side):
+    tokenizer = bert(padding_side=side)
+    rows = [tokenizer("the plane flew", time=1815), tokenizer("the", time=1990)]
+    batch = tokenizer.pad(rows, return_tensors="pt")
+    assert torch.equal(batch["time_ids"] > 0, batch["attention_mask"] > 0)
+    assert batch["time_ids"][1].max() == 4
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_time_token_is_prepended(make, side):
+    tokenizer = make(prepend_time=True, unknown_times="unknown", padding_side=side)
+    plain = make(unknown_times="unknown", padding_side=side)
+    times = [1990, 1815, None]
+    batch = tokenizer(TEXTS, time=times, padding=True, return_offsets_mapping=True, return_special_tokens_mask=True)
+    expected = plain(TEXTS, time=times, padding=True, return_offsets_mapping=True)
+    tokens = [*tokenizer.convert_tokens_to_ids(["[1960-2010]", "[1810-1860]"]), tokenizer.mask_token_id]
+    assert tokenizer.time_token_ids == [tokens[1], tokens[0]]
+    for row, token in enumerate(tokens):
+        first = batch["attention_mask"][row].index(1)
+        assert batch["input_ids"][row].pop(first + 1) == token
+        assert batch["special_tokens_mask"][row][first + 1] == 1
+        for name in ("offset_mapping", "time_ids"):
+            batch[name][row].pop(first + 1)
+    for name in ("input_ids", "offset_mapping", "time_ids"):
+        assert batch[name] == expected[name]
+
+
+def test_a_pair_gets_one_time_token():
+    batch = bert(prepend_time=True)("the", "plane", time=1990)
+    names = ["[CLS]", "[1960-2010]", "the", "[SEP]", "plane", "[SEP]"]
+    assert batch["input_ids"] == bert(prepend_time=True).convert_tokens_to_ids(names)
+    assert batch["token_type_ids"] == [0, 0, 0, 0, 1, 1]
+
+
+def test_a_time_token_is_not_cut_off():
+    batch = bert(prepend_time=True)("the plane flew the plane", time=1990, truncation=True, max_length=5)
+    assert len(batch["input_ids"]) == 5
+    assert batch["input_ids"][1] == bert(prepend_time=True).time_token_ids[1]
+
+
+def test_masked_tokens_can_lose_their_time():
+    assert bert()("the [MASK] flew", time=1990)["time_ids"] == [4, 4, 4, 4, 4]
+    assert bert(mask_token_time=True)("the [MASK] flew", time=1990)["time_ids"] == [4, 4, 1, 4, 4]
+
+
+def test_times_that_are_missing_or_unknown():
+    for arguments in ({}, {"time": 1900}, {"time": [None]}):
+        with pytest.raises(UnknownTimeError, match="1810-1860, 1960-2010"):
+            bert()(["the plane"], **arguments)
+        assert bert(unknown_times="unknown")(["the plane"], **arguments)["time_ids"] == [[2, 2, 2, 2]]
+    with pytest.raises(ValueError, match="2 times for 1 texts"):
+        bert()(["the"], time=[1815, 1816])
+    with pytest.raises(ValueError, match="`unknown_times` must be 'error' or 'unknown', got 'skip'"):
+        bert(unknown_times="skip")
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_saving_and_loading(make, tmp_path):
+    tokenizer = make(prepend_time=True, time_granularity=None, mask_token_time=True, unknown_times="unknown")
+    tokenizer.save_pretrained(tmp_path)
+    for loaded in (type(tokenizer).from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)):
+        assert type(loaded) is type(tokenizer)
+        assert loaded.times == TIMES and loaded.mask_token_time and loaded.unknown_times == "unknown"
+        assert len(loaded) == len(tokenizer)
+        assert dict(loaded(TEXTS, time=[1815, 1990, None])) == dict(tokenizer(TEXTS, time=[1815, 1990, None]))
+
+
+def test_more_times_can_be_given_on_loading(tmp_path):
+    old = bert(prepend_time=True)
+    old.save_pretrained(tmp_path)
+    new = TemporalBertTokenizer.from_pretrained(tmp_path, times=["1700-1750", *TIMES])
+    assert new("the", time=1815)["time_ids"] == [4, 4, 4, 4]
+    assert new.time_token_ids[1:] == old.time_token_ids
+    assert len(new) == len(old) + 1
+
+
+def test_target_words_become_tokens_that_begin_as_the_mean_of_their_pieces():
+    tokenizer = bert()
+    torch.manual_seed(0)
+    config = TemporalBertConfig(
+        times=TIMES, vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=2
+    )
+    model = BertWithTemporalAttentionForMaskedLM(config)
+    old = model.get_input_embeddings().weight.detach().clone()
+    text = "The Airplane, airplanes"
+    assert tokenizer.tokenize(text) == ["the", "air", "##plane", "[UNK]", "air", "##plane", "##s"]
+    assert tokenizer.add_target_words(["airplane", "plane"], model) == ["airplane"]
+    assert tokenizer.tokenize(text) == ["the", "airplane", "[UNK]", "air", "##plane", "##s"]
+    new = model.get_input_embeddings().weight
+    assert torch.equal(new[: len(old)], old)
+    torch.testing.assert_close(new[tokenizer.convert_tokens_to_ids("airplane")], (old[10] + old[11]) / 2)
+    assert model.config.vocab_size == len(new) == len(tokenizer) == len(old) + 1
+    assert model.get_output_embeddings().weight is new
+    with pytest.raises(ValueError, match="'air plane'"):
+        tokenizer.add_target_words(["air plane"], model)
