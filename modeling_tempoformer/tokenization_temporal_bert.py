@@ -18,6 +18,10 @@ from .configuration_temporal_bert import MASK_TIME, NUM_SPECIAL_TIMES, PADDING_T
 from .time_points_temporal_bert import TimePoints, UnknownTimeError
 
 
+# A time that nothing depends on.
+NO_TIME = object()
+
+
 class TemporalTokenizer:
     r"""
     What time adds to a tokenizer: calls take `time=` beside the text and return `time_ids` beside `input_ids`.
@@ -86,12 +90,18 @@ class TemporalTokenizer:
 
     def time_id(self, time: Any) -> int:
         """The id of a time in `time_ids`. Raises an `UnknownTimeError` unless `unknown_times="unknown"`."""
+        if time is NO_TIME:
+            return UNKNOWN_TIME
         try:
             return NUM_SPECIAL_TIMES + self.times.index(self.time_points.find(time))
         except UnknownTimeError:
             if self.unknown_times == "unknown":
                 return UNKNOWN_TIME
             raise
+
+    def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False, **kwargs) -> list[str]:
+        """The pieces of a text, which do not depend on its time."""
+        return super().tokenize(text, pair, add_special_tokens, **{"time": NO_TIME, **kwargs})
 
     def _template(self):
         """How special tokens are put around texts, with a mask where the time token goes."""
