@@ -13,10 +13,9 @@ import sys
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from sklearn.metrics import accuracy_score, f1_score
-from transformers import AutoConfig, PreTrainedConfig, Trainer, TrainingArguments, set_seed
+from transformers import AutoConfig, PreTrainedConfig, Trainer, set_seed
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
@@ -28,19 +27,27 @@ from modeling_tempoformer import (
 )
 from modeling_tempoformer.command_line import load_hub_splits, load_table, parse, report, train, write_predictions
 from modeling_tempoformer.configuration_temporal_bert import NUM_SPECIAL_TIMES
+from modeling_tempoformer.corpora import read_speeches
 from modeling_tempoformer.data_collator_temporal_mlm import TemporalMlmCollator
-from modeling_tempoformer.dated_texts import TEXT_SUFFIXES, DatedTexts, find_times, read_text_files, to_mlm_rows
+from modeling_tempoformer.dated_texts import (
+    TEXT_SUFFIXES,
+    DatedTexts,
+    check_columns,
+    find_times,
+    read_text_files,
+    to_mlm_rows,
+)
 from modeling_tempoformer.sentence_time import predict_times
+from modeling_tempoformer.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
 
 
 logger = logging.getLogger(__name__)
 
+TASKS = {"speeches": read_speeches}
 SHUFFLE_BUFFER = 10_000  # rows
 BERT = (TemporalBertConfig, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer)
 ROBERTA = (TemporalRobertaConfig, RobertaWithTemporalAttentionForMaskedLM, TemporalRobertaTokenizer)
 FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_roberta": ROBERTA}
-# The parameters that temporal attention adds: time embeddings, W_T and b_T, alpha.
-TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual_weight")
 
 
 @dataclass
@@ -80,6 +87,9 @@ class ModelArguments:
 class DataTrainingArguments:
     """Which texts, and of which times."""
 
+    task_name: Literal["speeches"] | None = field(
+        default=None, metadata={"help": "The files are in this corpus's original form."}
+    )
     train_files: list[str] | None = field(
         default=None, metadata={"help": "Text files named by time point, or one table (CSV, JSON lines, Parquet)."}
     )
@@ -102,40 +112,16 @@ class DataTrainingArguments:
     streaming: bool = field(default=False, metadata={"help": "Never hold the training texts in memory."})
 
 
-@dataclass
-class TemporalTrainingArguments(TrainingArguments):
-    """Those of the Trainer, and how fast time is learned."""
-
-    time_learning_rate: float | None = field(
-        default=None,
-        metadata={"help": "Of time embeddings, W_T and alpha, which are new; --learning_rate if omitted."},
-    )
-
-
-class TemporalTrainer(Trainer):
-    """The stock Trainer, with a learning rate of their own for what temporal attention adds."""
-
-    def create_optimizer(self, model=None) -> torch.optim.Optimizer:
-        is_new = self.optimizer is None
-        optimizer = super().create_optimizer(model)
-        if is_new and self.args.time_learning_rate is not None:
-            time = {
-                id(p) for name, p in self.model.named_parameters() if any(part in name for part in TIME_PARAMETERS)
-            }
-            for group in list(optimizer.param_groups):
-                own = [parameter for parameter in group["params"] if id(parameter) in time]
-                if own:
-                    group["params"] = [parameter for parameter in group["params"] if id(parameter) not in time]
-                    optimizer.add_param_group({**group, "params": own, "lr": self.args.time_learning_rate})
-        return optimizer
-
-
-def load_texts(paths: list[str], streaming: bool = False) -> DatedTexts:
-    """Texts from files named by time point, or from a table."""
-    if all(path.endswith(TEXT_SUFFIXES) for path in paths):
+def load_texts(paths: list[str], task_name: str | None, streaming: bool = False) -> DatedTexts:
+    """Texts from files named by time point, from a table, or from a corpus in its original form."""
+    if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
         return read_text_files(paths, streaming)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point, or one table; got {', '.join(paths)}.")
+    if task_name is not None:
+        if streaming:
+            return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": paths[0]})
+        return Dataset.from_list(list(TASKS[task_name](paths[0])))
     return load_table(paths[0], streaming)
 
 
@@ -144,7 +130,11 @@ def load_splits(data: DataTrainingArguments) -> dict[str, DatedTexts]:
     if data.dataset_name is not None:
         return load_hub_splits(data.dataset_name, data.dataset_config_name, data.streaming)
     files = {name: getattr(data, f"{name}_files") for name in ("train", "validation", "test")}
-    splits = {name: load_texts(paths, data.streaming and name == "train") for name, paths in files.items() if paths}
+    splits = {
+        name: load_texts(paths, data.task_name, data.streaming and name == "train")
+        for name, paths in files.items()
+        if paths
+    }
     if not splits:
         raise ValueError("Give --dataset_name, or --train_files, --validation_files or --test_files.")
     return splits
@@ -259,6 +249,8 @@ def main(arguments: list[str]):
     set_seed(training.seed)
 
     splits = load_splits(data)
+    for texts in splits.values():
+        check_columns(texts, data.time_column, data.text_column)
     config = AutoConfig.from_pretrained(model_args.source)
     model, tokenizer = load_model_and_tokenizer(model_args, data, config, splits)
     if training.do_predict and not tokenizer.prepend_time:
@@ -286,6 +278,7 @@ def main(arguments: list[str]):
     }
     if data.streaming and "train" in rows:
         rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
+    model.sparse_prediction = True
     trainer = TemporalTrainer(
         model=model,
         args=training,

@@ -60,12 +60,13 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None)
     return sorted(names)
 
 
-def check_columns(texts: DatedTexts, *columns: str):
-    """Raises a `ValueError` that names a column that is not there, and those that are."""
+def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
+    """All columns. Raises a `ValueError` that names a column that is not there, and those that are."""
     present = texts.column_names or list(next(iter(texts)))
     for column in columns:
         if column not in present:
             raise ValueError(f"There is no column '{column}'; the columns are {', '.join(present)}.")
+    return present
 
 
 def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
@@ -113,7 +114,7 @@ def to_mlm_rows(
 
     Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a time or without words.
     """
-    check_columns(texts, time_column, text_column)
+    columns = check_columns(texts, time_column, text_column)
 
     def convert(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
         values = batch[time_column]
@@ -137,4 +138,4 @@ def to_mlm_rows(
                 rows += [make_row(part[i : i + size], before, after, time_id) for i in range(0, len(part), size)]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
-    return texts.map(convert, batched=True, with_indices=True, remove_columns=texts.column_names)
+    return texts.map(convert, batched=True, with_indices=True, remove_columns=columns)

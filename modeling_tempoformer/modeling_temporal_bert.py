@@ -15,11 +15,11 @@ from transformers import (
     RobertaModel,
 )
 from transformers import initialization as init
-from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
+from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions, MaskedLMOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert.modeling_bert import BertSelfAttention, eager_attention_forward
 from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_temporal_bert import (
     NUM_SPECIAL_TIMES,
@@ -311,11 +311,36 @@ class TemporalHead(TemporalInitialisation):
         )
 
 
-class BertWithTemporalAttentionForMaskedLM(TemporalHead, BertForMaskedLM):
+class TemporalMaskedLM(TemporalHead):
+    """
+    Masked language modelling with time. With the attribute `sparse_prediction` set to True, a forward pass with labels
+    predicts the labelled tokens alone, and `logits` are (labelled tokens, vocabulary): on a large vocabulary the
+    others take most of the time of a training step.
+    """
+
+    sparse_prediction = False
+    _head_name: str
+
+    @can_return_tuple
+    def forward(self, *args, labels: torch.LongTensor | None = None, **kwargs) -> MaskedLMOutput:
+        if labels is None or not self.sparse_prediction:
+            return super().forward(*args, labels=labels, **kwargs)
+        outputs = self.base_model(*args, **kwargs)
+        asked = labels != -100
+        logits = getattr(self, self._head_name)(outputs.last_hidden_state[asked])
+        # The sum, so that a batch without any label has loss 0.
+        loss = nn.functional.cross_entropy(logits.float(), labels[asked], reduction="sum") / asked.sum().clamp_min(1)
+        return MaskedLMOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class BertWithTemporalAttentionForMaskedLM(TemporalMaskedLM, BertForMaskedLM):
     r"""[`BertWithTemporalAttention`] with BERT's masked language modelling head."""
 
     config: TemporalBertConfig
     _encoder_class = BertWithTemporalAttention
+    _head_name = "cls"
 
 
 class BertWithTemporalAttentionForSequenceClassification(TemporalHead, BertForSequenceClassification):
@@ -332,11 +357,12 @@ class BertWithTemporalAttentionForTokenClassification(TemporalHead, BertForToken
     _encoder_class = BertWithTemporalAttention
 
 
-class RobertaWithTemporalAttentionForMaskedLM(TemporalHead, RobertaForMaskedLM):
+class RobertaWithTemporalAttentionForMaskedLM(TemporalMaskedLM, RobertaForMaskedLM):
     r"""[`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head."""
 
     config: TemporalRobertaConfig
     _encoder_class = RobertaWithTemporalAttention
+    _head_name = "lm_head"
 
 
 class RobertaWithTemporalAttentionForSequenceClassification(TemporalHead, RobertaForSequenceClassification):

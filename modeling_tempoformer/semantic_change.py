@@ -1,0 +1,161 @@
+"""Words whose meaning changed: Algorithm 1 of Rosin and Radinsky (2022), and scores from predicted times."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from .change_corpora import DatedSentence
+from .dated_texts import frame, make_row
+from .sentence_time import predict_times
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One occurrence of a word: the characters from `start` to `end` (exclusive) of a text of some time."""
+
+    time: str
+    text: str
+    start: int
+    end: int
+
+
+# Occurrences of each word at each time.
+Usages = dict[str, dict[str, list[Usage]]]
+
+
+def sample_usages(
+    sentences: Iterable[DatedSentence], targets: Sequence[str], times: Sequence[str], num_samples: int, seed: int = 42
+) -> Usages:
+    """
+    Every occurrence of each word in `num_samples` sentences of each time, drawn at random without replacement, or in
+    all where there are fewer; nothing where there is none. Raises a `ValueError` for a sentence of another time.
+    """
+    found: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
+    for sentence in sentences:
+        if sentence.time not in times:
+            raise ValueError(f"A sentence is from '{sentence.time}', the times are {', '.join(times)}.")
+        for word in {word for word, _, _ in sentence.targets} & found.keys():
+            found[word][sentence.time].append(sentence)
+    usages: Usages = {}
+    for word, of_time in found.items():
+        usages[word] = {}
+        for time, present in of_time.items():
+            # Of its own for each word, so that a sample does not depend on the other words.
+            drawn = random.Random(f"{seed} {word} {time}").sample(present, min(num_samples, len(present)))
+            usages[word][time] = [
+                Usage(time, sentence.text, start, end)
+                for sentence in drawn
+                for name, start, end in sentence.targets
+                if name == word
+            ]
+    return usages
+
+
+def cut_around(num_tokens: int, first: int, last: int, size: int) -> tuple[int, int]:
+    """The `size` tokens around those from `first` to `last` (exclusive), or all where there are no more."""
+    start = max(0, min((first + last - size) // 2, num_tokens - size))
+    return start, min(num_tokens, start + size)
+
+
+def encode_usages(
+    tokenizer: PreTrainedTokenizerBase, usages: list[Usage], max_length: int
+) -> list[tuple[dict[str, list[int]], int, int]]:
+    """A row for each usage, and the first and last (exclusive) of the word's pieces in it; long texts are cut."""
+    rows = []
+    for usage in usages:
+        before, after, time_id = frame(tokenizer, usage.time)
+        times = {} if time_id is None else {"time": usage.time}
+        encoding = tokenizer(usage.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False, **times)
+        pieces = [
+            place
+            for place, (start, end) in enumerate(encoding["offset_mapping"])
+            if start < usage.end and end > usage.start
+        ]
+        if not pieces:
+            word = usage.text[usage.start : usage.end]
+            raise ValueError(f"The tokenizer has no token for '{word}' at {usage.start} in: {usage.text!r}")
+        size = max_length - len(before) - len(after)
+        start, end = cut_around(len(encoding["input_ids"]), pieces[0], pieces[-1] + 1, size)
+        first, last = max(pieces[0], start), min(pieces[-1] + 1, end)
+        row = make_row(encoding["input_ids"][start:end], before, after, time_id)
+        rows.append((row, len(before) + first - start, len(before) + last - start))
+    return rows
+
+
+@torch.inference_mode()
+def embed_usages(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    usages: Usages,
+    num_last_layers: int = 1,
+    batch_size: int = 32,
+    max_length: int = 128,
+) -> dict[str, dict[str, np.ndarray]]:
+    """
+    A vector for each usage: the word's pieces, averaged, in the average of the last hidden layers (paper, section 4).
+
+    Args:
+        model: Any encoder; one with temporal attention reads each text at its time.
+        tokenizer: Its tokenizer.
+        usages: As [`sample_usages`] returns them.
+        num_last_layers: How many layers to average, h in the paper.
+        batch_size: Texts of a batch.
+        max_length: Tokens of a text at most; of a longer one those around the word are read.
+
+    Returns:
+        For each word and time an array (usages, hidden), of float32.
+    """
+    layers = model.config.num_hidden_layers
+    if not 1 <= num_last_layers <= layers:
+        raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
+    encoder = model.base_model.eval()
+    keys = [(word, time) for word, of_time in usages.items() for time, found in of_time.items() for _ in found]
+    flat = [usage for of_time in usages.values() for found in of_time.values() for usage in found]
+    encoded = encode_usages(tokenizer, flat, max_length)
+    order = sorted(range(len(flat)), key=lambda index: len(encoded[index][0]["input_ids"]))
+    vectors = np.zeros((len(flat), model.config.hidden_size), dtype=np.float32)
+    for begin in logging.tqdm(range(0, len(flat), batch_size), desc="usages"):
+        chosen = order[begin : begin + batch_size]
+        batch = tokenizer.pad([encoded[index][0] for index in chosen], return_tensors="pt").to(model.device)
+        del batch["special_tokens_mask"]
+        states = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
+        states = torch.stack(states).mean(0).float()
+        for row, index in enumerate(chosen):
+            _, first, last = encoded[index]
+            vectors[index] = states[row, first:last].mean(0).cpu().numpy()
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, []).append(place)
+    return {
+        word: {time: vectors[places.get((word, time), [])] for time in of_time} for word, of_time in usages.items()
+    }
+
+
+def time_differences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    usages: Usages,
+    times: Sequence[str],
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """
+    How sure a model with prepended time tokens is of when a word's sentences were written: the mean over them of
+    |p(last time) - p(first time)|, the probabilities of the time tokens in the place of a masked one (time-diff of
+    TempoBERT; Rosin, Guy and Radinsky, 2022). NaN for a word without a usage at one of the two times.
+    """
+    texts = {word: [usage.text for found in of_time.values() for usage in found] for word, of_time in usages.items()}
+    flat = [text for word in texts.values() for text in word]
+    probabilities = predict_times(model, tokenizer, flat, batch_size)
+    first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
+    differences = np.abs(probabilities[:, last] - probabilities[:, first])
+    scores, begin = {}, 0
+    for word, of_word in texts.items():
+        is_seen = usages[word][times[0]] and usages[word][times[-1]]
+        scores[word] = float(differences[begin : begin + len(of_word)].mean()) if is_seen else float("nan")
+        begin += len(of_word)
+    return scores

@@ -1,0 +1,228 @@
+"""From dated text files to a model, and from it to predicted times and a ranked table of words."""
+
+import csv
+import gzip
+import json
+import random
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_tokenization_temporal_bert import VOCABULARY
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
+
+from modeling_tempoformer.corpora import read_speeches
+
+
+ROOT = Path(__file__).parents[1]
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "initializer_range": 0.2,
+}
+OLD, NEW = "1810-1860", "1960-2010"
+
+
+def script(name: str):
+    return runpy.run_path(str(ROOT / f"{name}.py"))["main"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A plain BERT, and texts in which only the old ones have `tree` and only the new ones `plane`."""
+    path = tmp_path_factory.mktemp("temporal")
+    torch.manual_seed(0)
+    BertForMaskedLM(BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=16, **SIZES)).save_pretrained(
+        path / "bert"
+    )
+    BertTokenizer(vocab=VOCABULARY, model_max_length=16).save_pretrained(path / "bert")
+    generator = random.Random(0)
+    for time, word in ((OLD, "tree"), (NEW, "plane")):
+        lines = [" ".join(generator.sample(["the", "flew", "air", word], 4)) for _ in range(60)]
+        (path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def arguments(folder: Path, output: Path, *more: str) -> list[str]:
+    return [
+        *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(output), "--report_to", "none"),
+        *("--train_files", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
+        *("--max_seq_length", "12", "--per_device_train_batch_size", "16", "--learning_rate", "1e-2"),
+        *more,
+    ]
+
+
+@pytest.mark.parametrize("attention", ["none", "attention"])
+def test_times_are_learned_from_words_alone(folder, tmp_path, attention):
+    table = [{"time": 1815, "text": "the tree flew"}, {"time": "1999-01-01", "text": "air plane"}] * 5
+    (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
+    script("run_temporal_mlm")(
+        arguments(
+            *(folder, tmp_path / "out", "--do_train", "--do_eval", "--do_predict", "--line_by_line"),
+            *("--max_steps", "200", "--learning_rate", "3e-3", "--mlm_probability", "0.05"),
+            *("--temporal_attention", attention, "--prepend_time", "true", "--time_mlm_probability", "0.5"),
+            *("--test_files", str(tmp_path / "new.jsonl")),
+        )
+    )
+    results = json.loads((tmp_path / "out" / "all_results.json").read_text())
+    assert results["predict_accuracy"] == results["predict_macro_f1"] == 1.0
+    assert results["eval_perplexity"] < len(VOCABULARY)
+    with (tmp_path / "out" / "_predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["prediction"] for row in rows] == [OLD, NEW] * 5
+    assert float(rows[0][f"probability_{OLD}"]) + float(rows[0][f"probability_{NEW}"]) == pytest.approx(1, abs=1e-4)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert model.config.prepend_time and model.config.times == tokenizer.times == [OLD, NEW]
+    assert model.config.vocab_size == len(tokenizer) == len(VOCABULARY) + 2
+
+
+def trained(folder: Path, output: Path, *more: str) -> dict[str, torch.Tensor]:
+    script("run_temporal_mlm")(arguments(folder, output, "--do_train", "--max_steps", "2", *more))
+    return load_file(output / "model.safetensors")
+
+
+def test_time_has_a_learning_rate_of_its_own(folder, tmp_path):
+    still = ["--learning_rate", "0", "--temporal_residual", "true"]
+    before = load_file(folder / "bert" / "model.safetensors")
+    both = trained(folder, tmp_path / "both", *still)
+    after = trained(folder, tmp_path / "time", *still, "--time_learning_rate", "0.1")
+    for name, weights in before.items():
+        assert torch.equal(after[name], weights), name
+    for part in ("time_embeddings.weight", "self.time.weight", "self.residual_weight"):
+        (name,) = (name for name in after if name.endswith(part))
+        assert not torch.equal(after[name], both[name])
+
+
+def test_a_trained_model_goes_on_with_more_times(folder, tmp_path):
+    first = trained(folder, tmp_path / "first")
+    (tmp_path / "1861-1959.txt").write_text("the plane flew\n" * 20, encoding="utf-8")
+    script("run_temporal_mlm")(
+        [
+            *("--model_name_or_path", str(tmp_path / "first"), "--output_dir", str(tmp_path / "second")),
+            *("--train_files", str(tmp_path / "1861-1959.txt"), "--times", OLD, "1861-1959", NEW),
+            *("--do_train", "--max_steps", "1", "--learning_rate", "0", "--report_to", "none"),
+            *("--max_seq_length", "12"),
+        ]
+    )
+    second = load_file(tmp_path / "second" / "model.safetensors")
+    old, new = first["bert.time_embeddings.weight"], second["bert.time_embeddings.weight"]
+    assert torch.equal(new[[0, 1, 2, 3, 5]], old) and len(new) == 6
+    with pytest.raises(
+        ValueError, match="--temporal_residual True cannot be given with this checkpoint; it has False"
+    ):
+        trained(folder, tmp_path / "x", "--model_name_or_path", str(tmp_path / "first"), "--temporal_residual", "true")
+
+
+def test_streamed_training_sees_the_same_texts(folder, tmp_path):
+    weights = trained(folder, tmp_path / "streamed", "--streaming", "--times", OLD, NEW)
+    assert weights["bert.time_embeddings.weight"].shape == (5, 16)
+    with pytest.raises(ValueError, match="--streaming needs --times"):
+        trained(folder, tmp_path / "x", "--streaming")
+
+
+def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_path, caplog):
+    path = tmp_path / "sentences.tsv.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write('year\ttext\n1815\tthe "tree flew\n1900\tair\n1990\tthe plane\n')
+    assert [row["text"] for row in read_speeches(path)] == ['the "tree flew', "air", "the plane"]
+    more = ["--task_name", "speeches", "--train_files", str(path), "--times", OLD, NEW]
+    with pytest.raises(ValueError, match="Row 1: The time '1900' falls into none of the time points"):
+        trained(folder, tmp_path / "x", *more)
+    trained(folder, tmp_path / "out", *more, "--unknown_times", "drop")
+    assert "train: 1 of 3 texts are in no time point and left out." in caplog.text
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--times", OLD], "at least two time points, got: 1810-1860"),
+        (["--do_predict"], "--do_predict needs a model with --prepend_time"),
+        (["--prepend_time", "true", "--do_predict"], "no test part: give --test_files"),
+        (["--time_column", "year"], "no column 'year'"),
+    ],
+)
+def test_what_is_missing_is_said_before_training(folder, tmp_path, more, message):
+    with pytest.raises(ValueError, match=message):
+        trained(folder, tmp_path / "out", *more)
+
+
+def test_words_are_ranked_by_change(folder, tmp_path, capsys):
+    """`air` is among old words at one time and among new ones at the other, `the` and `flew` too."""
+    trained(folder, tmp_path / "model", "--max_steps", "20")
+    (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\ntree\t0.8\n", encoding="utf-8")
+    (tmp_path / "targets.txt").write_text("the\nflew\nair\ntree\n", encoding="utf-8")
+    script("run_semantic_change")(
+        [
+            *("--model_name_or_path", str(tmp_path / "model"), "--output_dir", str(tmp_path / "change")),
+            *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
+            *("--targets", str(tmp_path / "targets.txt"), "--truth", str(tmp_path / "truth.txt")),
+            *("--measures", "average", "pairwise", "clusters", "--num_samples", "20"),
+        ]
+    )
+    printed = capsys.readouterr().out
+    assert "No usage of 'tree' in 1960-2010." in printed
+    assert "average: no score for tree, which have a gold score." in printed
+    with (tmp_path / "change" / "changes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    scores = [float(row["average"]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True) and rows[3]["word"] == "tree" and rows[3]["average"] == ""
+    assert {row["usages_1810-1860"] for row in rows} == {"20"}
+    results = json.loads((tmp_path / "change" / "results.json").read_text())
+    assert results["agreement"]["average"]["num_words"] == 3
+    assert results["agreement"]["pairwise"]["missing"] == ["tree"]
+    assert "k_means_jensen_shannon" in rows[0]
+
+
+def test_three_times_have_a_trajectory(folder, tmp_path):
+    (tmp_path / "targets.txt").write_text("the\nflew\n", encoding="utf-8")
+    corpora = [str(folder / f"{time}.txt") for time in (OLD, NEW, OLD)]
+    script("run_semantic_change")(
+        [
+            *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(tmp_path)),
+            *("--corpora", *corpora, "--times", "1", "2", "3", "--targets", str(tmp_path / "targets.txt")),
+        ]
+    )
+    with (tmp_path / "changes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        # The third corpus is the first again.
+        assert float(row["average"]) == pytest.approx(0, abs=1e-6)
+        assert float(row["average 1 to 2"]) == pytest.approx(float(row["average 2 to 3"]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--measures", "averge"], "--measures averge: choose from average, pairwise"),
+        (["--measures", "sgns", "average"], "--measures average need --model_name_or_path"),
+        (["--times", "1"], "at least two time points, each once; got 1"),
+        (["--times", "1", "2", "3"], "There are 2 corpora for 3 time points"),
+        (["--dwug", "uses.jsonl"], "exactly one of --corpora and --dwug"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(folder, tmp_path, more, message):
+    (tmp_path / "targets.txt").write_text("the\n", encoding="utf-8")
+    corpora = ["--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")]
+    if "average" not in more:
+        corpora += ["--model_name_or_path", str(folder / "bert")]
+    with pytest.raises(ValueError, match=message):
+        script("run_semantic_change")(
+            [*corpora, "--targets", str(tmp_path / "targets.txt"), "--output_dir", str(tmp_path), *more]
+        )
+
+
+def test_words_that_are_nowhere_are_an_error(folder, tmp_path):
+    (tmp_path / "targets.txt").write_text("zebra\ngiraffe\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="None of the 2 words is in the texts: zebra, giraffe"):
+        script("run_semantic_change")(
+            [
+                *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(tmp_path)),
+                *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
+                *("--targets", str(tmp_path / "targets.txt")),
+            ]
+        )
