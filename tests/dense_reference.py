@@ -7,10 +7,15 @@ import torch
 
 def encode(model, post: dict[str, torch.Tensor], layers) -> torch.Tensor:
     """One post (1, tokens), without padding, through some of the encoder's layers."""
-    states = model.tempoformer.encoder.embeddings(**post)
+    states = model.tempoformer.encoder.embeddings(input_ids=post["input_ids"])
     for layer in layers:
-        states = layer(states)
+        states = layer(states, **read_time(model, post))
     return states
+
+
+def read_time(model, post: dict[str, torch.Tensor]) -> dict:
+    """What the layers of an encoder with temporal attention need besides."""
+    return model.tempoformer.encoder.time_inputs(post["time_ids"], None) if "time_ids" in post else {}
 
 
 def rotate(vector: torch.Tensor, tau: float, theta: float) -> torch.Tensor:
@@ -65,7 +70,8 @@ def stream_logits(
             for number in range(len(posts)):
                 place = torch.tensor(config.window - 1 - distances[number])
                 states[number] = stream_layer.position.norm(states[number] + stream_layer.position.embedding(place))
-        states = [layers[len(layers) - m + index](state) for state in states]
+        layer = layers[len(layers) - m + index]
+        states = [layer(state, **read_time(model, post)) for state, post in zip(states, posts, strict=True)]
         own = [state[0, 0] for state in states]
         vectors = stream_attention(stream_layer.attention, own, taus)
         states = [torch.cat((v.view(1, 1, -1), state[:, 1:]), 1) for v, state in zip(vectors, states, strict=True)]
@@ -103,7 +109,8 @@ def dense_logits(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
             for slot in slots:
                 post = index[row, stream, slot]
                 real = batch["attention_mask"][row, post].bool()
-                posts.append({"input_ids": batch["input_ids"][row, post][real].unsqueeze(0)})
+                names = [name for name in ("input_ids", "time_ids") if name in batch]
+                posts.append({name: batch[name][row, post][real].unsqueeze(0) for name in names})
             elapsed = batch["elapsed"][row, stream, slots].tolist() if "elapsed" in batch else None
             distances = [slots[-1] - slot for slot in slots]
             logits[row, stream] = stream_logits(model, posts, distances, elapsed)

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoModel,
     AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
@@ -24,6 +28,7 @@ from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForSequenceClassification,
     BertWithTemporalAttentionForTokenClassification,
+    RobertaWithTemporalAttention,
     RobertaWithTemporalAttentionForMaskedLM,
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
@@ -258,29 +263,74 @@ def test_more_time_points_keep_what_is_known():
 ELSEWHERE = """
 import sys
 sys.modules["modeling_tempoformer"] = None
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForMaskedLM
 
-source, target, batch, logits = sys.argv[1:]
-model = AutoModelForMaskedLM.from_pretrained(source, trust_remote_code=True)
-save_file({"logits": model(**load_file(batch)).logits.detach().contiguous()}, logits)
-assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__.endswith("WithTemporalAttention")
-model.save_pretrained(target)
+source, target, batch, *cases = sys.argv[1:]
+for case in cases:
+    auto_class = getattr(transformers, case.split("-")[0])
+    model = auto_class.from_pretrained(f"{source}/{case}", trust_remote_code=True)
+    save_file({"output": model(**load_file(batch))[0].detach().contiguous()}, f"{target}/{case}.safetensors")
+    model.save_pretrained(f"{target}/{case}")
 """
+AUTO_CLASSES = {
+    "ForMaskedLM": AutoModelForMaskedLM,
+    "ForSequenceClassification": AutoModelForSequenceClassification,
+    "ForTokenClassification": AutoModelForTokenClassification,
+    "Attention": AutoModel,
+}
+ALL_MODES = [
+    *MODES,
+    {"prepend_time": True},
+    {"prepend_time": True, "temporal_attention": "none"},
+    {"temporal_attention": "scaled", "time_scaling": "documents", "time_document_counts": [5, 3, 1]},
+]
+
+
+def test_every_class_and_mode_round_trips_without_the_package(tmp_path):
+    batch = make_batch()
+    save_file(batch, tmp_path / "batch.safetensors")
+    classes = [BertWithTemporalAttention, RobertaWithTemporalAttention, *(head for _, head in HEADS)]
+    cases, expected = [], {}
+    for model_class in classes:
+        auto_class = next(auto for end, auto in AUTO_CLASSES.items() if model_class.__name__.endswith(end))
+        for number, mode in enumerate(ALL_MODES):
+            # Every mode with one class, every class with one mode.
+            if number and model_class is not HEADS[0][1]:
+                continue
+            model = make_model(model_class, **mode)
+            case = f"{auto_class.__name__}-{model_class.__name__}-{number}"
+            model.save_pretrained(tmp_path / "0" / case)
+            cases.append(case)
+            expected[case] = model(**batch)[0]
+    # Twice: what was loaded as remote code must save its code again.
+    for number in range(2):
+        folders = [tmp_path / str(number), tmp_path / str(number + 1), tmp_path / "batch.safetensors"]
+        folders[1].mkdir()
+        command = [sys.executable, "-c", ELSEWHERE, *map(str, folders), *cases]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for case in cases:
+            assert torch.equal(load_file(folders[1] / f"{case}.safetensors")["output"], expected[case]), case
+            files = {path.stem for path in (folders[1] / case).glob("*.py")}
+            assert files == {"configuration_temporal_bert", "modeling_temporal_bert"}
+            loaded = getattr(transformers, case.split("-")[0]).from_pretrained(folders[1] / case)
+            assert torch.equal(loaded(**batch)[0], expected[case]), case
 
 
 @pytest.mark.parametrize("model_class", [HEADS[0][1], HEADS[3][1]], ids=lambda c: c.__name__)
-def test_round_trip_without_the_package(tmp_path, model_class):
-    model, batch = make_model(model_class, temporal_residual=True), make_batch()
-    save_file(batch, tmp_path / "batch.safetensors")
-    source = tmp_path / "saved"
-    model.save_pretrained(source)
-    for number in range(2):
-        target, logits = tmp_path / f"again_{number}", tmp_path / f"logits_{number}.safetensors"
-        command = [sys.executable, "-c", ELSEWHERE, source, target, tmp_path / "batch.safetensors", logits]
-        done = subprocess.run([str(part) for part in command], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert torch.equal(load_file(logits)["logits"], model(**batch).logits)
-        assert {path.stem for path in target.glob("*.py")} == {"configuration_temporal_bert", "modeling_temporal_bert"}
-        source = target
-    assert torch.equal(AutoModelForMaskedLM.from_pretrained(source)(**batch).logits, model(**batch).logits)
+def test_sparse_prediction_has_the_same_loss_and_gradients(model_class):
+    dense, sparse = make_model(model_class), make_model(model_class)
+    sparse.sparse_prediction = True
+    batch = make_batch()
+    batch["labels"] = batch["input_ids"].where(torch.arange(7) % 3 == 1, -100)
+    first, second = dense(**batch), sparse(**batch)
+    assert second.logits.shape == (int((batch["labels"] != -100).sum()), 60)
+    torch.testing.assert_close(second.loss, first.loss)
+    first.loss.backward()
+    second.loss.backward()
+    for (name, parameter), other in zip(dense.named_parameters(), sparse.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, parameter.grad, msg=lambda message: f"{name}: {message}")
+    batch["labels"] = torch.full_like(batch["labels"], -100)
+    assert sparse(**batch).loss == 0
+    assert torch.equal(sparse(**make_batch()).logits, dense(**make_batch()).logits)

@@ -1,5 +1,9 @@
 """Tokenizers that take the time of texts."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 import torch
 from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
@@ -155,3 +159,27 @@ def test_target_words_become_tokens_that_begin_as_the_mean_of_their_pieces():
     assert model.get_output_embeddings().weight is new
     with pytest.raises(ValueError, match="'air plane'"):
         tokenizer.add_target_words(["air plane"], model)
+
+
+ELSEWHERE = """
+import json, sys
+sys.modules["modeling_tempoformer"] = None
+from transformers import AutoTokenizer
+
+source, target, result = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=True)
+json.dump(tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data, open(result, "w"))
+tokenizer.save_pretrained(target)
+"""
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_round_trip_without_the_package(make, tmp_path):
+    tokenizer = make(prepend_time=True)
+    tokenizer.save_pretrained(tmp_path / "0")
+    expected = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data
+    for number in range(2):
+        paths = [str(tmp_path / name) for name in (str(number), str(number + 1), "result.json")]
+        done = subprocess.run([sys.executable, "-c", ELSEWHERE, *paths], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / "result.json").read_text()) == expected
