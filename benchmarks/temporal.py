@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -20,12 +21,9 @@ from workload import show, table
 from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalBertConfig
 
 
+CONFIGURATION = Path(__file__).parents[1] / "configuration"
 BATCH, LENGTH = 32, 128
-SIZES = {
-    "base": {},
-    "small": {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 2048},
-    "tiny": {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 512},
-}
+SIZES = ("base", "small", "tiny")
 TWO, MANY = ["1810-1860", "1960-2010"], [str(year) for year in range(1000, 2000)]
 PLAIN = "plain BERT"
 # Time points, time points in a text, fields of the configuration.
@@ -41,19 +39,21 @@ FORMS = {
 def build(form: str, size: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     """A model and its batch."""
     torch.manual_seed(0)
+    sizes = json.loads((CONFIGURATION / f"bert_{size}.json").read_text())
+    del sizes["model_type"]
     batch = {
         "input_ids": torch.randint(1000, 30000, (BATCH, LENGTH)),
         "attention_mask": torch.ones(BATCH, LENGTH, dtype=torch.long),
     }
     if FORMS[form] is None:
-        return BertForMaskedLM(BertConfig(**SIZES[size])), batch
+        return BertForMaskedLM(BertConfig(**sizes)), batch
     times, in_a_text, fields = FORMS[form]
     if fields.get("prepend_time"):
         # One token more, and one word for each time point.
         batch["input_ids"] = torch.cat((torch.full((BATCH, 1), 30522), batch["input_ids"]), 1)
         batch["attention_mask"] = torch.ones_like(batch["input_ids"])
         fields = {**fields, "vocab_size": 30522 + len(times)}
-    config = TemporalBertConfig(times=times, **fields, **SIZES[size])
+    config = TemporalBertConfig(**{**sizes, **fields}, times=times)
     shape = (BATCH, in_a_text)
     batch["time_ids"] = torch.randint(3, 3 + len(times), shape).expand(batch["input_ids"].shape).contiguous()
     return BertWithTemporalAttentionForMaskedLM(config), batch

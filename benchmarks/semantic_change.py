@@ -1,0 +1,98 @@
+"""
+Tables 2 and 3 of Rosin and Radinsky (2022) on what is at hand: models post-pretrained on speeches of US presidents,
+and words scored on the dated usages of DWUG.
+
+    python benchmarks/semantic_change.py --table 3 --model_name_or_path M --speeches sentences.tsv.gz \
+        --dwug uses.jsonl.gz --truth graded.txt --output_dir out
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from workload import show, table
+
+
+ROOT = Path(__file__).parents[1]
+# How a model knows of time.
+MODES = {
+    "none": ["--temporal_attention", "none"],
+    "scaled, linear": ["--temporal_attention", "scaled"],
+    "attention": [],
+    "attention, residual": ["--temporal_residual", "true"],
+    "prepend": ["--temporal_attention", "none", "--prepend_time", "true"],
+    "attention and prepend": ["--prepend_time", "true"],
+    "residual and prepend": ["--temporal_residual", "true", "--prepend_time", "true"],
+}
+OF_ENCODERS, OF_WORDS = ("average", "pairwise"), ("sgns", "neighbours")
+
+
+def run(script: str, *arguments: str | Path):
+    command = [sys.executable, str(ROOT / script), *map(str, arguments)]
+    print(" ".join(command[1:]), flush=True)
+    subprocess.run(command, check=True)
+
+
+def train(args: argparse.Namespace, mode: str) -> Path:
+    """The folder of a model, trained unless it is there."""
+    folder = args.output_dir / mode.replace(", ", "_").replace(" ", "_")
+    if not (folder / "model.safetensors").exists():
+        run(
+            "run_temporal_mlm.py",
+            ROOT / "configuration" / "temporal_speeches.yaml",
+            *("--model_name_or_path", args.model_name_or_path, "--train_files", args.speeches),
+            *("--output_dir", folder, "--max_steps", args.max_steps, "--report_to", "none"),
+            *MODES[mode],
+        )
+    return folder
+
+
+def score(args: argparse.Namespace, folder: Path, model: str | Path | None, *more: str) -> dict[str, dict]:
+    """How the scores of each measure agree with the gold scores."""
+    model_arguments = [] if model is None else ["--model_name_or_path", model]
+    run(
+        "run_semantic_change.py",
+        *model_arguments,
+        *("--dwug", args.dwug, "--truth", args.truth, "--output_dir", folder),
+        *("--num_last_layers", args.num_last_layers),
+        *more,
+    )
+    return json.loads((folder / "results.json").read_text())["agreement"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", type=int, choices=(2, 3), required=True)
+    parser.add_argument("--model_name_or_path", required=True, help="A plain BERT.")
+    parser.add_argument("--speeches", required=True, help="A table of sentences with `year` and `text`.")
+    parser.add_argument("--dwug", required=True)
+    parser.add_argument("--truth", required=True)
+    parser.add_argument("--output_dir", type=Path, required=True)
+    parser.add_argument("--max_steps", type=int, default=200)
+    parser.add_argument("--num_last_layers", type=int, default=1)
+    args = parser.parse_args()
+    found: dict[tuple[str, str], dict] = {}
+    if args.table == 2:
+        everything = (*OF_ENCODERS, "clusters", *OF_WORDS)
+        plain = score(args, args.output_dir / "plain", args.model_name_or_path, "--measures", *everything)
+        found |= {("" if name in OF_WORDS else "plain encoder", name): value for name, value in plain.items()}
+    for mode in MODES if args.table == 3 else ["attention", "attention, residual"]:
+        folder = train(args, mode)
+        measures = [*OF_ENCODERS, *(["time_diff"] if "prepend" in mode else [])]
+        for name, value in score(args, folder / "change", folder, "--measures", *measures).items():
+            found[mode, name] = value
+        loss = json.loads((folder / "all_results.json").read_text())["eval_loss"]
+        show(benchmark="post-pretraining", mode=mode, eval_loss=loss)
+    rows = []
+    for (mode, name), value in found.items():
+        show(benchmark=f"table {args.table}", model=mode, measure=name, **value)
+        rows.append([mode, name, f"{value['pearson']:.3f}", f"{value['pearson_p']:.3f}"])
+        rows[-1] += [f"{value['spearman']:.3f}", f"{value['spearman_p']:.3f}"]
+        rows[-1].append("{:.2f} to {:.2f}".format(*value["spearman_interval"]))
+    table(["model", "measure", "Pearson r", "p", "Spearman rho", "p", "95 % of rho"], rows)
+
+
+if __name__ == "__main__":
+    main()
