@@ -26,7 +26,6 @@ from modeling_tempoformer import (
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.command_line import load_hub_splits, load_table, parse, report, train, write_predictions
-from modeling_tempoformer.configuration_temporal_bert import NUM_SPECIAL_TIMES
 from modeling_tempoformer.corpora import read_speeches
 from modeling_tempoformer.data_collator_temporal_mlm import TemporalMlmCollator
 from modeling_tempoformer.dated_texts import (
@@ -39,6 +38,7 @@ from modeling_tempoformer.dated_texts import (
 )
 from modeling_tempoformer.sentence_time import predict_times
 from modeling_tempoformer.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
+from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 
 logger = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def load_model_and_tokenizer(
     }
     tokenizer = tokenizer_class.from_pretrained(
         model_args.tokenizer_name or model_args.source,
-        unknown_times="error" if data.unknown_times == "error" else "unknown",
+        unknown_times="unknown" if data.unknown_times == "unknown" else "error",
         **{name: value for name, value in tokenizer_fields.items() if value is not None},
     )
     if not saved_times:
@@ -206,15 +206,15 @@ def load_model_and_tokenizer(
     return model, tokenizer
 
 
-def keep_known(texts: DatedTexts, tokenizer, time_column: str, name: str) -> DatedTexts:
+def keep_known(texts: DatedTexts, times: TimePoints, time_column: str, name: str) -> DatedTexts:
     """Leaves out the texts that are in none of the time points, and says how many."""
-    known = texts.filter(lambda value: tokenizer.time_id(value) >= NUM_SPECIAL_TIMES, input_columns=time_column)
+    known = texts.filter(times.holds, input_columns=time_column)
     if isinstance(texts, Dataset):
         logger.warning(
             "%s: %d of %d texts are in no time point and left out.", name, len(texts) - len(known), len(texts)
         )
         if not len(known):
-            raise ValueError(f"No text of the {name} part is in any of the time points {', '.join(tokenizer.times)}.")
+            raise ValueError(f"No text of the {name} part is in any of the time points {', '.join(times.names)}.")
     else:
         logger.warning("%s: texts in no time point are left out; a stream is not counted.", name)
     return known
@@ -256,7 +256,9 @@ def main(arguments: list[str]):
     if training.do_predict and not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: --do_predict needs a model with --prepend_time.")
     if data.unknown_times == "drop":
-        splits = {name: keep_known(texts, tokenizer, data.time_column, name) for name, texts in splits.items()}
+        splits = {
+            name: keep_known(texts, tokenizer.time_points, data.time_column, name) for name, texts in splits.items()
+        }
     if training.do_train and training.do_eval and "validation" not in splits:
         if data.streaming:
             raise ValueError("--streaming needs --validation_files: a stream cannot be split.")

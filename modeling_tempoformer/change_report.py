@@ -15,10 +15,11 @@ from .change_measures import agreement
 logger = logging.get_logger(__name__)
 
 
-def rank(scores: dict[str, float]) -> dict[str, float]:
+def rank(scores: dict[str, float]) -> dict[str, int | float]:
     """1 for the word that changed most; words with the same score share their mean rank; NaN has none."""
     words = [word for word, score in scores.items() if not math.isnan(score)]
-    return dict(zip(words, rankdata([-scores[word] for word in words]).tolist(), strict=True))
+    ranks = rankdata([-scores[word] for word in words]).tolist()
+    return {word: int(place) if place == int(place) else place for word, place in zip(words, ranks, strict=True)}
 
 
 def ranked_rows(
@@ -71,6 +72,7 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
     for word in words:
         axes.annotate(word, (gold[word], predicted[word]), xytext=(4, 3), textcoords="offset points", fontsize=8)
     axes.set(xlabel="gold rank (1: changed most)", ylabel="predicted rank", title=title)
+    axes.margins(0.1)
     axes.invert_xaxis()
     axes.invert_yaxis()
     figure.savefig(path, dpi=150)

@@ -80,6 +80,14 @@ class TimePoints:
             raise self.unknown(value, f"is in '{name}', which is none of the time points")
         return name
 
+    def holds(self, value: Any) -> bool:
+        """Whether a time is in one of the time points."""
+        try:
+            self.find(value)
+        except UnknownTimeError:
+            return False
+        return True
+
     def unknown(self, value: Any, why: str) -> UnknownTimeError:
         known = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
         if is_missing(value):

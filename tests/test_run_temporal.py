@@ -137,6 +137,39 @@ def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_
     assert "train: 1 of 3 texts are in no time point and left out." in caplog.text
 
 
+def test_a_stream_classifier_of_dated_posts(folder, tmp_path):
+    trained(folder, tmp_path / "dated", "--temporal_residual", "true")
+    assert AutoTokenizer.from_pretrained(tmp_path / "dated").unknown_times == "error"
+    posts = ["timeline_id,timestamp,text,label"]
+    posts += [
+        f"{name},18{20 + day}-01-01,the {'tree' * (day % 2)} flew,{day % 2}" for name in "abc" for day in range(4)
+    ]
+    (tmp_path / "posts.csv").write_text("\n".join(posts), encoding="utf-8")
+    settings = [
+        "--config_overrides",
+        '{"num_stream_layers": 1}',
+        "--window",
+        "3",
+        "--max_steps",
+        "1",
+        "--report_to",
+        "none",
+        "--max_seq_length",
+        "12",
+    ]
+    files = [f"--{name}_file={tmp_path / 'posts.csv'}" for name in ("train", "validation", "test")]
+    model = ["--model_name_or_path", str(tmp_path / "dated"), "--output_dir", str(tmp_path / "out")]
+    script("run_glue_style")([*model, *files, *settings, "--do_train", "--do_predict"])
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["encoder_config"]["model_type"] == "temporal_bert" and config["encoder_config"]["times"] == [
+        OLD,
+        NEW,
+    ]
+    (tmp_path / "posts.csv").write_text("\n".join([*posts, "d,1900-01-01,the,1"]), encoding="utf-8")
+    with pytest.raises(ValueError, match="falls into none of the time points: 1810-1860, 1960-2010"):
+        script("run_glue_style")([*model, *files, *settings, "--do_train"])
+
+
 @pytest.mark.parametrize(
     "more, message",
     [
