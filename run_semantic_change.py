@@ -10,8 +10,10 @@ import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
+import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
@@ -90,8 +92,21 @@ def read_sentences(args: ChangeArguments, words: list[str]) -> Iterator[DatedSen
     return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words)
 
 
+def check_extras(args: ChangeArguments):
+    """Raises an `ImportError` for a library that is missing, before any work is done."""
+    needed = {
+        "gensim": any(measure in OF_WORDS for measure in args.measures),
+        "ot": "clusters" in args.measures,
+        "matplotlib": args.truth is not None,
+    }
+    for library, is_needed in needed.items():
+        if is_needed and find_spec(library) is None:
+            raise ImportError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
+
+
 def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict[str, float]], dict[str, dict]]:
     """The score of each word by each measure, and its usages at each time."""
+    check_extras(args)
     usages = sample_usages(read_sentences(args, words), words, args.times, args.num_samples, args.seed)
     counts = {word: {time: len(found) for time, found in of_time.items()} for word, of_time in usages.items()}
     if not any(count for of_time in counts.values() for count in of_time.values()):
@@ -102,7 +117,15 @@ def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict
     if args.model_name_or_path is not None:
         auto_class = AutoModelForMaskedLM if "time_diff" in args.measures else AutoModel
         model = auto_class.from_pretrained(args.model_name_or_path)
+        if torch.accelerator.is_available():
+            model.to(torch.accelerator.current_accelerator())
         tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+        if hasattr(tokenizer, "time_points"):
+            for time in args.times:
+                # Whatever the tokenizer makes of unknown times.
+                tokenizer.time_points.find(time)
+        if "time_diff" in args.measures and not getattr(tokenizer, "prepend_time", False):
+            raise ValueError("--measures time_diff needs a model that was trained with --prepend_time.")
         if any(measure in OF_VECTORS for measure in args.measures):
             settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
             vectors = embed_usages(model, tokenizer, usages, *settings)

@@ -29,12 +29,17 @@ from modeling_tempoformer.command_line import load_hub_splits, load_table, parse
 from modeling_tempoformer.corpora import read_speeches
 from modeling_tempoformer.data_collator_temporal_mlm import TemporalMlmCollator
 from modeling_tempoformer.dated_texts import (
+    SOURCE,
     TEXT_SUFFIXES,
     DatedTexts,
     check_columns,
+    check_texts,
     find_times,
+    name_sources,
     read_text_files,
+    split_texts,
     to_mlm_rows,
+    token_limit,
 )
 from modeling_tempoformer.sentence_time import predict_times
 from modeling_tempoformer.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
@@ -187,9 +192,14 @@ def load_model_and_tokenizer(
     if not saved_times:
         fields = {**fields, "times": times}
     if fields.get("time_scaling") == "documents" and not saved_times:
+        if not isinstance(splits.get("train"), Dataset):
+            raise ValueError(
+                "--time_scaling documents counts the training texts, which must be given and not streamed."
+            )
         counts = dict.fromkeys(times, 0)
         for value in splits["train"][data.time_column]:
-            counts[tokenizer.time_points.find(value)] += 1
+            if tokenizer.time_points.holds(value):
+                counts[tokenizer.time_points.find(value)] += 1
         fields["time_document_counts"] = list(counts.values())
     if model_args.model_name_or_path is None:
         plain = {name: value for name, value in config.to_diff_dict().items() if name != "model_type"}
@@ -221,22 +231,23 @@ def keep_known(texts: DatedTexts, times: TimePoints, time_column: str, name: str
 
 
 def evaluate_times(trainer: Trainer, texts: Dataset, data: DataTrainingArguments) -> tuple[dict, list[dict]]:
-    """Accuracy and macro F1 of the predicted times of texts, and a row for each."""
+    """Accuracy and macro F1 of the predicted times of texts whose time is known, and a row for each text."""
     tokenizer = trainer.processing_class
-    names = tokenizer.times
-    gold = [tokenizer.time_points.find(value) for value in texts[data.time_column]]
+    names, points = tokenizer.times, tokenizer.time_points
+    gold = [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]]
     probabilities = predict_times(
         trainer.model, tokenizer, list(texts[data.text_column]), trainer.args.per_device_eval_batch_size
     )
     predicted = [names[index] for index in probabilities.argmax(-1)]
-    metrics = {
-        "predict_accuracy": accuracy_score(gold, predicted),
-        "predict_macro_f1": f1_score(gold, predicted, average="macro"),
-        "predict_samples": len(gold),
-    }
+    dated = [(time, guess) for time, guess in zip(gold, predicted, strict=True) if time]
+    metrics = {"predict_samples": len(gold), "predict_dated_samples": len(dated)}
+    if dated:
+        known, guessed = zip(*dated, strict=True)
+        metrics["predict_accuracy"] = accuracy_score(known, guessed)
+        metrics["predict_macro_f1"] = f1_score(known, guessed, average="macro")
     rows = [
-        {"row": row, "time": time, "prediction": guess, **dict(zip(map("probability_{}".format, names), scores))}
-        for row, (time, guess, scores) in enumerate(zip(gold, predicted, probabilities.tolist(), strict=True))
+        {"source": source, "time": time, "prediction": guess, **dict(zip(map("probability_{}".format, names), scores))}
+        for source, time, guess, scores in zip(texts[SOURCE], gold, predicted, probabilities.tolist(), strict=True)
     ]
     return metrics, rows
 
@@ -249,8 +260,9 @@ def main(arguments: list[str]):
     set_seed(training.seed)
 
     splits = load_splits(data)
-    for texts in splits.values():
+    for name, texts in splits.items():
         check_columns(texts, data.time_column, data.text_column)
+        splits[name] = name_sources(texts)
     config = AutoConfig.from_pretrained(model_args.source)
     model, tokenizer = load_model_and_tokenizer(model_args, data, config, splits)
     if training.do_predict and not tokenizer.prepend_time:
@@ -262,8 +274,8 @@ def main(arguments: list[str]):
     if training.do_train and training.do_eval and "validation" not in splits:
         if data.streaming:
             raise ValueError("--streaming needs --validation_files: a stream cannot be split.")
-        parts = splits["train"].train_test_split(data.validation_fraction, seed=training.seed)
-        splits["train"], splits["validation"] = parts["train"], parts["test"]
+        parts = split_texts(splits["train"], data.validation_fraction, training.seed)
+        splits["train"], splits["validation"] = parts
     for wanted, name in (
         (training.do_train, "train"),
         (training.do_eval, "validation"),
@@ -271,6 +283,11 @@ def main(arguments: list[str]):
     ):
         if wanted and name not in splits:
             raise ValueError(f"There is no {name} part: give --{name}_files.")
+    if training.do_predict:
+        check_texts(splits["test"], tokenizer, data.time_column, data.text_column)
+    most = token_limit(model.config, tokenizer)
+    if data.max_seq_length > most:
+        raise ValueError(f"--max_seq_length {data.max_seq_length}: the model reads at most {most} tokens.")
     rows = {
         name: to_mlm_rows(
             splits[name], tokenizer, data.time_column, data.text_column, data.max_seq_length, data.line_by_line

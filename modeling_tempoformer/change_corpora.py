@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import string
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from transformers.utils import logging
 logger = logging.get_logger(__name__)
 
 TAGS = ("_nn", "_vb")
+# What may stand beside a word in text that is not cut to tokens.
+PUNCTUATION = string.punctuation + "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2026\u2013\u2014"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +103,10 @@ def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> It
     The sentences of corpora laid out as in SemEval-2020 Task 1 (Schlechtweg et al., 2020): one in each line, tokens
     separated by whitespace. Sentences without targets come too. Files are read as they are needed.
 
-    A target is a token that is equal to it, capitals included, as they tell German nouns from verbs, and names from
-    other words. The English corpora write the part of speech behind their targets ("walk_nn", "walk_vb"). If none of
-    the targets that have such a tag is found in a corpus, the corpus has no tags, and a target is found there by its
-    form without the tag. In inflected text this finds base forms only.
+    A target is a token that is equal to it but for punctuation around it, capitals included, as they tell German nouns
+    from verbs, and names from other words. The English corpora write the part of speech behind their targets
+    ("walk_nn", "walk_vb"). If none of the targets that have such a tag is found in a corpus, the corpus has no tags,
+    and a target is found there by its form without the tag. In inflected text this finds base forms only.
 
     Args:
         paths_by_time (`dict[str, str | Path]`): For each time point a text file, a `.gz` of one, or a folder, of which
@@ -166,12 +169,14 @@ def to_sentence(time: str, line: str, forms: dict[str, str]) -> DatedSentence:
     """One line of a corpus."""
     words, targets, tokens, start = [], [], [], 0
     for token in line.split():
-        word, name = untagged(token), forms.get(token)
+        # As it is first: a target may end in punctuation itself.
+        bare = token if token in forms else token.strip(PUNCTUATION)
+        word, name, before = untagged(bare), forms.get(bare), token.index(bare)
         if name is not None:
-            targets.append((name, start, start + len(word)))
-        words.append(word)
+            targets.append((name, start + before, start + before + len(word)))
+        words.append(token[:before] + word + token[before + len(bare) :])
         tokens.append(name or token)
-        start += len(word) + 1
+        start += len(words[-1]) + 1
     return DatedSentence(time, " ".join(words), tuple(targets), tuple(tokens))
 
 

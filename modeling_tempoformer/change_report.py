@@ -137,6 +137,7 @@ def write_report(
                 lines.append(f"{name}: no score for {', '.join(value.missing)}, which have a gold score.")
             if value.extra:
                 lines.append(f"{name}: no gold score for {', '.join(value.extra)}.")
-        plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
     (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
+    if truth is not None:
+        plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
     return "\n".join(lines)

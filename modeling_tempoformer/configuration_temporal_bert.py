@@ -53,6 +53,8 @@ class TemporalFields:
         """Time points must differ; scaling by documents needs their counts."""
         if len(set(self.times)) < len(self.times):
             raise ValueError(f"`times` must differ from each other, got {list(self.times)}.")
+        if self.temporal_attention == "scaled" and self.time_scaling == "exponential" and len(self.times) > 64:
+            raise ValueError(f"`time_scaling='exponential'` takes at most 64 `times`, got {len(self.times)}.")
         if self.temporal_attention == "scaled" and self.time_scaling == "documents":
             counts = self.time_document_counts
             if counts is None or len(counts) != len(self.times) or min(counts, default=0) < 0 or not sum(counts):

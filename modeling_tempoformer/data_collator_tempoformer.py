@@ -25,10 +25,16 @@ def tokenize_posts(
 
     Returns:
         The tokenizer's columns but for the attention mask, a list of token lists each, and the number of posts cut.
+        Raises a `ValueError` that names a post of a time that the tokenizer does not know.
     """
     dates = None
     if "time_ids" in tokenizer.model_input_names:
         dates = [None] * len(texts) if timestamps is None else [to_date(seconds) for seconds in timestamps]
+        for post, date in enumerate(dates):
+            try:
+                tokenizer.time_id(date)
+            except ValueError as problem:
+                raise ValueError(f"post {post} in order of time: {problem}") from None
 
     def tokenize(texts, times, **settings):
         return tokenizer(texts, **settings) if dates is None else tokenizer(texts, time=times, **settings)

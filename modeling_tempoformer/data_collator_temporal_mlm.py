@@ -36,7 +36,7 @@ class TemporalMlmCollator(DataCollatorForLanguageModeling):
         if self.tokenizer.prepend_time:
             self.mask_times(batch)
         if self.tokenizer.mask_token_time:
-            is_masked = (batch["input_ids"] == self.tokenizer.mask_token_id) & (batch["time_ids"] != PADDING_TIME)
+            is_masked = (batch["input_ids"] == self.tokenizer.mask_token_id) & (batch["time_ids"] > UNKNOWN_TIME)
             batch["time_ids"][is_masked] = MASK_TIME
         return batch
 

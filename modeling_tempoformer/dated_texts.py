@@ -1,63 +1,100 @@
 """Dated texts: from files or tables to the rows that masked language modelling reads."""
 
-import gzip
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, IterableDataset
-from transformers import PreTrainedTokenizerBase
+from datasets import Dataset, IterableDataset, interleave_datasets
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from .time_points_temporal_bert import TimePoints, UnknownTimeError, name_date, read_date
+from .change_corpora import read_lines, untagged
+from .time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date
 
 
 DatedTexts = Dataset | IterableDataset
 TEXT_SUFFIXES = (".txt", ".txt.gz")
+# The column that says where a text comes from.
+SOURCE = "source_of_text"
 
 
-def read_lines(paths: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The lines of text files named by time point (`1810-1860.txt`), plain or gzipped, but for empty ones."""
-    for path in paths:
-        name = Path(path).name
-        suffix = next((suffix for suffix in TEXT_SUFFIXES if name.endswith(suffix)), None)
-        if suffix is None:
-            raise ValueError(f"{path}: text files are named TIME.txt or TIME.txt.gz.")
-        is_empty = True
-        with (
-            gzip.open(path, "rt", encoding="utf-8") if suffix.endswith("gz") else open(path, encoding="utf-8") as file
-        ):
-            for line in file:
-                if line := line.strip():
-                    is_empty = False
-                    yield {"time": name.removesuffix(suffix), "text": line}
-        if is_empty:
-            raise ValueError(f"{path} has no text.")
+def read_text_file(path: str) -> Iterator[dict[str, str]]:
+    """
+    The lines of a text file named by its time point (`1810-1860.txt`), plain or gzipped, but for empty ones. Parts of
+    speech behind lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
+    """
+    name = Path(path).name
+    suffix = next((suffix for suffix in TEXT_SUFFIXES if name.endswith(suffix)), None)
+    if suffix is None:
+        raise ValueError(f"{path}: text files are named TIME.txt or TIME.txt.gz.")
+    number = None
+    for number, line in read_lines(Path(path)):
+        text = " ".join(untagged(token) for token in line.split())
+        yield {"time": name.removesuffix(suffix), "text": text, SOURCE: f"{path}, line {number}"}
+    if number is None:
+        raise ValueError(f"{path} has no text.")
 
 
-def read_text_files(paths: list[str], streaming: bool = False) -> DatedTexts:
-    """[`read_lines`] as a dataset with the columns `time` and `text`."""
-    if streaming:
-        return IterableDataset.from_generator(read_lines, gen_kwargs={"paths": tuple(paths)})
-    return Dataset.from_list(list(read_lines(tuple(paths))))
+def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -> DatedTexts:
+    """
+    The texts of files named by time point, with the columns `time` and `text`. A stream mixes the files, each in
+    proportion to its size, so that no time point comes first.
+    """
+    if not streaming:
+        return Dataset.from_list([text for path in paths for text in read_text_file(path)])
+    streams = [IterableDataset.from_generator(read_text_file, gen_kwargs={"path": path}) for path in paths]
+    sizes = [Path(path).stat().st_size for path in paths]
+    return interleave_datasets(
+        streams,
+        probabilities=[size / sum(sizes) for size in sizes],
+        seed=seed,
+        stopping_strategy="all_exhausted_without_replacement",
+    )
+
+
+def name_sources(texts: DatedTexts) -> DatedTexts:
+    """Adds to the rows of a table where they come from, so that errors name it after sorting and splitting."""
+    if isinstance(texts, IterableDataset) or SOURCE in texts.column_names:
+        return texts
+    return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
 
 
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None) -> list[str]:
     """
-    The time points of a corpus, sorted: its times as they are, or named at a granularity. Missing times are left to
+    The time points of a corpus in order: its times as they are, or named at a granularity. Missing times are left to
     the tokenizer. Raises an `UnknownTimeError` that names the row of what is no date.
     """
     names = set()
     for row, value in enumerate(texts[time_column]):
-        if value is None or value != value or value == "":
+        if is_missing(value):
             continue
         if granularity is None:
-            names.add(str(value))
+            names.add(as_name(value))
             continue
         parts = read_date(value)
         if parts is None:
             raise UnknownTimeError(f"Row {row}: the {time_column} {value!r} is no date.")
         names.add(name_date(parts, granularity))
+    if all(name.isdigit() for name in names):
+        return sorted(names, key=int)
     return sorted(names)
+
+
+def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+    """The rest, and a random part, each in the order of the input."""
+    count = round(fraction * len(texts))
+    if not 0 < count < len(texts):
+        raise ValueError(f"Cannot split {len(texts)} texts by a fraction of {fraction}.")
+    part = set(random.Random(seed).sample(range(len(texts)), count))
+    return texts.select([row for row in range(len(texts)) if row not in part]), texts.select(sorted(part))
+
+
+def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens that a model reads at most, special ones included."""
+    positions = config.max_position_embeddings
+    if "roberta" in config.model_type:
+        positions -= config.pad_token_id + 1
+    return min(tokenizer.model_max_length, positions)
 
 
 def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
@@ -74,7 +111,7 @@ def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[in
     The special tokens before and after a text of some time, and the id of that time, `None` where the tokenizer knows
     of no times.
     """
-    if isinstance(getattr(tokenizer, "time_points", None), TimePoints):
+    if hasattr(tokenizer, "time_points"):
         ids, time_id = tokenizer("", time=time)["input_ids"], tokenizer.time_id(time)
     else:
         ids, time_id = tokenizer("")["input_ids"], None
@@ -115,20 +152,27 @@ def to_mlm_rows(
     Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a time or without words.
     """
     columns = check_columns(texts, time_column, text_column)
+    before, after, _ = frame(tokenizer, tokenizer.times[0])
+    smallest = len(before) + len(after) + 1
+    if max_length < smallest:
+        raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
+    if not line_by_line and isinstance(texts, Dataset):
+        # Full rows also where there are many time points.
+        ids = check_texts(texts, tokenizer, time_column, text_column)
+        texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
 
     def convert(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
-        values = batch[time_column]
-        for index, value, text in zip(indices, values, batch[text_column], strict=True):
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"Row {index} has no text in '{text_column}': {text!r}.")
-            try:
-                tokenizer.time_id(value)
-            except UnknownTimeError as error:
-                raise UnknownTimeError(f"Row {index}: {error}") from None
-        tokens = tokenizer(batch[text_column], time=values, add_special_tokens=False, verbose=False)["input_ids"]
+        values, sources = batch[time_column], batch.get(SOURCE) or [f"row {index}" for index in indices]
+        time_ids = [check_text(tokenizer, *row) for row in zip(sources, values, batch[text_column], strict=True)]
+        # RoBERTa's words begin with their space, and a packed text follows another.
+        start = "" if line_by_line else " "
+        words = [start + text for text in batch[text_column]]
+        tokens = tokenizer(words, time=values, add_special_tokens=False, verbose=False)["input_ids"]
         by_time: dict[int, list[int]] = {}
-        for place, value in enumerate(values):
-            by_time.setdefault(tokenizer.time_id(value), []).append(place)
+        for place, (source, time_id, ids) in enumerate(zip(sources, time_ids, tokens, strict=True)):
+            if not ids:
+                raise ValueError(f"{source}: no token in the text {batch[text_column][place]!r}.")
+            by_time.setdefault(time_id, []).append(place)
         rows = []
         for places in by_time.values():
             before, after, time_id = frame(tokenizer, values[places[0]])
@@ -139,3 +183,22 @@ def to_mlm_rows(
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     return texts.map(convert, batched=True, with_indices=True, remove_columns=columns)
+
+
+def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:
+    """The time id of a text. Raises a `ValueError` that names its source if it has no text or no known time."""
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{source}: no text, but {text!r}.")
+    try:
+        return tokenizer.time_id(time)
+    except UnknownTimeError as error:
+        raise UnknownTimeError(f"{source}: {error}") from None
+
+
+def check_texts(
+    texts: Dataset, tokenizer: PreTrainedTokenizerBase, time_column: str = "time", text_column: str = "text"
+) -> list[int]:
+    """[`check_text`] of all."""
+    sources = texts[SOURCE] if SOURCE in texts.column_names else [f"row {row}" for row in range(len(texts))]
+    rows = zip(sources, texts[time_column], texts[text_column], strict=True)
+    return [check_text(tokenizer, *row) for row in rows]

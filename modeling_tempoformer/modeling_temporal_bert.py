@@ -1,5 +1,6 @@
 """BERT and RoBERTa with temporal attention (Rosin and Radinsky, 2022): encoders that know when a text was written."""
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -67,6 +68,18 @@ def count_times(
     return TextTimes(embeddings, points, counts, token_times)
 
 
+class TimeResidual(nn.Module):
+    """`I + alpha P` with a weight alpha for each head; a module, so that adapters and offloading can reach it."""
+
+    def __init__(self, num_heads: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(num_heads))
+
+    def forward(self, product: torch.Tensor) -> torch.Tensor:
+        """`product` (batch, heads, d, d)."""
+        return torch.eye(product.shape[-1], device=product.device) + self.weight.float()[:, None, None] * product
+
+
 class TemporalSelfAttention:
     """
     What temporal attention changes in BERT's self-attention: `softmax(Q' K^T / sqrt(d)) V` with
@@ -77,11 +90,11 @@ class TemporalSelfAttention:
 
     def __init__(self, config, layer_idx: int | None = None):
         super().__init__(config, layer_idx=layer_idx)
-        self.time = self.residual_weight = None
+        self.time = self.residual = None
         if config.temporal_attention == "attention":
             self.time = nn.Linear(config.hidden_size, self.all_head_size)
             if config.temporal_residual:
-                self.residual_weight = nn.Parameter(torch.zeros(self.num_attention_heads))
+                self.residual = TimeResidual(self.num_attention_heads)
 
     def forward(
         self,
@@ -131,11 +144,10 @@ class TemporalSelfAttention:
         norm_squared = product.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
         has_norm = norm_squared > 0
         product = product / norm_squared.masked_fill(~has_norm, 1.0).sqrt()
-        identity = torch.eye(self.attention_head_size, device=product.device)
-        if self.residual_weight is not None:
-            return identity + self.residual_weight.float()[:, None, None] * product
+        if self.residual is not None:
+            return self.residual(product)
         # A text of unknown time gets plain attention.
-        return torch.where(has_norm, product, identity)
+        return torch.where(has_norm, product, torch.eye(self.attention_head_size, device=product.device))
 
 
 class TemporalBertSelfAttention(TemporalSelfAttention, BertSelfAttention):
@@ -158,8 +170,8 @@ class TemporalInitialisation:
         super()._init_weights(module)
         if isinstance(module, TimeEmbedding):
             init.normal_(module.weight, std=self.config.time_initializer_range)
-        elif isinstance(module, TemporalSelfAttention) and module.residual_weight is not None:
-            init.zeros_(module.residual_weight)
+        elif isinstance(module, TimeResidual):
+            init.zeros_(module.weight)
 
 
 class TemporalEncoder(TemporalInitialisation):
@@ -180,13 +192,15 @@ class TemporalEncoder(TemporalInitialisation):
         self,
         input_ids: torch.LongTensor | None = None,
         attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
         **kwargs,
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
         r"""
         Args:
-            input_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*): Tokens.
-            attention_mask (`torch.Tensor` of shape `(batch_size, sequence_length)`, *optional*): 1 for real tokens.
+            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds: As in the library's model.
             time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`):
                 Time of each token: 0 padding, 1 mask, 2 unknown, then `config.times` in order. Not needed with
                 `temporal_attention="none"`.
@@ -195,8 +209,19 @@ class TemporalEncoder(TemporalInitialisation):
         Returns:
             [`BaseModelOutputWithPoolingAndCrossAttentions`]. Raises a `ValueError` where times are missing or unknown.
         """
-        kwargs |= self.time_inputs(time_ids, attention_mask)
-        return super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+        if time_ids is not None:
+            shape = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
+            if time_ids.shape != shape:
+                raise ValueError(f"`time_ids` have the shape {tuple(time_ids.shape)}, the texts {tuple(shape)}.")
+        return super().forward(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            **self.time_inputs(time_ids, attention_mask),
+            **kwargs,
+        )
 
     def time_inputs(
         self, time_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None
@@ -210,15 +235,19 @@ class TemporalEncoder(TemporalInitialisation):
             return {"text_times": count_times(self.time_embeddings, time_ids, attention_mask)}
         return {"query_scale": torch.tensor(time_factors(self.config), device=time_ids.device)[time_ids]}
 
-    def resize_time_embeddings(self, times: list[str]):
+    def resize_time_embeddings(self, times: list[str], time_document_counts: list[int] | None = None):
         """
         Gives the model other `times`, which must hold all it has; in any order, and each keeps its embedding. Those
-        that are new start anew. Raises a `ValueError` that names the times that would be lost.
+        that are new start anew. With `time_scaling="documents"` the counts of all must be given too. Raises a
+        `ValueError` that names the times that would be lost, or that are there twice.
         """
         if lost := [time for time in self.config.times if time not in times]:
             raise ValueError(f"`times` must hold all that the model has; missing: {', '.join(lost)}.")
+        changed = copy.deepcopy(self.config)
+        changed.times, changed.time_document_counts = list(times), time_document_counts
+        changed.validate_times()
         old_times = list(self.config.times)
-        self.config.times = list(times)
+        self.config.times, self.config.time_document_counts = list(times), time_document_counts
         if self.time_embeddings is None:
             return
         old = self.time_embeddings
@@ -322,10 +351,28 @@ class TemporalMaskedLM(TemporalHead):
     _head_name: str
 
     @can_return_tuple
-    def forward(self, *args, labels: torch.LongTensor | None = None, **kwargs) -> MaskedLMOutput:
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        **kwargs,
+    ) -> MaskedLMOutput:
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+            "time_ids": time_ids,
+        }
         if labels is None or not self.sparse_prediction:
-            return super().forward(*args, labels=labels, **kwargs)
-        outputs = self.base_model(*args, **kwargs)
+            return super().forward(**inputs, labels=labels, **kwargs)
+        outputs = self.base_model(**inputs, **kwargs)
         asked = labels != -100
         logits = getattr(self, self._head_name)(outputs.last_hidden_state[asked])
         # The sum, so that a batch without any label has loss 0.

@@ -102,7 +102,10 @@ class StreamClassificationPipeline(Pipeline):
         encoder_config = self.model.config.encoder_config
         limit = min(self.tokenizer.model_max_length, get_encoder_adapter(encoder_config).max_tokens(encoder_config))
         sorted_times = None if times is None else [times[post] for post in order]
-        columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit, sorted_times)
+        try:
+            columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit, sorted_times)
+        except ValueError as problem:
+            raise ValueError(f"Timeline {number}, {problem}") from None
         if cut:
             logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
         if sorted_times is not None:

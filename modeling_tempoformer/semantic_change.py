@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .change_corpora import DatedSentence
-from .dated_texts import frame, make_row
+from .dated_texts import frame, make_row, token_limit
 from .sentence_time import predict_times
 
 
@@ -116,12 +116,13 @@ def embed_usages(
     encoder = model.base_model.eval()
     keys = [(word, time) for word, of_time in usages.items() for time, found in of_time.items() for _ in found]
     flat = [usage for of_time in usages.values() for found in of_time.values() for usage in found]
-    encoded = encode_usages(tokenizer, flat, max_length)
+    encoded = encode_usages(tokenizer, flat, min(max_length, token_limit(model.config, tokenizer)))
     order = sorted(range(len(flat)), key=lambda index: len(encoded[index][0]["input_ids"]))
     vectors = np.zeros((len(flat), model.config.hidden_size), dtype=np.float32)
     for begin in logging.tqdm(range(0, len(flat), batch_size), desc="usages"):
         chosen = order[begin : begin + batch_size]
-        batch = tokenizer.pad([encoded[index][0] for index in chosen], return_tensors="pt").to(model.device)
+        batch = tokenizer.pad([encoded[index][0] for index in chosen], padding_side="right", return_tensors="pt")
+        batch = batch.to(model.device)
         del batch["special_tokens_mask"]
         states = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
         states = torch.stack(states).mean(0).float()
@@ -148,7 +149,11 @@ def time_differences(
     |p(last time) - p(first time)|, the probabilities of the time tokens in the place of a masked one (time-diff of
     TempoBERT; Rosin, Guy and Radinsky, 2022). NaN for a word without a usage at one of the two times.
     """
-    texts = {word: [usage.text for found in of_time.values() for usage in found] for word, of_time in usages.items()}
+    # Each sentence once, however often it has the word.
+    texts = {
+        word: [text for found in of_time.values() for text in dict.fromkeys(usage.text for usage in found)]
+        for word, of_time in usages.items()
+    }
     flat = [text for word in texts.values() for text in word]
     probabilities = predict_times(model, tokenizer, flat, batch_size)
     first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))

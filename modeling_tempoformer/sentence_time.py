@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from .configuration_temporal_bert import UNKNOWN_TIME
-from .dated_texts import frame, make_row
+from .dated_texts import frame, make_row, token_limit
 
 
 @torch.inference_mode()
@@ -31,7 +31,7 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
     tokens = tokenizer(texts, time=tokenizer.times[0], add_special_tokens=False, verbose=False)["input_ids"]
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     before[place_of_time] = tokenizer.mask_token_id
-    size = min(tokenizer.model_max_length, model.config.max_position_embeddings - 2) - len(before) - len(after)
+    size = token_limit(model.config, tokenizer) - len(before) - len(after)
     cut = sum(len(ids) > size for ids in tokens)
     if cut:
         logging.get_logger(__name__).warning("%d of %d texts are read up to %d tokens.", cut, len(texts), size)
@@ -40,7 +40,8 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
     probabilities = np.zeros((len(rows), len(tokenizer.times)))
     for start in logging.tqdm(range(0, len(rows), batch_size), desc="times"):
         chosen = order[start : start + batch_size]
-        batch = tokenizer.pad([rows[index] for index in chosen], return_tensors="pt").to(model.device)
+        batch = tokenizer.pad([rows[index] for index in chosen], padding_side="right", return_tensors="pt")
+        batch = batch.to(model.device)
         del batch["special_tokens_mask"]
         logits = model(**batch).logits[:, place_of_time, tokenizer.time_token_ids]
         probabilities[chosen] = logits.float().softmax(-1).cpu().numpy()

@@ -7,7 +7,7 @@ from transformers import Trainer, TrainingArguments
 
 
 # Time embeddings, W_T and b_T, alpha.
-TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual_weight")
+TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual.")
 
 
 @dataclass

@@ -15,8 +15,8 @@ GRANULARITIES = {
     "month": ("{year}-{month:02}", 2),
     "day": ("{year}-{month:02}-{day:02}", 3),
 }
-YEARS = re.compile(r"(\d{4})(?:-(\d{4}))?")
-PARTIAL_DATE = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
+YEARS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+PARTIAL_DATE = re.compile(r"(\d{1,4})(?:-(\d{1,2}))?")
 
 
 class UnknownTimeError(ValueError):
@@ -65,8 +65,8 @@ class TimePoints:
 
         Raises an [`UnknownTimeError`] that lists the time points.
         """
-        if isinstance(value, str) and value.strip() in self.names:
-            return value.strip()
+        if (name := as_name(value)) in self.names:
+            return name
         parts = read_date(value)
         if parts is None:
             raise self.unknown(value, "is none of the time points")
@@ -92,7 +92,8 @@ class TimePoints:
         known = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
         if is_missing(value):
             return UnknownTimeError(f"A text has no time. Time points: {known}.")
-        return UnknownTimeError(f"The time {value!r} {why}: {known or 'there is none'}.")
+        hint = " Seconds are not read here." if isinstance(value, numbers.Real) and abs(value) > 9999 else ""
+        return UnknownTimeError(f"The time {value!r} {why}: {known or 'there is none'}.{hint}")
 
 
 def is_missing(value: Any) -> bool:
@@ -102,6 +103,15 @@ def is_missing(value: Any) -> bool:
     return value is None or value != value
 
 
+def as_name(value: Any) -> str:
+    """How a time is named that names a time point itself: whole numbers without a fraction, dates as in ISO-8601."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, numbers.Real) and math.isfinite(value) and int(value) == value:
+        return str(int(value))
+    return str(value).strip()
+
+
 def read_date(value: Any) -> tuple[int, ...] | None:
     """Year, month and day, as many as are given; None for what is no date."""
     if is_missing(value) or isinstance(value, bool):
@@ -109,7 +119,7 @@ def read_date(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, date):
         return value.year, value.month, value.day
     if isinstance(value, numbers.Real):
-        return (int(value),) if math.isfinite(value) and int(value) == value else None
+        return (int(value),) if 0 < value <= 9999 and int(value) == value else None
     if not isinstance(value, str):
         return None
     if match := PARTIAL_DATE.fullmatch(value.strip()):

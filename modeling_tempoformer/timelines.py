@@ -276,7 +276,10 @@ def timeline_to_rows(
 ) -> dict[str, list]:
     """The rows of a batch of one timeline."""
     timeline = {name: values[0] for name, values in batch.items()}
-    columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
+    try:
+        columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
+    except ValueError as problem:
+        raise ValueError(f"Timeline '{timeline['timeline_id']}', {problem}") from None
     if truncated is not None:
         truncated[0] += cut
     elif cut:

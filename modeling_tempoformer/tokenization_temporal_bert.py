@@ -1,5 +1,7 @@
 """Tokenizers that know when a text was written, for BERT and RoBERTa with temporal attention."""
 
+from collections.abc import Iterable
+from datetime import date
 from typing import Any
 
 import torch
@@ -115,17 +117,18 @@ class TemporalTokenizer:
         is_batch = isinstance(one, (list, tuple))
         is_flat = not is_batch and not kwargs.get("return_overflowing_tokens")
         count = len(text) if is_batch else 1
-        times = time if isinstance(time, (list, tuple)) else [time] * count
+        is_one = isinstance(time, (str, date)) or not isinstance(time, Iterable)
+        times = [time] * count if is_one else list(time)
         if len(times) != count:
             raise ValueError(f"There are {len(times)} times for {count} texts.")
         ids_of_texts = [self.time_id(value) for value in times]
         texts = encoding.get("overflow_to_sample_mapping", range(count))
         input_ids = [encoding["input_ids"]] if is_flat else encoding["input_ids"]
-        time_ids = []
+        time_tokens, time_ids = self.time_token_ids, []
         for row, tokens, which in zip(encoding.encodings, input_ids, texts, strict=True):
             time_id = ids_of_texts[which]
             if self.prepend_time and kwargs.get("add_special_tokens", True) and time_id != UNKNOWN_TIME:
-                tokens[row.attention_mask.index(1) + 1] = self.time_token_ids[time_id - NUM_SPECIAL_TIMES]
+                tokens[row.attention_mask.index(1) + 1] = time_tokens[time_id - NUM_SPECIAL_TIMES]
             time_ids.append(
                 [
                     PADDING_TIME if not real else self._time_of_token(token, time_id)
@@ -136,7 +139,8 @@ class TemporalTokenizer:
         return encoding.convert_to_tensors(return_tensors, prepend_batch_axis=is_flat)
 
     def _time_of_token(self, token: int, time_id: int) -> int:
-        return MASK_TIME if self.mask_token_time and token == self.mask_token_id else time_id
+        is_masked = self.mask_token_time and token == self.mask_token_id and time_id != UNKNOWN_TIME
+        return MASK_TIME if is_masked else time_id
 
     def _pad(self, encoded_inputs, *args, padding_side: str | None = None, **kwargs) -> dict:
         padded = super()._pad(encoded_inputs, *args, padding_side=padding_side, **kwargs)
@@ -150,10 +154,11 @@ class TemporalTokenizer:
     @torch.no_grad()
     def add_target_words(self, words: list[str], model: PreTrainedModel) -> list[str]:
         """
-        Makes one token of each word and gives `model` a row for it, which starts as the mean of the word's pieces.
+        Makes one token of each word and gives `model` a row for it, which starts as the mean of the word's pieces;
+        where the vocabulary has none for it, it starts at random.
 
         Args:
-            words (`list[str]`): Those that are one token already stay as they are.
+            words (`list[str]`): Those that are one known token already stay as they are.
             model ([`PreTrainedModel`]): Changed in place.
 
         Returns:
@@ -164,8 +169,8 @@ class TemporalTokenizer:
             if word != word.strip() or len(word.split()) != 1:
                 raise ValueError(f"A target word must be one word, got {word!r}.")
             found = self.convert_tokens_to_ids(self.tokenize(f" {word}"))
-            if len(found) > 1:
-                pieces[word] = found
+            if len(found) > 1 or self.unk_token_id in found:
+                pieces[word] = [piece for piece in found if piece != self.unk_token_id]
         self.add_tokens(
             [AddedToken(word, single_word=True, lstrip=self._spaces_in_words, normalized=True) for word in pieces]
         )
@@ -173,7 +178,8 @@ class TemporalTokenizer:
         if len(self) > vectors.num_embeddings:
             vectors = model.resize_token_embeddings(len(self), mean_resizing=False)
         for word, ids in pieces.items():
-            vectors.weight[self.convert_tokens_to_ids(word)] = vectors.weight[ids].mean(0)
+            if ids:
+                vectors.weight[self.convert_tokens_to_ids(word)] = vectors.weight[ids].mean(0)
         return list(pieces)
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from accelerate import cpu_offload
 from conftest import TINY, tiny_batch
 from datasets import Dataset
 from dense_reference import dense_logits
@@ -39,7 +40,7 @@ def make_model(family: str = "temporal_bert", **settings) -> TempoFormerForStrea
     config = TempoFormerConfig(encoder_config=encoder, window=4, num_labels=3, **settings)
     model = TempoFormerForStreamClassification(config).eval()
     for name, parameter in model.named_parameters():
-        if name.endswith("residual_weight"):
+        if name.endswith("residual.weight"):
             torch.nn.init.normal_(parameter)
     return model
 
@@ -124,6 +125,26 @@ def test_rows_have_the_calendar_time_of_their_posts():
     tokenizer = bert(unknown_times="unknown")
     rows = to_rows(to_timelines(Dataset.from_list(untimed), ["x", "y"]), tokenizer, window=4)
     assert rows[0]["time_ids"][1] == [2] * 4
+
+
+@pytest.mark.parametrize("entry", ["rows", "pipeline"])
+def test_a_post_outside_all_times_is_named(entry):
+    posts = [*POSTS, {**POSTS[0], "timestamp": "2015-01-01"}]
+    tokenizer = bert()
+    with pytest.raises(ValueError, match="Timeline '?[0a]'?, post 3 in order of time: The time .* falls into none"):
+        if entry == "rows":
+            to_rows(to_timelines(Dataset.from_list(posts), ["x", "y"]), tokenizer, window=4)
+        else:
+            timeline = {name: [post[name] for post in posts] for name in ("text", "timestamp")}
+            pipeline("stream-classification", model=make_model(), tokenizer=tokenizer)(timeline)
+
+
+def test_the_residual_form_works_offloaded():
+    model, batch = make_model(encoder={"temporal_residual": True}), make_batch()
+    with torch.no_grad():
+        expected = model(**batch).logits
+        cpu_offload(model, execution_device="cpu")
+        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-6, rtol=1e-6)
 
 
 ELSEWHERE = """

@@ -197,3 +197,15 @@ def test_files_without_uses(tmp_path):
     write_uses(path)
     with pytest.raises(ValueError, match="is empty"):
         list(read_dwug(path))
+
+
+def test_punctuation_around_a_word_is_not_part_of_it(tmp_path):
+    text = 'He saw the plane. "Plane," she said, (plane) aeroplane plane-like \u201cplane\u201d'
+    (sentence,) = read_one(tmp_path / "c.txt", text, ["plane"])
+    assert sentence.text == text
+    assert marked(sentence) == [("plane", "plane")] * 3
+    assert sentence.tokens[3] == "plane" and sentence.tokens[4] == '"Plane,"'
+    (sentence,) = read_one(tmp_path / "c.txt", "the plane_nn, flew_vb.", ["plane_nn"])
+    assert sentence.text == "the plane, flew." and sentence.targets == ()
+    (sentence,) = read_one(tmp_path / "c.txt", "the plane_nn , (plane_nn)", ["plane_nn"])
+    assert sentence.text == "the plane , (plane)" and sentence.targets == (("plane_nn", 4, 9), ("plane_nn", 13, 18))

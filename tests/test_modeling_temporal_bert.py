@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from accelerate import cpu_offload
+from huggingface_hub.errors import StrictDataclassClassValidationError
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
@@ -73,7 +76,7 @@ def make_model(model_class=BertWithTemporalAttentionForMaskedLM, seed: int = 0, 
     config = config_class(**{"times": TIMES, "time_initializer_range": 1.0, **TINY, **settings})
     model = model_class._from_config(config, attn_implementation=attention).eval()
     for name, parameter in model.named_parameters():
-        if name.endswith("residual_weight"):
+        if name.endswith("residual.weight"):
             torch.nn.init.normal_(parameter)
     return model
 
@@ -138,7 +141,7 @@ def test_many_time_points_or_few_give_the_formula(residual):
                 t = projected[:, 8 * head : 8 * head + 8]
                 expected = t.T @ t / t.norm()
                 if residual:
-                    expected = torch.eye(8) + layer.residual_weight[head] * expected
+                    expected = torch.eye(8) + layer.residual.weight[head] * expected
                 torch.testing.assert_close(product[text, head], expected, atol=1e-5, rtol=1e-5)
 
 
@@ -153,7 +156,7 @@ def test_a_plain_checkpoint_loads_whole_and_starts_as_itself(tmp_path, plain_cla
     for settings in ({"temporal_residual": True}, {"temporal_attention": "none"}, {}):
         model, info = temporal_class.from_pretrained(tmp_path, times=TIMES, output_loading_info=True, **settings)
         assert not info["unexpected_keys"] and all(
-            "time" in key or "residual_weight" in key for key in info["missing_keys"]
+            "time" in key or "residual.weight" in key for key in info["missing_keys"]
         )
         weights = model.state_dict()
         assert all(torch.equal(weights[name], weight) for name, weight in plain.state_dict().items())
@@ -264,6 +267,8 @@ ELSEWHERE = """
 import sys
 sys.modules["modeling_tempoformer"] = None
 import transformers
+from accelerate import cpu_offload
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 source, target, batch, *cases = sys.argv[1:]
@@ -334,3 +339,47 @@ def test_sparse_prediction_has_the_same_loss_and_gradients(model_class):
     batch["labels"] = torch.full_like(batch["labels"], -100)
     assert sparse(**batch).loss == 0
     assert torch.equal(sparse(**make_batch()).logits, dense(**make_batch()).logits)
+
+
+def test_an_adapter_trains_alpha_when_it_is_saved_with_it():
+    model = BertWithTemporalAttentionForMaskedLM(TemporalBertConfig(times=TIMES, temporal_residual=True, **TINY))
+    settings = LoraConfig(r=2, target_modules=["query"], modules_to_save=["time_embeddings", "time", "residual"])
+    adapted = get_peft_model(model, settings)
+    batch = {**make_batch(), "labels": make_batch()["input_ids"]}
+    adapted(**batch).loss.backward()
+    alphas = [p for name, p in adapted.named_parameters() if "residual.modules_to_save" in name]
+    assert len(alphas) == 2 and all(alpha.grad.abs().sum() > 0 for alpha in alphas)
+
+
+def test_the_residual_form_works_offloaded():
+    model, batch = make_model(BertWithTemporalAttention, temporal_residual=True), make_batch()
+    with torch.no_grad():
+        expected = model(**batch)[0]
+        cpu_offload(model, execution_device="cpu")
+        assert torch.equal(model(**batch)[0], expected)
+
+
+def test_arguments_by_position_are_those_of_bert():
+    model, batch = make_model(BertWithTemporalAttention), make_batch()
+    types = torch.ones_like(batch["input_ids"])
+    by_name = model(**batch, token_type_ids=types)[0]
+    assert torch.equal(
+        model(batch["input_ids"], batch["attention_mask"], types, time_ids=batch["time_ids"])[0], by_name
+    )
+
+
+def test_times_that_do_not_fit_the_texts_or_the_scaling_are_refused():
+    model, batch = make_model(BertWithTemporalAttention), make_batch()
+    with pytest.raises(ValueError, match=r"`time_ids` have the shape \(4, 1\), the texts \(4, 7\)"):
+        model(**{**batch, "time_ids": batch["time_ids"][:, :1]})
+    with pytest.raises(ValueError, match="must differ"):
+        model.resize_time_embeddings([*TIMES, TIMES[0]])
+    assert model.config.times == TIMES
+    scaling = {"temporal_attention": "scaled", "time_scaling": "documents"}
+    model = make_model(BertWithTemporalAttention, **scaling, time_document_counts=[1, 2, 3])
+    with pytest.raises(ValueError, match="must hold a count for each of 4 times, got None"):
+        model.resize_time_embeddings([*TIMES, "2011"])
+    model.resize_time_embeddings([*TIMES, "2011"], time_document_counts=[1, 2, 3, 4])
+    assert time_factors(model.config)[3:] == [0.1, 0.2, 0.3, 0.4]
+    with pytest.raises(StrictDataclassClassValidationError, match="at most 64 `times`, got 65"):
+        TemporalBertConfig(times=list(map(str, range(65))), temporal_attention="scaled", time_scaling="exponential")

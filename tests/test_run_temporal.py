@@ -93,7 +93,7 @@ def test_time_has_a_learning_rate_of_its_own(folder, tmp_path):
     after = trained(folder, tmp_path / "time", *still, "--time_learning_rate", "0.1")
     for name, weights in before.items():
         assert torch.equal(after[name], weights), name
-    for part in ("time_embeddings.weight", "self.time.weight", "self.residual_weight"):
+    for part in ("time_embeddings.weight", "self.time.weight", "self.residual.weight"):
         (name,) = (name for name in after if name.endswith(part))
         assert not torch.equal(after[name], both[name])
 
@@ -131,7 +131,7 @@ def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_
         file.write('year\ttext\n1815\tthe "tree flew\n1900\tair\n1990\tthe plane\n')
     assert [row["text"] for row in read_speeches(path)] == ['the "tree flew', "air", "the plane"]
     more = ["--task_name", "speeches", "--train_files", str(path), "--times", OLD, NEW]
-    with pytest.raises(ValueError, match="Row 1: The time '1900' falls into none of the time points"):
+    with pytest.raises(ValueError, match="row 1: The time '1900' falls into none of the time points"):
         trained(folder, tmp_path / "x", *more)
     trained(folder, tmp_path / "out", *more, "--unknown_times", "drop")
     assert "train: 1 of 3 texts are in no time point and left out." in caplog.text

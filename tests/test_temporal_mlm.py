@@ -5,10 +5,17 @@ import gzip
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
-from test_tokenization_temporal_bert import bert
+from test_tokenization_temporal_bert import VOCABULARY, bert
 
 from modeling_tempoformer.data_collator_temporal_mlm import TemporalMlmCollator
-from modeling_tempoformer.dated_texts import find_times, read_text_files, to_mlm_rows
+from modeling_tempoformer.dated_texts import (
+    SOURCE,
+    find_times,
+    name_sources,
+    read_text_files,
+    split_texts,
+    to_mlm_rows,
+)
 
 
 TEXTS = ["the plane flew", "the trees", "plane", "trees trees the"]
@@ -61,10 +68,10 @@ def test_packed_rows_begin_with_their_time_token():
 @pytest.mark.parametrize(
     "column, value, message",
     [
-        ("time", None, "Row 1: A text has no time. Time points: 1810-1860, 1960-2010"),
-        ("time", "1900", "Row 1: The time '1900' falls into none"),
-        ("text", " ", "Row 1 has no text in 'text': ' '"),
-        ("text", None, "Row 1 has no text in 'text': None"),
+        ("time", None, "row 1: A text has no time. Time points: 1810-1860, 1960-2010"),
+        ("time", "1900", "row 1: The time '1900' falls into none"),
+        ("text", " ", "row 1: no text, but ' '"),
+        ("text", None, "row 1: no text, but None"),
     ],
 )
 def test_a_bad_row_is_named(column, value, message):
@@ -84,7 +91,7 @@ def test_text_files_are_named_by_their_time(tmp_path, streaming):
     paths = [str(tmp_path / "1810-1860.txt"), str(tmp_path / "1960-2010.txt.gz")]
     dataset = read_text_files(paths, streaming)
     assert isinstance(dataset, IterableDataset if streaming else Dataset)
-    assert [(row["time"], row["text"]) for row in dataset] == [
+    assert sorted((row["time"], row["text"]) for row in dataset) == [
         ("1810-1860", "the plane"),
         ("1810-1860", "the trees"),
         ("1960-2010", "plane"),
@@ -99,9 +106,52 @@ def test_text_files_that_are_empty_or_of_another_kind_are_named(tmp_path):
         read_text_files([str(tmp_path / "1815.doc")])
 
 
+def test_a_stream_of_files_mixes_their_times(tmp_path):
+    for time, lines in (("1815", 300), ("1990", 100)):
+        (tmp_path / f"{time}.txt").write_text("the plane flew\n" * lines, encoding="utf-8")
+    times = [row["time"] for row in read_text_files([str(tmp_path / f"{t}.txt") for t in ("1815", "1990")], True)]
+    assert len(times) == 400 and times.count("1815") == 300
+    assert 10 < times[:100].count("1990") < 45
+
+
+def test_lemmas_lose_their_part_of_speech(tmp_path):
+    (tmp_path / "1815.txt").write_text("the plane_nn fly_vb x_y\n", encoding="utf-8")
+    assert read_text_files([str(tmp_path / "1815.txt")])[0]["text"] == "the plane fly x_y"
+
+
+def test_a_row_keeps_its_source_when_it_is_split_off_and_sorted():
+    table = Dataset.from_dict({"time": ["1990", "1815", "1900", "1816"], "text": TEXTS})
+    rest, part = split_texts(name_sources(table), 0.5, seed=0)
+    assert sorted([*rest[SOURCE], *part[SOURCE]]) == [f"row {row}" for row in range(4)]
+    assert list(rest[SOURCE]) == sorted(rest[SOURCE])
+    with pytest.raises(ValueError, match=r"row 2: The time '1900' falls into none"):
+        [to_mlm_rows(texts, bert()) for texts in (rest, part)]
+    with pytest.raises(ValueError, match=r"Cannot split 4 texts by a fraction of 0.01"):
+        split_texts(table, 0.01, seed=0)
+
+
+def test_rows_are_full_with_many_time_points():
+    years = [str(1811 + i % 49) for i in range(490)]
+    tokenizer = type(bert())(vocab=VOCABULARY, times=sorted(set(years)))
+    rows = to_mlm_rows(Dataset.from_dict({"time": years, "text": ["the plane flew"] * 490}), tokenizer, max_length=17)
+    # 10 texts of 3 words each: two rows of 15 for each year.
+    assert [len(row) for row in rows["input_ids"]] == [17] * 98
+
+
+def test_texts_without_tokens_and_rows_without_room_are_refused():
+    with pytest.raises(ValueError, match="row 0: no token in the text"):
+        to_mlm_rows(Dataset.from_dict({"time": ["1815"], "text": ["\u200b"]}), bert())
+    with pytest.raises(ValueError, match="`max_length` must be at least 3, got 2"):
+        to_mlm_rows(texts(), bert(), max_length=2)
+
+
 def test_time_points_are_found():
     assert find_times(texts(), "time") == ["1815", "1850", "1990", "2000"]
     assert find_times(texts(), "time", "century") == ["1800s", "1900s", "2000s"]
+    numbers = Dataset.from_dict({"time": [10.0, 9.0, 11.0]})
+    assert find_times(numbers, "time") == ["9", "10", "11"]
+    with pytest.raises(ValueError, match="Row 0: the time 1556668800 is no date"):
+        find_times(Dataset.from_dict({"time": [1556668800]}), "time", "year")
     with pytest.raises(ValueError, match="Row 1: the time 'long ago' is no date"):
         find_times(Dataset.from_dict({"time": ["1815", "long ago"]}), "time", "year")
 
@@ -161,6 +211,14 @@ def test_a_text_of_unknown_time_is_not_asked_for_it():
 def test_masked_words_can_lose_their_time():
     batch, _ = collate(bert(mask_token_time=True), 100, mlm_probability=0.5)
     assert torch.equal(batch["time_ids"] == 1, batch["input_ids"] == MASK)
+
+
+def test_a_masked_word_of_a_text_of_unknown_time_stays_unknown():
+    tokenizer = bert(mask_token_time=True, unknown_times="unknown")
+    features = [tokenizer("the [MASK] flew", time=None) for _ in range(20)]
+    assert features[0]["time_ids"] == [2] * 5
+    batch = TemporalMlmCollator(tokenizer, mlm_probability=0.5, seed=0)(features)
+    assert set(batch["time_ids"].unique().tolist()) == {2}
 
 
 def test_a_probability_lies_between_0_and_1():

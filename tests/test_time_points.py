@@ -7,7 +7,7 @@ import pytest
 from modeling_tempoformer.time_points_temporal_bert import TimePoints, UnknownTimeError
 
 
-BINS = ["1810-1860", "1960-2010", "2011", "undated"]
+BINS = ["900-999", "1810-1860", "1960-2010", "2011", "undated"]
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,25 @@ BINS = ["1810-1860", "1960-2010", "2011", "undated"]
         ("2010-12-31T23:59:59+05:00", "1960-2010"),
         (date(2011, 1, 1), "2011"),
         (datetime(1815, 6, 18, tzinfo=UTC), "1810-1860"),
+        (950, "900-999"),
     ],
 )
 def test_a_time_falls_into_its_bin(value, name):
     assert TimePoints(BINS).find(value) == name
+
+
+@pytest.mark.parametrize(
+    "value, name",
+    [
+        (1, "1"),
+        (1.0, "1"),
+        (" 1 ", "1"),
+        (date(2019, 3, 1), "2019-03-01"),
+        (datetime(2019, 3, 1, 12), "2019-03-01T12:00:00"),
+    ],
+)
+def test_a_time_can_be_its_own_name(value, name):
+    assert TimePoints(["1", "2019-03-01", "2019-03-01T12:00:00"]).find(value) == name
 
 
 @pytest.mark.parametrize(
@@ -48,12 +63,13 @@ def test_a_date_is_named_at_its_granularity(granularity, value, name):
 @pytest.mark.parametrize(
     "value, message",
     [
-        (1861, "1861 falls into none of the time points: 1810-1860, 1960-2010, 2011, undated"),
-        ("corpus1", "'corpus1' is none of the time points: 1810-1860"),
+        (1861, "1861 falls into none of the time points: 900-999, 1810-1860, 1960-2010, 2011, undated"),
+        ("corpus1", "'corpus1' is none of the time points: 900-999"),
         ("1815-13", "'1815-13' is none of"),
         (True, "True is none of"),
         (1815.5, "1815.5 is none of"),
-        (None, "A text has no time. Time points: 1810-1860"),
+        (1556668800, "Seconds are not read here"),
+        (None, "A text has no time. Time points: 900-999"),
         (float("nan"), "A text has no time"),
         ("  ", "A text has no time"),
     ],

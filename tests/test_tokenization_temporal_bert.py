@@ -4,8 +4,11 @@ import json
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
 
 from modeling_tempoformer import (
@@ -54,6 +57,13 @@ def test_one_text_and_one_time_for_all():
     assert tokenizer("the", time=1815, return_tensors="pt")["time_ids"].tolist() == [[3, 3, 3]]
     assert tokenizer(["the", "trees"], time=1815, is_split_into_words=True)["time_ids"] == [3] * 5
     assert tokenizer("the", "plane", time=1815)["time_ids"] == [3] * 5
+
+
+@pytest.mark.parametrize(
+    "make_times", [tuple, np.array, pd.Series, lambda years: Dataset.from_dict({"y": years})["y"]]
+)
+def test_times_of_any_kind_of_sequence(make_times):
+    assert bert()(["the", "plane"], time=make_times([1815, 1990]))["time_ids"] == [[3, 3, 3], [4, 4, 4]]
 
 
 def test_pieces_of_a_long_text_all_have_its_time():
@@ -157,6 +167,9 @@ def test_target_words_become_tokens_that_begin_as_the_mean_of_their_pieces():
     torch.testing.assert_close(new[tokenizer.convert_tokens_to_ids("airplane")], (old[10] + old[11]) / 2)
     assert model.config.vocab_size == len(new) == len(tokenizer) == len(old) + 1
     assert model.get_output_embeddings().weight is new
+    assert tokenizer.add_target_words(["zebra", "airplane"], model) == ["zebra"]
+    assert tokenizer.unk_token not in tokenizer.tokenize("the zebra")
+    assert model.get_input_embeddings().num_embeddings == len(tokenizer) == len(old) + 2
     with pytest.raises(ValueError, match="'air plane'"):
         tokenizer.add_target_words(["air plane"], model)
 
