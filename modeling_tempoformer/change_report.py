@@ -72,7 +72,7 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
     for word in words:
         axes.annotate(word, (gold[word], predicted[word]), xytext=(4, 3), textcoords="offset points", fontsize=8)
     axes.set(xlabel="gold rank (1: changed most)", ylabel="predicted rank", title=title)
-    axes.margins(0.1)
+    axes.margins(x=0.15, y=0.05)
     axes.invert_xaxis()
     axes.invert_yaxis()
     figure.savefig(path, dpi=150)
