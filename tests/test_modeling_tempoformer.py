@@ -277,5 +277,5 @@ def test_bad_settings_are_named(settings, message):
 
 
 def test_other_encoders_are_refused_with_the_list():
-    with pytest.raises(ValueError, match="'gpt2'.*bert, roberta"):
+    with pytest.raises(ValueError, match="'gpt2'.*bert, camembert, .*xlm-roberta"):
         TempoFormerModel(TempoFormerConfig(encoder_config={"model_type": "gpt2"}))
