@@ -145,6 +145,10 @@ class StreamPosition(nn.Module):
         return self.dropout(self.norm(hidden_states + position))
 
 
+class ZeroLinear(nn.Linear):
+    """A linear layer that starts at 0, so that what its output is added to starts as it is."""
+
+
 class StreamAttention(nn.Module):
     """
     Multi-head attention across the [CLS] vectors of a stream (paper, section 4.2). Queries and keys are rotated by
@@ -163,7 +167,7 @@ class StreamAttention(nn.Module):
         self.q_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
         self.k_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
         self.v_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
-        self.o_proj = nn.Linear(hidden_size, hidden_size)
+        self.o_proj = (ZeroLinear if config.stream_residual else nn.Linear)(hidden_size, hidden_size)
         self.dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
 
     def forward(
@@ -286,6 +290,8 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
             bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
             for weight in module.parameters():
                 init.uniform_(weight, -bound, bound)
+        elif isinstance(module, ZeroLinear):
+            init.zeros_(module.weight)
 
     @classmethod
     def from_encoder_pretrained(cls, name: str, config: TempoFormerConfig | None = None, **kwargs):
@@ -379,7 +385,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted,
                 the distance in posts stands for `tau`, the logarithm of the seconds.
             inputs_embeds (`torch.FloatTensor`, *optional*):
-                Of shape `(batch_size, num_posts, num_tokens, hidden_size)`, instead of `input_ids`.
+                Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
             time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
                 Calendar time of the tokens, for an encoder with temporal attention, which needs it.
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
@@ -598,8 +604,11 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             else:
                 states = [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
                 cls = torch.cat([group[:, 0] for group in states])
-            cls = self.adapter.read(self.encoder, scatter(cls, all_ids, stream_mask.shape))
+            raw_cls = scatter(cls, all_ids, stream_mask.shape)
+            cls = self.adapter.read(self.encoder, raw_cls)
             context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
+            if self.config.stream_residual:
+                context = context + (cls if is_last else raw_cls).to(context.device)
             attentions.append(weights)
             if not is_last:
                 context = context.flatten(0, 1).to(states[0].device)

@@ -321,7 +321,7 @@ class ModernBertAdapter(EncoderAdapter):
     Between pre-norm layers runs the residual stream, which is never normalised. So stream positions are added to it
     without LayerNorm; a post's [CLS] vector is read through the encoder's final norm, for the pooler, the attention
     across posts and Gate&Norm alike; and what replaces it in the residual stream is taken as it is, since the next
-    layer normalises what it reads.
+    layer normalises what it reads. With `stream_residual` the context is added to the residual stream itself.
     """
 
     is_pre_norm = True

@@ -76,7 +76,11 @@ def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerFo
     attention = settings.pop("attn_implementation", None)
     encoder = {**tiny_encoder(family), "initializer_range": 0.3}
     config = TempoFormerConfig(**{"encoder_config": encoder, "window": 4, "num_labels": 3, **settings})
-    return TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
+    model = TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
+    if config.stream_residual:
+        for layer in model.tempoformer.stream_layers:
+            torch.nn.init.normal_(layer.attention.o_proj.weight, std=0.3)
+    return model
 
 
 def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0) -> dict[str, torch.Tensor]:

@@ -90,6 +90,8 @@ def stream_logits(
         states = [layer(state, **read_time(model, post)) for state, post in zip(states, posts, strict=True)]
         own = [state[0, 0] for state in states]
         vectors = stream_attention(stream_layer.attention, own, taus)
+        if config.stream_residual:
+            vectors = [c + vector for c, vector in zip(own, vectors, strict=True)]
         states = [torch.cat((v.view(1, 1, -1), state[:, 1:]), 1) for v, state in zip(vectors, states, strict=True)]
     return classify(model, pooled, own if m else None, vectors)
 
@@ -157,8 +159,10 @@ def family_stream_logits(
 
     def attend(index: int, states: torch.Tensor) -> torch.Tensor:
         own[:] = norm(states[:, 0])
-        contexts[:] = stream_attention(base.stream_layers[index].attention, own, taus)
-        return torch.cat((torch.stack(contexts)[:, None], states[:, 1:]), dim=1)
+        attended = torch.stack(stream_attention(base.stream_layers[index].attention, own, taus))
+        contexts[:] = attended + torch.stack(own) if config.stream_residual else attended
+        new = attended + states[:, 0] if config.stream_residual else attended
+        return torch.cat((new[:, None], states[:, 1:]), dim=1)
 
     def after(index: int) -> Callable:
         def hook(module, args, output):

@@ -13,6 +13,7 @@ VARIANTS = [
     {"stream_attention": "rotary"},
     {"stream_attention": "full"},
     {"fusion": "none"},
+    {"stream_residual": True},
     {"stream_position_embeddings": False},
     {"stream_position_embeddings": [True, False]},
     {"num_stream_layers": 1},
