@@ -1,8 +1,10 @@
 """Fine-tunes, evaluates and predicts with a TempoFormer on timelines of posts.
 
     python run_glue_style.py configuration/lrs_fast.yaml --train_file threads.jsonl.gz --learning_rate 1e-5
+    python run_glue_style.py configuration/lrs_fast.yaml configuration/variant_no_gate.yaml --train_file ...
 
-A first argument that ends in .yaml or .json is a recipe: its values are defaults, which the command line overrides.
+First arguments that end in .yaml or .json are recipes: their values are defaults, of which later files and then the
+command line win. Dicts such as `config_overrides` are merged across files; the command line's replaces them.
 """
 
 import json

@@ -17,15 +17,29 @@ logger = logging.getLogger(__name__)
 
 
 def parse(dataclasses: list[type], arguments: list[str]) -> tuple[Any, ...]:
-    """One object of each dataclass; a first argument that ends in .yaml or .json is a recipe of defaults."""
+    """
+    One object of each dataclass. First arguments that end in .yaml or .json are recipes of defaults; of several, the
+    later ones win, and dicts that both have are merged.
+    """
     parser = HfArgumentParser(dataclasses)
-    if arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
-        recipe = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8")) or {}
-        known = {action.dest for action in parser._actions}
-        if unknown := sorted(set(recipe) - known):
-            parser.error(f"{arguments[0]} has unknown arguments: {', '.join(unknown)}")
-        arguments = [*recipe_arguments(recipe), *arguments[1:]]
-    return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
+    known = {action.dest for action in parser._actions}
+    recipe: dict = {}
+    while arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
+        path, *arguments = arguments
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        if unknown := sorted(set(values) - known):
+            parser.error(f"{path} has unknown arguments: {', '.join(unknown)}")
+        recipe = merge(recipe, values)
+    return parser.parse_args_into_dataclasses([*recipe_arguments(recipe), *arguments], look_for_args_file=False)
+
+
+def merge(first: dict, second: dict) -> dict:
+    """Both dicts in one, at every depth; where they differ, the second wins."""
+    merged = {**first, **second}
+    for name in first.keys() & second.keys():
+        if isinstance(first[name], dict) and isinstance(second[name], dict):
+            merged[name] = merge(first[name], second[name])
+    return merged
 
 
 def recipe_arguments(recipe: dict) -> list[str]:

@@ -31,6 +31,10 @@ class TempoFormerConfig(PreTrainedConfig):
         stream_position_embeddings (`bool` or `list[bool]`, *optional*, defaults to `True`):
             Whether the stream layers add a learned embedding of a post's place in the stream; one value for each
             stream layer, or one for all.
+        stream_residual (`bool`, *optional*, defaults to `False`):
+            Whether a stream layer adds the context to a post's own vector, `c' = c + attention(c)`, instead of putting
+            it in its place (the paper, section 4.2). The attention's output projection then starts at 0, so that
+            training starts from the pretrained encoder's own [CLS].
         fusion (`str`, *optional*, defaults to `"gate"`):
             How the last stream layer joins a post's own vector and its context: `"gate"` (Gate&Norm) or `"none"`
             (the context alone).
@@ -65,6 +69,7 @@ class TempoFormerConfig(PreTrainedConfig):
     num_stream_layers: int = 2
     stream_attention: Literal["temporal_rotary", "rotary", "full"] = "temporal_rotary"
     stream_position_embeddings: bool | list[bool] = True
+    stream_residual: bool = False
     fusion: Literal["gate", "none"] = "gate"
     head: Literal["mlp", "lstm"] = "mlp"
     head_hidden_sizes: list[int] | tuple[int, ...] = (64, 64)

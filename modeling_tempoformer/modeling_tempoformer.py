@@ -125,17 +125,28 @@ def flag(kwargs: dict, name: str, config: TempoFormerConfig) -> bool:
 
 
 class StreamPosition(nn.Module):
-    """Adds the embedding of a post's place in the stream to all its tokens, then LayerNorm and dropout."""
+    """
+    Adds the embedding of a post's place in the stream to all its tokens, then LayerNorm and dropout. Below a pre-norm
+    layer there is no LayerNorm, and dropout is on the embedding alone, as on all that is added there.
+    """
 
     def __init__(self, config: TempoFormerConfig):
         super().__init__()
+        adapter = get_encoder_adapter(config.encoder_config)
         hidden_size = config.encoder_config.hidden_size
         self.embedding = nn.Embedding(config.window, hidden_size)
-        self.norm = nn.LayerNorm(hidden_size)
-        self.dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
+        self.norm = None if adapter.is_pre_norm else nn.LayerNorm(hidden_size)
+        self.dropout = nn.Dropout(adapter.dropout(config.encoder_config))
 
     def forward(self, hidden_states: torch.Tensor, places: torch.LongTensor) -> torch.Tensor:
-        return self.dropout(self.norm(hidden_states + self.embedding(places).unsqueeze(1)))
+        position = self.embedding(places).unsqueeze(1)
+        if self.norm is None:
+            return hidden_states + self.dropout(position)
+        return self.dropout(self.norm(hidden_states + position))
+
+
+class ZeroLinear(nn.Linear):
+    """A linear layer that starts at 0, so that what its output is added to starts as it is."""
 
 
 class StreamAttention(nn.Module):
@@ -156,7 +167,7 @@ class StreamAttention(nn.Module):
         self.q_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
         self.k_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
         self.v_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
-        self.o_proj = nn.Linear(hidden_size, hidden_size)
+        self.o_proj = (ZeroLinear if config.stream_residual else nn.Linear)(hidden_size, hidden_size)
         self.dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
 
     def forward(
@@ -279,6 +290,8 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
             bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
             for weight in module.parameters():
                 init.uniform_(weight, -bound, bound)
+        elif isinstance(module, ZeroLinear):
+            init.zeros_(module.weight)
 
     @classmethod
     def from_encoder_pretrained(cls, name: str, config: TempoFormerConfig | None = None, **kwargs):
@@ -316,7 +329,7 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
 
 
 def has_pooler(config: TempoFormerConfig) -> bool:
-    """Whether the encoder's pooler is used: a recurrent head over stream layers has a dense layer of its own."""
+    """Whether posts are pooled: a recurrent head over stream layers has a dense layer of its own."""
     return config.head == "mlp" or config.num_stream_layers == 0
 
 
@@ -333,6 +346,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         super().__init__(config)
         self.adapter = get_encoder_adapter(config.encoder_config)
         self.encoder = self.adapter.build(config.encoder_config, add_pooler=has_pooler(config))
+        # Beside the encoder, whose weights are then those of any checkpoint of its family.
+        self.pooler = self.adapter.new_pooler(config.encoder_config) if has_pooler(config) else None
         self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in range(config.num_stream_layers))
         self.fusion = GateAndNorm(config) if config.fusion == "gate" and config.num_stream_layers else None
         self.post_init()
@@ -370,7 +385,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted,
                 the distance in posts stands for `tau`, the logarithm of the seconds.
             inputs_embeds (`torch.FloatTensor`, *optional*):
-                Of shape `(batch_size, num_posts, num_tokens, hidden_size)`, instead of `input_ids`.
+                Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
             time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
                 Calendar time of the tokens, for an encoder with temporal attention, which needs it.
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
@@ -495,8 +510,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         stream_ids = select(slot_mask[:, -1])
         slot_post, real = slot_post[stream_ids], slot_mask[stream_ids]
         pooled = None
-        if self.encoder.pooler is not None:
-            pooled = posts.join([self.adapter.pool(self.encoder, group[:, 0]) for group in states])
+        if has_pooler(self.config):
+            pooled = posts.join([self.pool(group[:, :1]) for group in states])
         if not len(self.stream_layers):
             outputs = pooled[slot_post.to(pooled.device)]
             outputs = outputs.masked_fill(~real.unsqueeze(-1).to(outputs.device), 0.0)
@@ -518,6 +533,11 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             attentions = [scatter(weights * queries.to(weights.device), stream_ids, shape) for weights in attentions]
         pooled = None if pooled is None else scatter(pooled[slot_post[:, -1].to(pooled.device)], stream_ids, shape)
         return scatter(outputs, stream_ids, shape), pooled, attentions
+
+    def pool(self, cls: torch.Tensor) -> torch.Tensor:
+        """[CLS] states (posts, 1, hidden) through the encoder's pooler, or ours where it has none."""
+        pooler = self.encoder.pooler if self.pooler is None else self.pooler
+        return pooler(self.adapter.read(self.encoder, cls))
 
     @property
     def local_layers(self) -> nn.ModuleList:
@@ -584,8 +604,11 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             else:
                 states = [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
                 cls = torch.cat([group[:, 0] for group in states])
-            cls = scatter(cls, all_ids, stream_mask.shape)
+            raw_cls = scatter(cls, all_ids, stream_mask.shape)
+            cls = self.adapter.read(self.encoder, raw_cls)
             context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
+            if self.config.stream_residual:
+                context = context + (cls if is_last else raw_cls).to(context.device)
             attentions.append(weights)
             if not is_last:
                 context = context.flatten(0, 1).to(states[0].device)

@@ -21,9 +21,53 @@ TINY = {
 }
 
 
+DEBERTA = {
+    **TINY,
+    "pad_token_id": 0,
+    "relative_attention": True,
+    "position_buckets": 4,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
+
+# Every family, and those of its forms that run other code.
+ENCODERS = {
+    "bert": {**TINY, "pad_token_id": 0},
+    "camembert": {**TINY, "pad_token_id": 1},
+    "deberta-v2": DEBERTA,
+    "deberta-v2, with convolution": {**DEBERTA, "conv_kernel_size": 3, "conv_act": "gelu"},
+    "deberta-v2, other positions": {
+        **DEBERTA,
+        "share_att_key": False,
+        "position_biased_input": True,
+        "position_buckets": -1,
+        "norm_rel_ebd": "none",
+        "type_vocab_size": 2,
+    },
+    "distilbert": {
+        "vocab_size": 60,
+        "dim": 16,
+        "n_heads": 2,
+        "n_layers": 3,
+        "hidden_dim": 24,
+        "max_position_embeddings": 24,
+        "pad_token_id": 0,
+    },
+    "electra": {**TINY, "pad_token_id": 0, "embedding_size": 16},
+    "electra, narrow embeddings": {**TINY, "pad_token_id": 0, "embedding_size": 8},
+    # Local attention to 2 tokens on each side, in the middle layer.
+    "modernbert": {**TINY, "pad_token_id": 0, "local_attention": 4, "global_attn_every_n_layers": 2},
+    "mpnet": {**TINY, "pad_token_id": 1},
+    "roberta": {**TINY, "pad_token_id": 1},
+    "xlm-roberta": {**TINY, "pad_token_id": 1},
+}
+
+
 def tiny_encoder(family: str = "bert") -> dict:
-    pad = {"bert": 0, "roberta": 1}[family]
-    return {"model_type": family, "pad_token_id": pad, **TINY}
+    return {"model_type": family.split(",")[0], **ENCODERS[family]}
 
 
 def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerForStreamClassification:
@@ -32,7 +76,11 @@ def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerFo
     attention = settings.pop("attn_implementation", None)
     encoder = {**tiny_encoder(family), "initializer_range": 0.3}
     config = TempoFormerConfig(**{"encoder_config": encoder, "window": 4, "num_labels": 3, **settings})
-    return TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
+    model = TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
+    if config.stream_residual:
+        for layer in model.tempoformer.stream_layers:
+            torch.nn.init.normal_(layer.attention.o_proj.weight, std=0.3)
+    return model
 
 
 def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0) -> dict[str, torch.Tensor]:

@@ -1,8 +1,19 @@
-"""TempoFormer written out plainly: every stream by itself, every post of it anew, one post and one head at a time."""
+"""
+TempoFormer written out plainly: every stream by itself, every post of it anew, one post and one head at a time; and
+for any encoder family around the forward pass of the family's own model.
+"""
 
 import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from operator import attrgetter
 
 import torch
+from transformers import AutoModel, PreTrainedModel
+
+
+# Where a family's model has its layers, and the norm that follows the last of them.
+FAMILY_PARTS = {"distilbert": ("transformer.layer", None), "modernbert": ("layers", "final_norm")}
 
 
 def encode(model, post: dict[str, torch.Tensor], layers) -> torch.Tensor:
@@ -49,6 +60,15 @@ def stream_attention(attention, cls: list[torch.Tensor], taus: list[float] | Non
     return [attention.o_proj(torch.cat(outputs)) for outputs in zip(*heads, strict=True)]
 
 
+def log_times(config, distances: list[int], elapsed: list[float] | None) -> list[float] | None:
+    """By what the posts of a stream are rotated."""
+    if config.stream_attention == "full":
+        return None
+    if config.stream_attention == "temporal_rotary" and elapsed is not None:
+        return [math.log(max(seconds, 1.0)) for seconds in elapsed]
+    return [float(distance) for distance in distances]
+
+
 def stream_logits(
     model, posts: list[dict[str, torch.Tensor]], distances: list[int], elapsed: list[float] | None
 ) -> torch.Tensor:
@@ -57,11 +77,7 @@ def stream_logits(
     layers = base.encoder.encoder.layer
     m = config.num_stream_layers
     states = [encode(model, post, layers[: len(layers) - m]) for post in posts]
-    taus = None
-    if config.stream_attention != "full":
-        taus = [float(distance) for distance in distances]
-    if config.stream_attention == "temporal_rotary" and elapsed is not None:
-        taus = [math.log(max(seconds, 1.0)) for seconds in elapsed]
+    taus = log_times(config, distances, elapsed)
     pooled = None if base.encoder.pooler is None else [base.encoder.pooler(state)[0] for state in states]
     vectors = pooled
     for index in range(m):
@@ -74,7 +90,21 @@ def stream_logits(
         states = [layer(state, **read_time(model, post)) for state, post in zip(states, posts, strict=True)]
         own = [state[0, 0] for state in states]
         vectors = stream_attention(stream_layer.attention, own, taus)
+        if config.stream_residual:
+            vectors = [c + vector for c, vector in zip(own, vectors, strict=True)]
         states = [torch.cat((v.view(1, 1, -1), state[:, 1:]), 1) for v, state in zip(vectors, states, strict=True)]
+    return classify(model, pooled, own if m else None, vectors)
+
+
+def classify(
+    model, pooled: list[torch.Tensor] | None, own: list[torch.Tensor] | None, vectors: list[torch.Tensor]
+) -> torch.Tensor:
+    """
+    Logits of the newest post, from the posts' pooled vectors below the stream layers, their own in the last layer, and
+    those of their context (without stream layers, their pooled vectors).
+    """
+    config, base = model.config, model.tempoformer
+    m = config.num_stream_layers
     if m and base.fusion is not None:
         joined = []
         for c, context in zip(own, vectors, strict=True):
@@ -92,7 +122,77 @@ def stream_logits(
     return head.mlp(features)
 
 
-def dense_logits(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+def plain_encoder(model) -> PreTrainedModel:
+    """The family's own model, with the weights of a TempoFormer's encoder, which must be all it has."""
+    config = model.config.encoder_config
+    plain = AutoModel.from_config(config, attn_implementation=config._attn_implementation).eval()
+    missing, unexpected = plain.load_state_dict(model.tempoformer.encoder.state_dict(), strict=False)
+    assert not unexpected and all(name.startswith("pooler.") for name in missing)
+    return plain
+
+
+def family_stream_logits(
+    model, posts: list[dict[str, torch.Tensor]], distances: list[int], elapsed: list[float] | None
+) -> torch.Tensor:
+    """
+    As `stream_logits`, for any family: one forward pass of the family's own model over the posts of the stream. Hooks
+    on its upper layers add the stream positions and put the context in the place of [CLS].
+    """
+    config, base = model.config, model.tempoformer
+    m, plain = config.num_stream_layers, plain_encoder(model)
+    layers_at, norm_at = FAMILY_PARTS.get(config.encoder_config.model_type, ("encoder.layer", None))
+    layers = attrgetter(layers_at)(plain)
+    norm = torch.nn.Identity() if norm_at is None else attrgetter(norm_at)(plain)
+    pooler = getattr(plain, "pooler", base.pooler)
+    taus = log_times(config, distances, elapsed)
+    below, own, contexts = [], [], []
+
+    def add_positions(index: int, states: torch.Tensor) -> torch.Tensor:
+        if index == 0:
+            below.extend(norm(states[:, 0]))
+        position = base.stream_layers[index].position
+        if position is None:
+            return states
+        added = states + position.embedding(torch.tensor(config.window - 1) - torch.tensor(distances))[:, None]
+        # Pre-norm families have the norm after the last layer, and none after the positions.
+        return added if norm_at else position.norm(added)
+
+    def attend(index: int, states: torch.Tensor) -> torch.Tensor:
+        own[:] = norm(states[:, 0])
+        attended = torch.stack(stream_attention(base.stream_layers[index].attention, own, taus))
+        contexts[:] = attended + torch.stack(own) if config.stream_residual else attended
+        new = attended + states[:, 0] if config.stream_residual else attended
+        return torch.cat((new[:, None], states[:, 1:]), dim=1)
+
+    def after(index: int) -> Callable:
+        def hook(module, args, output):
+            if isinstance(output, tuple):
+                return (attend(index, output[0]), *output[1:])
+            return attend(index, output)
+
+        return hook
+
+    def before(index: int) -> Callable:
+        return lambda module, args: (add_positions(index, args[0]), *args[1:])
+
+    longest = max(post["input_ids"].shape[1] for post in posts)
+    mask = torch.stack([torch.arange(longest) < post["input_ids"].shape[1] for post in posts]).long()
+    input_ids = torch.full(mask.shape, config.encoder_config.pad_token_id)
+    input_ids[mask.bool()] = torch.cat([post["input_ids"][0] for post in posts])
+    with ExitStack() as hooks:
+        for index, layer in enumerate(layers[len(layers) - m :]):
+            hooks.callback(layer.register_forward_pre_hook(before(index)).remove)
+            hooks.callback(layer.register_forward_hook(after(index)).remove)
+        output = plain(input_ids=input_ids, attention_mask=mask)
+    if m:
+        pooled = None if pooler is None else list(pooler(torch.stack(below)[:, None]))
+        return classify(model, pooled, own, contexts)
+    if "pooler_output" in output:
+        return classify(model, None, None, list(output.pooler_output))
+    return classify(model, None, None, list(pooler(output.last_hidden_state)))
+
+
+def dense_logits(model, batch: dict[str, torch.Tensor], stream_logits: Callable = stream_logits) -> torch.Tensor:
     """Logits (rows, streams, classes) of a batch as the model takes it."""
     index = batch["stream_index"]
     logits = torch.zeros(*index.shape[:2], model.config.num_labels)

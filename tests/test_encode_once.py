@@ -21,6 +21,7 @@ CONFIGS = st.fixed_dictionaries(
         "num_stream_layers": st.integers(0, 3),
         "stream_attention": st.sampled_from(["temporal_rotary", "rotary", "full"]),
         "stream_position_embeddings": st.booleans(),
+        "stream_residual": st.booleans(),
         "fusion": st.sampled_from(["gate", "none"]),
         "head": st.sampled_from(["mlp", "lstm"]),
         "recurrent_order": st.sampled_from(["forward", "reverse"]),

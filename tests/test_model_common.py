@@ -201,7 +201,7 @@ def test_layers_offloaded_to_disk(tmp_path, batch):
         torch.testing.assert_close(offloaded(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+@pytest.mark.parametrize("settings", [*VARIANTS, {"stream_residual": True}], ids=str)
 def test_layers_on_several_devices(batch, settings):
     """The upper layers on a second device, for which the meta device stands in: shapes and places, no values."""
     model = tiny_model(attn_implementation="eager", **settings)

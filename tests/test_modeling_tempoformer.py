@@ -13,6 +13,7 @@ VARIANTS = [
     {"stream_attention": "rotary"},
     {"stream_attention": "full"},
     {"fusion": "none"},
+    {"stream_residual": True},
     {"stream_position_embeddings": False},
     {"stream_position_embeddings": [True, False]},
     {"num_stream_layers": 1},
@@ -277,5 +278,5 @@ def test_bad_settings_are_named(settings, message):
 
 
 def test_other_encoders_are_refused_with_the_list():
-    with pytest.raises(ValueError, match="'gpt2'.*bert, roberta"):
+    with pytest.raises(ValueError, match="'gpt2'.*bert, camembert, .*xlm-roberta"):
         TempoFormerModel(TempoFormerConfig(encoder_config={"model_type": "gpt2"}))

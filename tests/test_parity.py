@@ -41,6 +41,7 @@ def test_published_outputs_are_reproduced(case):
     oracle = load_file(FIXTURES / f"{case}.safetensors")
     settings = {"stream_attention": "rotary"} if case == "tempo_notime" else {}
     model = convert_state_dict(published_state_dict(case), BertConfig(**ENCODER), **settings)
+    assert not model.config.stream_residual
     present = ~oracle["in.zero_mask"]
     stream_index = torch.arange(5).expand(2, 5).masked_fill(~present, -1).unsqueeze(1)
     elapsed = None

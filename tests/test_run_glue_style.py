@@ -12,6 +12,7 @@ import torch
 from huggingface_hub import RepoUrl
 from huggingface_hub.utils import filter_repo_objects
 
+from modeling_tempoformer.command_line import parse
 from modeling_tempoformer.synthetic import synthetic_posts
 from modeling_tempoformer.timelines import to_timelines
 
@@ -200,8 +201,20 @@ def test_recipe_values_are_checked(tmp_path, script, line, capsys):
     assert line.split()[1] in capsys.readouterr().err + str(problem.value)
 
 
+def test_of_several_recipes_the_later_ones_win(tmp_path, script):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("config_name: a\nmodel_name_or_path: b\nconfig_overrides: {head: lstm, fusion: none}\n")
+    second.write_text("config_name: null\nconfig_overrides: {fusion: gate, window: 3}\n")
+    model = parse([script.__globals__["ModelArguments"]], [str(first), str(second)])[0]
+    assert model.config_name is None and model.model_name_or_path == "b"
+    assert model.config_overrides == {"head": "lstm", "fusion": "gate", "window": 3}
+    overrides = ["--config_overrides", '{"window": 4}']
+    model = parse([script.__globals__["ModelArguments"]], [str(first), str(second), *overrides])[0]
+    assert model.config_overrides == {"window": 4}
+
+
 def test_unknown_recipe_entries_are_named(tmp_path, script, capsys):
     (tmp_path / "recipe.yaml").write_text("windoww: 3\n")
     with pytest.raises(SystemExit):
-        script([str(tmp_path / "recipe.yaml")])
-    assert "unknown arguments: windoww" in capsys.readouterr().err
+        script(["configuration/demo.yaml", str(tmp_path / "recipe.yaml")])
+    assert "recipe.yaml has unknown arguments: windoww" in capsys.readouterr().err

@@ -1,0 +1,267 @@
+"""Every encoder family against its own code in Transformers, on tiny random models."""
+
+import subprocess
+import sys
+from unittest.mock import patch
+
+import pytest
+import torch
+from conftest import ENCODERS, tiny_batch, tiny_encoder, tiny_model
+from dense_reference import dense_logits, family_stream_logits, plain_encoder
+from safetensors.torch import load_file, save_file
+from test_encode_once import fixed_batch
+from test_model_common import move_to_meta
+from transformers import AutoConfig, AutoModel
+
+from modeling_tempoformer import StreamState, TempoFormerForStreamClassification, packing_tempoformer
+from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
+
+
+FAMILIES = pytest.mark.parametrize("family", list(ENCODERS))
+
+
+def no_dropout(family: str) -> dict:
+    return {
+        name: 0.0
+        for name in AutoConfig.for_model(**tiny_encoder(family)).to_dict()
+        if "dropout" in name and name != "classifier_dropout"
+    }
+
+
+def family_model(family: str, **settings) -> TempoFormerForStreamClassification:
+    """With biases and norms as a trained model has them, so that padding is not 0 by chance."""
+    encoder = {**tiny_encoder(family), "initializer_range": 0.3, **settings.pop("encoder", {})}
+    model = tiny_model(encoder_config=encoder, **settings)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+def family_batch(family: str) -> dict[str, torch.Tensor]:
+    return tiny_batch(pad=ENCODERS[family]["pad_token_id"])
+
+
+def test_every_family_is_tested():
+    tested = {family.split(",")[0] for family in ENCODERS}
+    assert tested | {"temporal_bert", "temporal_roberta"} == set(ENCODER_ADAPTERS)
+
+
+@FAMILIES
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_stream_layers": 0},
+        {"num_stream_layers": 1, "stream_attention": "full"},
+        {"num_stream_layers": 2},
+        {"num_stream_layers": 2, "stream_residual": True},
+        {"num_stream_layers": 2, "head": "lstm", "fusion": "none", "stream_position_embeddings": [True, False]},
+    ],
+    ids=str,
+)
+def test_agrees_with_the_family_s_own_model(family, settings):
+    """Posts of 3 to 20 tokens, several groups by length."""
+    model, batch = family_model(family, **settings), fixed_batch()
+    batch["input_ids"][batch["attention_mask"] == 0] = ENCODERS[family]["pad_token_id"]
+    with torch.no_grad(), patch.object(packing_tempoformer, "FEW_POSTS", 0):
+        expected = dense_logits(model, batch, family_stream_logits)
+        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@FAMILIES
+def test_logits_do_not_depend_on_the_rest_of_the_batch(family):
+    model, batch = family_model(family), family_batch(family)
+    with torch.no_grad():
+        together = model(**batch).logits
+        alone = {
+            name: batch[name][1:, :4, :5] if name in ("input_ids", "attention_mask") else batch[name][1:, :4]
+            for name in ("input_ids", "attention_mask", "stream_index", "elapsed")
+        }
+        torch.testing.assert_close(together[1:, :4], model(**alone).logits, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["deberta-v2, with convolution", "distilbert", "modernbert", "mpnet"])
+def test_compiled_and_padded_is_the_same(family):
+    model, batch = family_model(family), family_batch(family)
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
+
+
+@FAMILIES
+@pytest.mark.parametrize("settings", [{}, {"num_stream_layers": 0}, {"head": "lstm"}], ids=str)
+def test_every_parameter_gets_a_gradient(family, settings):
+    model, batch = family_model(family, **settings).train(), family_batch(family)
+    model(**batch, token_type_ids=torch.zeros_like(batch["input_ids"])).loss.backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()] == []
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@FAMILIES
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradient_checkpointing_changes_no_gradient(family, reentrant):
+    plain, checkpointed = (
+        family_model(family, encoder=no_dropout(family), head_dropout=0.0).train() for _ in range(2)
+    )
+    checkpointed.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+    checkpointed.enable_input_require_grads()
+    entered = []
+    for layer in checkpointed.tempoformer.adapter.layers(checkpointed.tempoformer.encoder):
+        assert layer.gradient_checkpointing
+        layer._gradient_checkpointing_func = counted(layer._gradient_checkpointing_func, entered)
+    for model in (plain, checkpointed):
+        model(**family_batch(family)).loss.backward()
+    assert len(entered) >= 3
+    others = dict(checkpointed.named_parameters())
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(
+            parameter.grad, others[name].grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name} {m}"
+        )
+
+
+def counted(function, calls: list):
+    def count(*args, **kwargs):
+        calls.append(function)
+        return function(*args, **kwargs)
+
+    return count
+
+
+@FAMILIES
+@pytest.mark.parametrize("num_stream_layers", [0, 2])
+def test_post_by_post_gives_the_logits_of_the_whole(family, num_stream_layers):
+    model, batch = family_model(family, num_stream_layers=num_stream_layers), family_batch(family)
+    times = 1e9 + torch.arange(6).double() * 1000
+    index = batch["stream_index"][0]
+    elapsed = (times[index[:, -1:]] - times[index.clamp_min(0)]).float().masked_fill(index < 0, 0)
+    posts = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        expected = model(**posts, stream_index=index.unsqueeze(0), elapsed=elapsed.unsqueeze(0)).logits[0]
+    state = StreamState()
+    for post, seconds in enumerate(times.tolist()):
+        inputs = {name: tensor[0, post : post + 1] for name, tensor in posts.items()}
+        output = model.step(**inputs, timeline_ids=["a"], timestamps=[seconds], state=state)
+        torch.testing.assert_close(output.logits[0], expected[post], atol=1e-5, rtol=1e-5)
+
+
+@FAMILIES
+@pytest.mark.parametrize("head", ["mlp", "lstm"])
+def test_every_weight_of_a_checkpoint_is_loaded(tmp_path, family, head):
+    plain = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder(family)))
+    plain.save_pretrained(tmp_path)
+    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, window=4, num_labels=3, head=head)
+    loaded = model.tempoformer.encoder.state_dict()
+    saved = {name: weight for name, weight in plain.state_dict().items() if head == "mlp" or "pooler." not in name}
+    assert saved.keys() == loaded.keys()
+    assert [name for name, weight in saved.items() if not torch.equal(weight, loaded[name])] == []
+    for name, parameter in model.named_parameters():
+        assert parameter.isfinite().all() and parameter.abs().max() < 10, name
+
+
+@FAMILIES
+def test_what_a_checkpoint_lacks_is_drawn_anew(family):
+    """Nothing is left as raw memory, buffers included."""
+    new = tiny_model(encoder_config={**tiny_encoder(family), "initializer_range": 0.3})
+    torch.manual_seed(0)
+    filled = TempoFormerForStreamClassification.from_pretrained(None, config=new.config, state_dict={})
+    assert dict(filled.named_buffers()).keys() == dict(new.named_buffers()).keys()
+    for name, buffer in filled.named_buffers():
+        assert torch.equal(buffer, dict(new.named_buffers())[name]), name
+    for name, weight in new.state_dict().items():
+        torch.testing.assert_close(filled.state_dict()[name].std(), weight.std(), atol=0.2, rtol=0.4, msg=name)
+
+
+@FAMILIES
+def test_vocabulary_grows(family):
+    model, batch = family_model(family), family_batch(family)
+    logits = model(**batch).logits
+    model.resize_token_embeddings(70)
+    assert model.config.encoder_config.vocab_size == 70
+    assert torch.equal(model(**batch).logits, logits)
+
+
+@FAMILIES
+def test_attention_inside_posts_is_the_family_s(family):
+    model, batch = family_model(family, attn_implementation="eager", num_stream_layers=1), family_batch(family)
+    output = model(**batch, output_attentions=True, output_hidden_states=True)
+    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * 2
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * 3
+    expected = plain_encoder(model)(input_ids=batch["input_ids"][0], output_attentions=True).attentions
+    for weights, own in zip(output.attentions, expected, strict=False):
+        torch.testing.assert_close(weights[0], own, atol=1e-5, rtol=1e-5)
+
+
+@FAMILIES
+def test_longest_post(family):
+    model = family_model(family)
+    most = model.tempoformer.adapter.max_tokens(model.config.encoder_config)
+    assert most == (22 if ENCODERS[family]["pad_token_id"] else 24)
+    assert model(torch.full((1, 1, most), 7)).logits.isfinite().all()
+    with pytest.raises(ValueError, match=f"at most {most}"):
+        model(torch.full((1, 1, most + 1), 7))
+
+
+@FAMILIES
+def test_embeddings_in_place_of_ids(family):
+    model, batch = family_model(family), family_batch(family)
+    # Without padding, whose place in the post families tell from the ids.
+    posts = {"input_ids": batch["input_ids"][:1, :4], "attention_mask": batch["attention_mask"][:1, :4]}
+    expected = model(**posts).logits
+    embeddings = model.get_input_embeddings()(posts.pop("input_ids"))
+    torch.testing.assert_close(model(**posts, inputs_embeds=embeddings).logits, expected, atol=1e-5, rtol=0)
+
+
+@FAMILIES
+def test_device_map_keeps_layers_whole(tmp_path, family):
+    model, batch = family_model(family), family_batch(family)
+    layer = model.tempoformer.adapter.layers(model.tempoformer.encoder)[0]
+    assert type(layer).__name__ in model._no_split_modules
+    model.save_pretrained(tmp_path)
+    placed = TempoFormerForStreamClassification.from_pretrained(tmp_path, device_map="auto")
+    assert torch.equal(placed(**batch).logits, model(**batch).logits)
+
+
+@FAMILIES
+def test_layers_on_several_devices(family):
+    """The upper layers on a second device, for which the meta device stands in: shapes and places, no values."""
+    model, batch = family_model(family, attn_implementation="eager"), family_batch(family)
+    base = model.tempoformer
+    layers = base.adapter.layers(base.encoder)
+    last = (getattr(base.encoder, "final_norm", None), base.stream_layers, base.pooler, base.fusion, model.classifier)
+    for module in (*layers[1:], *last):
+        if module is not None:
+            move_to_meta(module)
+    output = model(**batch, output_hidden_states=True, output_attentions=True)
+    assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)
+
+
+ELSEWHERE = """
+import sys
+from pathlib import Path
+sys.modules["modeling_tempoformer"] = None  # an import of the package fails, as where it is not installed
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSequenceClassification
+
+for source in Path(sys.argv[1]).iterdir():
+    model = AutoModelForSequenceClassification.from_pretrained(source / "model", trust_remote_code=True)
+    save_file({"logits": model(**load_file(source / "batch.safetensors")).logits}, source / "logits.safetensors")
+    model.save_pretrained(source / "again")
+"""
+
+
+def test_all_families_travel_without_the_package(tmp_path):
+    models = {family: family_model(family) for family in ENCODERS}
+    for family, model in models.items():
+        model.save_pretrained(tmp_path / family / "model")
+        save_file(family_batch(family), tmp_path / family / "batch.safetensors")
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for family, model in models.items():
+        logits = load_file(tmp_path / family / "logits.safetensors")["logits"]
+        assert torch.equal(logits, model(**family_batch(family)).logits), family
+        again = load_file(tmp_path / family / "again" / "model.safetensors")
+        assert again.keys() == model.state_dict().keys()
+        assert all(torch.equal(weight, again[name]) for name, weight in model.state_dict().items())

@@ -1,0 +1,100 @@
+"""The rows of the paper's tables: `configuration/variant_*.yaml`, each together with a corpus's recipe."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ENCODERS, tiny_batch, tiny_encoder
+from dense_reference import dense_logits, plain_encoder
+from test_run_glue_style import write_posts
+from transformers import AutoConfig, AutoModel, TrainingArguments
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.command_line import parse
+from modeling_tempoformer.synthetic import synthetic_posts
+
+
+ROOT = Path(__file__).parents[1]
+VARIANTS = sorted(ROOT.glob("configuration/variant_*.yaml"))
+SCRIPT = runpy.run_path(str(ROOT / "run_glue_style.py"))
+
+
+def test_every_row_of_the_paper_has_its_file():
+    assert {path.stem.removeprefix("variant_") for path in VARIANTS} == {
+        "no_gate",
+        "no_positions",
+        "no_rotation",
+        "no_second_position",
+        "no_temporal_rotation",
+        "robert",
+        "rotempoformer",
+        "stream_residual",
+        "tempoformer_bert",
+        "tempoformer_roberta",
+    }
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("recipe", ["lrs_paper", "topic_shift_fast"])
+def test_a_variant_is_built_runs_and_is_saved(tmp_path, variant, recipe):
+    family = "roberta" if "roberta" in variant.stem else "bert"
+    torch.manual_seed(0)
+    plain = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder(family), initializer_range=0.3))
+    plain.save_pretrained(tmp_path / "encoder")
+    settings = ["--model_name_or_path", str(tmp_path / "encoder"), "--output_dir", str(tmp_path)]
+    arguments = [str(ROOT / "configuration" / f"{recipe}.yaml"), str(variant), *settings]
+    dataclasses = [SCRIPT["ModelArguments"], SCRIPT["DataTrainingArguments"], TrainingArguments]
+    model_args, data, _ = parse(dataclasses, arguments)
+    model = SCRIPT["load_model"](model_args, plain.config, data.window, ["a", "b", "c"])
+    assert model.config.window == data.window and model.config.id2label == {0: "a", 1: "b", 2: "c"}
+    for name, value in model_args.config_overrides.items():
+        assert getattr(model.config, name) == value
+
+    batch = tiny_batch(pad=ENCODERS[family]["pad_token_id"])
+    with torch.no_grad():
+        logits = model(**batch).logits
+        torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
+    model.save_pretrained(tmp_path / "model")
+    loaded = TempoFormerForStreamClassification.from_pretrained(tmp_path / "model")
+    assert loaded.config.to_diff_dict() | {"_name_or_path": ""} == model.config.to_diff_dict() | {"_name_or_path": ""}
+    assert torch.equal(loaded(**batch).logits, logits)
+
+
+def test_a_variant_trains_with_a_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(10, seed=0, posts_per_timeline=5)))
+    files = ["configuration/demo.yaml", "configuration/variant_robert.yaml", "--train_file", posts]
+    SCRIPT["main"]([*files, "--output_dir", str(tmp_path / "out"), "--max_steps", "2"])
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["num_stream_layers"] == 0 and config["head_hidden_sizes"] == [30]
+    assert json.loads((tmp_path / "out" / "all_results.json").read_text())["predict_macro_f1"] >= 0
+
+
+@pytest.mark.parametrize("family", list(ENCODERS))
+def test_the_residual_form_starts_from_the_encoder_s_own_cls(family):
+    torch.manual_seed(0)
+    encoder = {**tiny_encoder(family), "initializer_range": 0.3}
+    settings = {"stream_residual": True, "stream_position_embeddings": False, "window": 4}
+    model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=encoder, **settings)).eval()
+    seen = []
+    model.tempoformer.fusion.register_forward_hook(lambda module, args, output: seen.append(args))
+    batch = tiny_batch(pad=ENCODERS[family]["pad_token_id"])
+    posts = {name: batch[name] for name in ("input_ids", "attention_mask", "stream_index", "elapsed")}
+    with torch.no_grad():
+        model(**posts)
+        own, joined = seen[0]
+        assert torch.equal(own, joined)
+        plain = plain_encoder(model)(batch["input_ids"][0]).last_hidden_state[:, 0]
+    # The streams of the first row come first, and the newest post of each is in the last place.
+    torch.testing.assert_close(own[:6, -1], plain, atol=1e-5, rtol=1e-5)
+
+
+def test_the_residual_form_moves_from_its_start():
+    model = TempoFormerForStreamClassification(
+        TempoFormerConfig(encoder_config=tiny_encoder(), stream_residual=True, window=4, num_labels=3)
+    )
+    model(**tiny_batch()).loss.backward()
+    for layer in model.tempoformer.stream_layers:
+        assert not layer.attention.o_proj.weight.any() and layer.attention.o_proj.weight.grad.abs().sum() > 0
