@@ -104,7 +104,7 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
         states = base.adapter.run_layer(layer, states, layer_inputs)
     pooled = None
     if base.encoder.pooler is not None:
-        pooled = base.adapter.pool(base.encoder, states[:, 0]).unflatten(0, shape)
+        pooled = base.pool(states[:, :1]).unflatten(0, shape)
     places = torch.arange(config.window - shape[1], config.window).repeat(shape[0])
     tau = base.log_time(elapsed, places.view(shape))
     output, cls = pooled, None

@@ -9,6 +9,7 @@ from datasets import Dataset, IterableDataset, interleave_datasets
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from .change_corpora import read_lines, untagged
+from .modeling_tempoformer_encoders import ENCODER_ADAPTERS
 from .time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date
 
 
@@ -91,10 +92,11 @@ def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Da
 
 def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
     """Tokens that a model reads at most, special ones included."""
-    positions = config.max_position_embeddings
-    if "roberta" in config.model_type:
-        positions -= config.pad_token_id + 1
-    return min(tokenizer.model_max_length, positions)
+    if config.model_type in ENCODER_ADAPTERS:
+        most = ENCODER_ADAPTERS[config.model_type].max_tokens(config)
+    else:
+        most = config.max_position_embeddings
+    return min(tokenizer.model_max_length, most)
 
 
 def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
