@@ -82,7 +82,7 @@ def run(form: str, size: str, threads: int):
 
 
 def measure(size: str, forms: list[str], repeats: int, threads: int) -> dict[str, dict[str, float]]:
-    """Medians of each form, after one call to warm up; the forms take turns."""
+    """Medians of each form, and of its ratio to the first, after one call to warm up; the forms take turns."""
     command = [sys.executable, __file__, "--size", size, "--threads", str(threads)]
     workers = {
         form: subprocess.Popen([*command, "--form", form], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -101,6 +101,9 @@ def measure(size: str, forms: list[str], repeats: int, threads: int) -> dict[str
                     seconds[form].append(answer["seconds"])
         for form in forms:
             found[form][f"{task}_seconds"] = median(seconds[form])
+            # Of each turn, so that a machine that slows down does so for both.
+            turns = zip(seconds[form], seconds[forms[0]], strict=True)
+            found[form][f"{task}_ratio"] = median(own / plain for own, plain in turns)
     for form, worker in workers.items():
         worker.stdin.close()
         worker.wait()
@@ -114,6 +117,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--forms", nargs="+", default=[form for form in FORMS if form != PLAIN], choices=list(FORMS))
     parser.add_argument("--form", choices=list(FORMS), help="Only this one, in this process.")
     parser.add_argument("--size", choices=list(SIZES))
     args = parser.parse_args()
@@ -121,19 +125,14 @@ def main():
         run(args.form, args.size, args.threads)
         return
     rows = []
-    for size, form in itertools.product(args.sizes, FORMS):
-        if form != PLAIN:
-            found = measure(size, [PLAIN, form], args.repeats, args.threads)
-            plain, values = found[PLAIN], found[form]
-            ratios = {name: value / plain[name] for name, value in values.items()}
-            rows.append(
-                [size, form, f"{values['parameters'] / 1e6:.2f} M ({plain['parameters'] / 1e6:.2f} M)"]
-                + [
-                    f"{values[f'{task}_seconds']:.3f} s ({ratios[f'{task}_seconds']:.3f} x)"
-                    for task in ("forward", "step")
-                ]
-                + [f"{values['step_peak_mib']:.0f} MiB ({ratios['step_peak_mib']:.3f} x)"]
-            )
+    for size, form in itertools.product(args.sizes, args.forms):
+        found = measure(size, [PLAIN, form], args.repeats, args.threads)
+        plain, values = found[PLAIN], found[form]
+        rows.append(
+            [size, form, f"{values['parameters'] / 1e6:.2f} M ({plain['parameters'] / 1e6:.2f} M)"]
+            + [f"{values[f'{task}_seconds']:.3f} s ({values[f'{task}_ratio']:.3f} x)" for task in ("forward", "step")]
+            + [f"{values['step_peak_mib']:.0f} MiB ({values['step_peak_mib'] / plain['step_peak_mib']:.3f} x)"]
+        )
     table([f"{BATCH} x {LENGTH} tokens", "", "parameters (plain)", "forward", "MLM step", "peak memory"], rows)
 
 

@@ -307,7 +307,12 @@ class TemporalHead(TemporalInitialisation):
     accepts_loss_kwargs = False
 
     def __init__(self, config):
-        super().__init__(config)
+        # Without layers: the library's encoder makes way for ours.
+        num_layers, config.num_hidden_layers = config.num_hidden_layers, 0
+        try:
+            super().__init__(config)
+        finally:
+            config.num_hidden_layers = num_layers
         has_pooler = getattr(self, self.base_model_prefix).pooler is not None
         setattr(self, self.base_model_prefix, self._encoder_class(config, add_pooling_layer=has_pooler))
         self.post_init()
