@@ -69,15 +69,15 @@ def count_times(
 
 
 class TimeResidual(nn.Module):
-    """`I + alpha P` with a weight alpha for each head; a module, so that adapters and offloading can reach it."""
+    """The weight alpha of each head; a module, so that adapters and offloading can reach it."""
 
     def __init__(self, num_heads: int):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(num_heads))
 
-    def forward(self, product: torch.Tensor) -> torch.Tensor:
-        """`product` (batch, heads, d, d)."""
-        return torch.eye(product.shape[-1], device=product.device) + self.weight.float()[:, None, None] * product
+    def forward(self, scale: torch.Tensor) -> torch.Tensor:
+        """`scale` (batch, heads) times alpha."""
+        return scale * self.weight.float()
 
 
 class TemporalSelfAttention:
@@ -129,25 +129,36 @@ class TemporalSelfAttention:
         return query
 
     def time_product(self, text_times: TextTimes) -> torch.Tensor:
-        """`T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`: (batch, heads, d, d)."""
+        """
+        `T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`: (batch, heads, d, d). For a text of unknown time
+        it is the identity, which leaves plain attention.
+        """
         projected = self.time(text_times.embeddings(text_times.points)).float()
         projected = projected.unflatten(-1, (self.num_attention_heads, self.attention_head_size))
+        identity = torch.eye(self.attention_head_size, device=projected.device)
         counts = text_times.counts
-        if len(text_times.points) <= text_times.token_times.shape[1]:
-            products = torch.einsum("phd,phe->phde", projected, projected)
-            product = torch.einsum("bp,phde->bhde", counts, products)
+        are_few = len(text_times.points) <= text_times.token_times.shape[1]
+        if are_few:
+            norm_squared = counts @ projected.square().sum(-1)
         else:
             place = torch.searchsorted(text_times.points, text_times.token_times)
             has_time = (text_times.token_times != UNKNOWN_TIME)[..., None, None]
             of_tokens = projected[place] * has_time
-            product = torch.einsum("bnhd,bnhe->bhde", of_tokens, of_tokens)
-        norm_squared = product.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+            norm_squared = of_tokens.square().sum((1, 3))
         has_norm = norm_squared > 0
-        product = product / norm_squared.masked_fill(~has_norm, 1.0).sqrt()
-        if self.residual is not None:
-            return self.residual(product)
-        # A text of unknown time gets plain attention.
-        return torch.where(has_norm, product, torch.eye(self.attention_head_size, device=product.device))
+        scale = norm_squared.masked_fill(~has_norm, 1.0).rsqrt()
+        if self.residual is None:
+            share_of_identity = (~has_norm).to(scale.dtype)
+        else:
+            scale, share_of_identity = self.residual(scale), torch.ones_like(scale)
+        if not are_few:
+            product = torch.einsum("bnhd,bnhe->bhde", of_tokens, of_tokens) * scale[..., None, None]
+            return product + share_of_identity[..., None, None] * identity
+        # The identity as one more time point: everything in one product.
+        products = torch.einsum("phd,phe->phde", projected, projected)
+        products = torch.cat((products, identity.expand(1, *products.shape[1:])))
+        weights = torch.cat((counts.unsqueeze(-1) * scale.unsqueeze(1), share_of_identity.unsqueeze(1)), dim=1)
+        return torch.einsum("bph,phde->bhde", weights, products)
 
 
 class TemporalBertSelfAttention(TemporalSelfAttention, BertSelfAttention):
