@@ -42,12 +42,15 @@ class TextTimes:
         counts (`torch.FloatTensor` of shape `(batch_size, num_points)`): Real tokens of each text at each of them.
         token_times (`torch.LongTensor` of shape `(batch_size, sequence_length)`): The id of every token, with
             `UNKNOWN_TIME` where it adds nothing.
+        only_point (`torch.LongTensor` of shape `(batch_size,)`, *optional*): Where in `points` the one time of each
+            text is; None where some text has several.
     """
 
     embeddings: nn.Embedding
     points: torch.LongTensor
     counts: torch.FloatTensor
     token_times: torch.LongTensor
+    only_point: torch.LongTensor | None = None
 
 
 def count_times(
@@ -65,7 +68,10 @@ def count_times(
         points, place = token_times.unique(return_inverse=True)
     counts = torch.zeros(len(time_ids), len(points), device=time_ids.device)
     counts = counts.scatter_add(1, place, has_time.to(counts.dtype))
-    return TextTimes(embeddings, points, counts, token_times)
+    only_point = None
+    if not torch.compiler.is_compiling() and ((counts > 0).sum(1) <= 1).all():
+        only_point = counts.argmax(1)
+    return TextTimes(embeddings, points, counts, token_times, only_point)
 
 
 class TimeResidual(nn.Module):
@@ -122,11 +128,29 @@ class TemporalSelfAttention:
         self, query: torch.Tensor, text_times: TextTimes | None = None, query_scale: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Queries (batch, heads, sequence, d) in the light of time; `query_scale` (batch, sequence)."""
-        if text_times is not None:
+        if text_times is not None and text_times.only_point is not None:
+            query = self.turn_to_one_time(query, text_times)
+        elif text_times is not None:
             query = query @ self.time_product(text_times).to(query.dtype)
         if query_scale is not None:
             query = query * query_scale[:, None, :, None].to(query.dtype)
         return query
+
+    def turn_to_one_time(self, query: torch.Tensor, text_times: TextTimes) -> torch.Tensor:
+        """
+        `Q'` of texts with one time point each. `T^T T / |T|` is then `sqrt(n) t t^T / |t|`, for n tokens with the time
+        vector t, so that no d x d product is needed.
+        """
+        projected = self.time(text_times.embeddings(text_times.points)).float()
+        time = projected.unflatten(-1, (self.num_attention_heads, -1))[text_times.only_point]
+        norm_squared = text_times.counts.sum(1, keepdim=True) * time.square().sum(-1)
+        has_norm = norm_squared > 0
+        scale = norm_squared.masked_fill(~has_norm, 1.0).rsqrt() * text_times.counts.sum(1, keepdim=True)
+        along = (time * (scale if self.residual is None else self.residual(scale)).unsqueeze(-1)).to(query.dtype)
+        turned = (query * time.to(query.dtype).unsqueeze(2)).sum(-1, keepdim=True) * along.unsqueeze(2)
+        if self.residual is not None:
+            return query + turned
+        return turned if has_norm.all() else torch.where(has_norm[..., None, None], turned, query)
 
     def time_product(self, text_times: TextTimes) -> torch.Tensor:
         """

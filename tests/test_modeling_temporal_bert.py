@@ -1,5 +1,6 @@
 """BERT and RoBERTa with temporal attention, against the published formula and against the plain encoders."""
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -383,3 +384,20 @@ def test_times_that_do_not_fit_the_texts_or_the_scaling_are_refused():
     assert time_factors(model.config)[3:] == [0.1, 0.2, 0.3, 0.4]
     with pytest.raises(StrictDataclassClassValidationError, match="at most 64 `times`, got 65"):
         TemporalBertConfig(times=list(map(str, range(65))), temporal_attention="scaled", time_scaling="exponential")
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_texts_of_one_time_need_no_full_product(residual):
+    """The short form of texts with one time each, against the general one: other times, unknown, padding, masks."""
+    model = make_model(BertWithTemporalAttention, temporal_residual=residual)
+    batch = make_batch()
+    batch["time_ids"] = torch.tensor([[3] * 7, [1] * 7, [2] * 7, [5, 5, 2, 5, 0, 0, 0]])
+    times = count_times(model.time_embeddings, batch["time_ids"], batch["attention_mask"])
+    assert times.only_point is not None and times.counts.sum(1).tolist() == [7, 7, 0, 3]
+    attention = model.encoder.layer[0].attention.self
+    query = torch.randn(4, 2, 7, 8, generator=torch.Generator().manual_seed(0))
+    general = attention.turn_query(query, dataclasses.replace(times, only_point=None))
+    torch.testing.assert_close(attention.turn_query(query, times), general, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(general[2], query[2])
+    batch["time_ids"][0, 0] = 4
+    assert count_times(model.time_embeddings, batch["time_ids"], batch["attention_mask"]).only_point is None
