@@ -56,6 +56,12 @@ class TempoFormerConfig(PreTrainedConfig):
             Focusing exponent of the focal loss; 0 gives cross-entropy.
         class_weights (`list[float]`, *optional*):
             Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
+        calibration_temperature (`float`, *optional*):
+            What the pipeline divides logits by before the softmax when called with `calibrated=True`; above 1 it makes
+            the model less confident. Fitted on posts that were not trained on (`fit_temperature`).
+        decision_thresholds (`list[float]`, *optional*):
+            One for each class, in the order of `id2label`: with `calibrated=True` the pipeline gives a post the class
+            of the largest probability / threshold. Only their ratios count; tuned by `tune_thresholds`.
 
     Raises a validation error that names the field for a value outside its range.
     """
@@ -79,6 +85,8 @@ class TempoFormerConfig(PreTrainedConfig):
     rope_theta: float | int = 10000.0
     focal_gamma: float | int = 2.0
     class_weights: list[float | int] | None = None
+    calibration_temperature: float | int | None = None
+    decision_thresholds: list[float | int] | None = None
 
     def __post_init__(self, **kwargs):
         if self.encoder_config is None:
@@ -131,6 +139,18 @@ class TempoFormerConfig(PreTrainedConfig):
             raise ValueError(f"`class_weights` has {len(self.class_weights)} values for {self.num_labels} labels.")
         if not all(0 < weight < float("inf") for weight in self.class_weights):
             raise ValueError(f"`class_weights` must be positive and finite, got {self.class_weights}.")
+
+    def validate_decisions(self):
+        """The temperature must be positive, and so must one threshold for each class."""
+        temperature, thresholds = self.calibration_temperature, self.decision_thresholds
+        if temperature is not None and not 0 < temperature < float("inf"):
+            raise ValueError(f"`calibration_temperature` must be positive and finite, got {temperature}.")
+        if thresholds is None:
+            return
+        if self.num_labels != len(thresholds):
+            raise ValueError(f"`decision_thresholds` has {len(thresholds)} values for {self.num_labels} labels.")
+        if not all(0 < threshold < float("inf") for threshold in thresholds):
+            raise ValueError(f"`decision_thresholds` must be positive and finite, got {thresholds}.")
 
     @property
     def position_embeddings_per_layer(self) -> list[bool]:

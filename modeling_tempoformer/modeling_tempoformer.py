@@ -14,7 +14,8 @@ from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoder, as the next.
-from .data_collator_tempoformer import StreamCollator  # noqa: F401  Travels with the pipeline, as two more below.
+from .data_collator_tempoformer import StreamCollator  # noqa: F401  Travels with the pipeline, as three more below.
+from .decisions_tempoformer import rank_classes  # noqa: F401
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401

@@ -9,6 +9,7 @@ from transformers.utils import logging
 
 from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoders, as the next.
 from .data_collator_tempoformer import StreamCollator, tokenize_posts
+from .decisions_tempoformer import class_probabilities, rank_classes
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
 from .timestamps_tempoformer import to_seconds
@@ -38,6 +39,10 @@ class StreamClassificationPipeline(Pipeline):
         targets_per_row (`int`, *optional*, defaults to 64): Posts classified in a row; fewer take less memory.
         top_k (`int`, *optional*): Return for each post a list of the `top_k` best labels with their scores, best
             first, instead of the best one; more than there are labels for all.
+        calibrated (`bool`, *optional*, defaults to `False`): Divide the logits by the configuration's
+            `calibration_temperature` before the softmax, and rank labels by probability / threshold, with its
+            `decision_thresholds`; scores are probabilities all the same. One of the two may be missing, and is then
+            left out; a `ValueError` where both are.
     """
 
     _load_processor = False
@@ -46,9 +51,23 @@ class StreamClassificationPipeline(Pipeline):
     _load_tokenizer = True
     default_batch_size = 8
 
-    def _sanitize_parameters(self, targets_per_row: int | None = None, top_k: int | None = None):
+    def _sanitize_parameters(
+        self, targets_per_row: int | None = None, top_k: int | None = None, calibrated: bool | None = None
+    ):
         preprocess = {} if targets_per_row is None else {"targets_per_row": targets_per_row}
-        return preprocess, {}, {} if top_k is None else {"top_k": top_k}
+        postprocess: dict[str, Any] = {} if top_k is None else {"top_k": top_k}
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"`top_k` must be at least 1, got {top_k}.")
+        if calibrated:
+            config = self.model.config
+            if config.calibration_temperature is None and config.decision_thresholds is None:
+                raise ValueError(
+                    "`calibrated` needs a `calibration_temperature` or `decision_thresholds` in the model's "
+                    "configuration, which has neither."
+                )
+        if calibrated is not None:
+            postprocess["calibrated"] = calibrated
+        return preprocess, {}, postprocess
 
     def __call__(self, inputs: dict | Iterable[dict], batch_size: int | None = None, **kwargs):
         preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
@@ -135,14 +154,18 @@ class StreamClassificationPipeline(Pipeline):
         while waiting and len(waiting[0]["logits"]) == len(waiting[0]["rows"]):
             yield self.postprocess(waiting.pop(0), **postprocess)
 
-    def postprocess(self, timeline: dict, top_k: int | None = None) -> list:
+    def postprocess(self, timeline: dict, top_k: int | None = None, calibrated: bool = False) -> list:
         """One dict, or with `top_k` a list of dicts, for each post in the order of the input."""
         results: list = [None] * len(timeline["order"])
         if not results:
             return results
-        scores = torch.cat(timeline["logits"]).float().softmax(-1)
-        best_scores, best_labels = scores.topk(min(top_k or 1, scores.shape[-1]), dim=-1)
-        names = self.model.config.id2label
+        config = self.model.config
+        scores = class_probabilities(
+            torch.cat(timeline["logits"]), config.calibration_temperature if calibrated else None
+        )
+        best_labels = rank_classes(scores, config.decision_thresholds if calibrated else None)[:, : top_k or 1]
+        best_scores = scores.gather(-1, best_labels)
+        names = config.id2label
         for post, post_scores, post_labels in zip(
             timeline["order"], best_scores.tolist(), best_labels.tolist(), strict=True
         ):

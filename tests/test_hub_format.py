@@ -16,6 +16,7 @@ HUB_MODULES = {
     "configuration_tempoformer",
     "configuration_temporal_bert",
     "data_collator_tempoformer",
+    "decisions_tempoformer",
     "loss_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",

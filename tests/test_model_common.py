@@ -19,7 +19,13 @@ def inputs_only(batch: dict) -> dict:
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_config_survives_dict_json_and_folder(tmp_path, settings):
-    config = tiny_model(**settings, class_weights=[1, 2.5, 3], focal_gamma=0).config
+    config = tiny_model(
+        **settings,
+        class_weights=[1, 2.5, 3],
+        focal_gamma=0,
+        calibration_temperature=2,
+        decision_thresholds=[0.5, 0.25, 1],
+    ).config
     config.save_pretrained(tmp_path)
     for copy in (
         TempoFormerConfig.from_dict(config.to_dict()),

@@ -270,6 +270,11 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
         ({"class_weights": [1.0]}, "class_weights"),
         ({"class_weights": [1.0, -1.0, 1.0]}, "class_weights"),
         ({"focal_gamma": -1}, "focal_gamma"),
+        ({"calibration_temperature": 0}, "calibration_temperature"),
+        ({"calibration_temperature": float("nan")}, "calibration_temperature"),
+        ({"decision_thresholds": [0.5, 0.5]}, "`decision_thresholds` has 2 values for 3 labels"),
+        ({"decision_thresholds": [0.5, 0.5, 0.0]}, "decision_thresholds"),
+        ({"decision_thresholds": [0.5, 0.5, float("inf")]}, "decision_thresholds"),
     ],
 )
 def test_bad_settings_are_named(settings, message):

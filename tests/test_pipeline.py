@@ -100,6 +100,59 @@ def test_all_scores_of_a_post(saved):
     assert len(pipe(TIMELINES[0], top_k=2)[1]) == 2
 
 
+TEMPERATURE, THRESHOLDS = 2.5, [0.6, 0.3, 0.1]
+
+
+@pytest.fixture
+def calibrated(saved):
+    """The same, with a temperature and thresholds in its configuration."""
+    folder, model, _ = saved
+    model.config.update({"calibration_temperature": TEMPERATURE, "decision_thresholds": THRESHOLDS})
+    model.save_pretrained(folder)
+    return saved
+
+
+def tempered(model, tokenizer, timeline) -> torch.Tensor:
+    """`softmax(logits / T)` from the probabilities: p ** (1 / T), summing to 1."""
+    powers = probabilities(model, tokenizer, timeline) ** (1 / TEMPERATURE)
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def test_calibrated_scores_and_labels(calibrated):
+    folder, model, tokenizer = calibrated
+    pipe = load(folder, calibrated=True)
+    assert pipe.model.config.calibration_temperature == TEMPERATURE
+    assert pipe.model.config.decision_thresholds == THRESHOLDS
+    moved = 0
+    for timeline in (timeline for timeline in TIMELINES if timeline["text"]):
+        expected = tempered(model, tokenizer, timeline).tolist()
+        for post, ranked, scores in zip(pipe(timeline), pipe(timeline, top_k=9), expected, strict=True):
+            order = sorted(range(3), key=lambda label: -scores[label] / THRESHOLDS[label])
+            assert [entry["label"] for entry in ranked] == [LABELS["id2label"][label] for label in order]
+            assert [entry["score"] for entry in ranked] == pytest.approx([scores[label] for label in order], abs=1e-5)
+            assert post == ranked[0]
+            moved += scores[order[0]] < max(scores)
+    assert moved
+    assert [post["score"] for post in pipe(TIMELINES[0], calibrated=False)] == pytest.approx(
+        probabilities(model, tokenizer, TIMELINES[0]).amax(-1).tolist(), abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("field", ["calibration_temperature", "decision_thresholds"])
+def test_calibration_with_one_of_its_two_parts(calibrated, field):
+    _, model, tokenizer = calibrated
+    model.config.update({field: None})
+    pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer, calibrated=True)
+    if field == "calibration_temperature":
+        scores, thresholds = probabilities(model, tokenizer, TIMELINES[0]), torch.tensor(THRESHOLDS)
+    else:
+        scores, thresholds = tempered(model, tokenizer, TIMELINES[0]), torch.ones(3)
+    for post, of_post in zip(pipe(TIMELINES[0]), scores, strict=True):
+        label = int((of_post / thresholds).argmax())
+        assert post["label"] == LABELS["id2label"][label]
+        assert post["score"] == pytest.approx(of_post[label].item(), abs=1e-5)
+
+
 def test_results_come_in_the_order_of_the_input(saved):
     folder, *_ = saved
     pipe = load(folder)
@@ -146,6 +199,12 @@ def test_bad_calls_are_named(saved):
         pipe("sad today")
     with pytest.raises(ValueError, match="targets_per_row"):
         pipe(TIMELINES[0], targets_per_row=0)
+    with pytest.raises(ValueError, match="`top_k` must be at least 1, got 0"):
+        pipe(TIMELINES[0], top_k=0)
+    with pytest.raises(ValueError, match="`calibrated` needs .* which has neither"):
+        pipe(TIMELINES[0], calibrated=True)
+    with pytest.raises(ValueError, match="`calibrated` needs .* which has neither"):
+        load(saved[0], calibrated=True)
     assert pipe({**TIMELINES[2], "timestamp": [None, None]}) == pipe(TIMELINES[2])
 
 
@@ -165,15 +224,18 @@ from transformers import pipeline
 
 source, target, scores = sys.argv[1:]
 pipe = pipeline("stream-classification", model=source, trust_remote_code=True)
-results = pipe([{"text": ["sad today", "so glad"], "timestamp": [0, 60]}])
-save_file({"scores": torch.tensor([post["score"] for post in results[0]])}, scores)
+timeline = {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
+results = [post["score"] for calibrated in (False, True) for post in pipe(timeline, calibrated=calibrated)]
+save_file({"scores": torch.tensor(results)}, scores)
 pipe.save_pretrained(target)
 """
 
 
-def test_it_travels_with_the_model(saved, tmp_path):
-    folder, *_ = saved
-    expected = [post["score"] for post in load(folder)({"text": ["sad today", "so glad"], "timestamp": [0, 60]})]
+def test_it_travels_with_the_model(calibrated, tmp_path):
+    folder, *_ = calibrated
+    timeline = {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
+    expected = [post["score"] for asked in (False, True) for post in load(folder, calibrated=asked)(timeline)]
+    assert expected[:2] != expected[2:]
     for number in range(2):
         target, scores = tmp_path / f"again_{number}", tmp_path / f"scores_{number}.safetensors"
         command = [sys.executable, "-c", ELSEWHERE, str(folder), str(target), str(scores)]

@@ -1,0 +1,38 @@
+"""From logits to decisions: calibrated probabilities, and classes chosen by thresholds."""
+
+from collections.abc import Sequence
+
+import torch
+
+
+def class_probabilities(logits: torch.Tensor, temperature: float | None = None) -> torch.Tensor:
+    """
+    `softmax(logits / temperature)` (Guo et al., 2017, section 4.2), in 32 bits or more.
+
+    Args:
+        logits (`torch.Tensor` of shape `(..., num_labels)`): What the model returns.
+        temperature (`float`, *optional*): Positive; above 1 softens, below 1 sharpens. 1 if omitted.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return (logits if temperature is None else logits / temperature).softmax(-1)
+
+
+def rank_classes(probabilities: torch.Tensor, thresholds: Sequence[float] | None = None) -> torch.Tensor:
+    """
+    The classes of each post from the chosen one to the least likely, by probability / threshold; of equal ones the
+    lower id comes first. So a post gets the class whose probability is largest beside its threshold: with equal
+    thresholds the most probable one, of two classes with thresholds (1 - t, t) the second where it has more than t.
+
+    Args:
+        probabilities (`torch.Tensor` of shape `(..., num_labels)`): As [`class_probabilities`] returns them.
+        thresholds (`Sequence[float]`, *optional*): One for each class, positive; only their ratios count. All equal
+            if omitted.
+
+    Returns:
+        `torch.LongTensor` of the shape of `probabilities`.
+    """
+    if thresholds is not None:
+        # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
+        thresholds = torch.tensor(thresholds, dtype=torch.float64, device=probabilities.device)
+        probabilities = probabilities.double() / thresholds
+    return probabilities.argsort(dim=-1, descending=True, stable=True)
