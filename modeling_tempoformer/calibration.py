@@ -87,14 +87,15 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """
     logits, labels = labelled_posts(logits, labels, "logits")
     logits, labels = torch.from_numpy(logits), torch.from_numpy(labels)
-    found = minimize_scalar(
-        lambda log_temperature: F.cross_entropy(logits / math.exp(log_temperature), labels).item(),
-        bounds=(math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE)),
-        method="bounded",
-    )
-    temperature = math.exp(found.x)
-    if not LOWEST_TEMPERATURE * 1.001 < temperature < HIGHEST_TEMPERATURE / 1.001:
-        logger.warning(f"The temperature, {temperature:.3g}, is at the end of its range: the labels do not bound it.")
+
+    def loss(log_temperature: float) -> float:
+        return F.cross_entropy(logits / math.exp(log_temperature), labels).item()
+
+    ends = math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE)
+    found = min(*ends, minimize_scalar(loss, bounds=ends, method="bounded").x, key=loss)
+    temperature = math.exp(found)
+    if found in ends:
+        logger.warning(f"The temperature, {temperature:.3g}, is an end of its range: the labels do not bound it.")
     return temperature
 
 

@@ -49,7 +49,7 @@ def confusion_figure(actual: Sequence[int], predicted: Sequence[int], label_name
     for row in places:
         for column in places:
             share = shares[row, column]
-            text, color = f"{counts[row, column]}\n{share:.0%}", "white" if share > 0.5 else "black"
+            text, color = f"{counts[row, column]}\n{share:.0%}", "white" if share > 0.65 else "black"
             axes.text(column, row, text, ha="center", va="center", color=color)
     axes.set_xticks(places, label_names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(places, label_names)

@@ -66,9 +66,9 @@ def test_posts_without_a_label_do_not_count(overconfident):
 def test_labels_that_do_not_bound_the_temperature_are_said(monkeypatch):
     said = []
     monkeypatch.setattr("modeling_tempoformer.calibration.logger.warning", said.append)
-    assert fit_temperature([[2.0, -1.0], [-1.0, 2.0]], [0, 1]) == pytest.approx(0.05, rel=1e-3)
-    assert fit_temperature([[2.0, -1.0], [-1.0, 2.0]], [1, 0]) == pytest.approx(20, rel=1e-3)
-    assert len(said) == 2 and "end of its range" in said[0]
+    assert fit_temperature([[2.0, -1.0], [-1.0, 2.0]], [0, 1]) == pytest.approx(0.05)
+    assert fit_temperature([[2.0, -1.0], [-1.0, 2.0]], [1, 0]) == pytest.approx(20)
+    assert len(said) == 2 and "an end of its range" in said[0]
 
 
 def score(probabilities: np.ndarray, labels: np.ndarray, thresholds) -> float:
@@ -83,7 +83,7 @@ def score(probabilities: np.ndarray, labels: np.ndarray, thresholds) -> float:
     return f1_score(labels, chosen, average="macro", labels=range(probabilities.shape[1]), zero_division=0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_two_classes_are_as_good_as_any_threshold(seed):
     generator = np.random.default_rng(seed)
     # Multiples of 0.05, so that posts tie and the grid below has a threshold between any two.
@@ -118,7 +118,7 @@ def test_the_threshold_of_the_second_class(second, labels, expected):
     assert chosen.tolist() == [int(p > expected) for p in second]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_three_classes_cannot_be_bettered_by_one_threshold(seed):
     generator = np.random.default_rng(seed)
     probabilities = generator.dirichlet([2, 1, 0.6], size=15)
@@ -127,7 +127,7 @@ def test_three_classes_cannot_be_bettered_by_one_threshold(seed):
     thresholds = np.array(tune_thresholds(probabilities, labels))
     found = score(probabilities, labels, thresholds)
     assert found >= score(probabilities, labels, np.ones(3))
-    for label, factor in itertools.product(range(3), np.geomspace(1e-3, 1e3, 241)):
+    for label, factor in itertools.product(range(3), np.geomspace(0.05, 20, 41)):
         moved = thresholds.copy()
         moved[label] *= factor
         assert score(probabilities, labels, moved) <= found + 1e-9
