@@ -140,16 +140,23 @@ def neighbour_bertscore(timelines: Dataset, model_type: str = "roberta-large") -
             best layer of.
 
     Returns:
-        NaN if no timeline has two posts. A pair with an empty post counts as `bert-score` scores it, 0. Raises an
-        `ImportError` without `bert-score`.
+        NaN if no timeline has two posts. A pair with a post without words counts as 0. Raises an `ImportError` without
+        `bert-score`, and a `ValueError` for a model that it does not know.
     """
     try:
         from bert_score import score
+        from bert_score.utils import model2layers
     except ImportError as problem:
         raise ImportError('BERTScore needs bert-score: pip install "modeling-tempoformer[diversity]".') from problem
+    if model_type not in model2layers:
+        raise ValueError(f"`model_type` is {model_type!r}, of which bert-score does not know the best layer.")
     pairs = [pair for texts in timelines["texts"] for pair in zip(texts, texts[1:], strict=False)]
     if not pairs:
         return math.nan
-    earlier, later = zip(*pairs, strict=True)
+    # The package scores pairs without words as 0 too, but not with the tokenizers of Transformers 5.
+    scored = [(earlier, later) for earlier, later in pairs if earlier.strip() and later.strip()]
+    if not scored:
+        return 0.0
+    earlier, later = zip(*scored, strict=True)
     _, _, f1 = score(list(later), list(earlier), model_type=model_type)
-    return float(f1.double().mean())
+    return float(f1.double().sum() / len(pairs))

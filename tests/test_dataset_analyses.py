@@ -102,18 +102,22 @@ def test_diversity_without_pairs_and_of_bad_embeddings():
 
 
 def test_bertscore_is_of_neighbours_within_a_timeline(monkeypatch):
-    """A score that counts the words of both posts stands for the package's."""
+    """A score that counts the words of both posts stands for the package's; it refuses posts without words."""
 
     def score(candidates, references, model_type):
-        assert model_type == "small"
+        assert model_type == "small" and all(text.strip() for text in candidates + references)
         sizes = [float(len(c.split()) + 10 * len(r.split())) for c, r in zip(candidates, references, strict=True)]
         return None, None, torch.tensor(sizes)
 
-    package = ModuleType("bert_score")
-    package.score = score
+    package, utils = ModuleType("bert_score"), ModuleType("bert_score.utils")
+    package.score, utils.model2layers = score, {"small": 2}
     monkeypatch.setitem(sys.modules, "bert_score", package)
-    assert neighbour_bertscore(timelines_of(), "small") == pytest.approx(((1 + 30) + (0 + 10) + (1 + 20)) / 3)
-    assert math.isnan(neighbour_bertscore(timelines_of(POSTS[3:4])))
+    monkeypatch.setitem(sys.modules, "bert_score.utils", utils)
+    assert neighbour_bertscore(timelines_of(), "small") == pytest.approx(((1 + 10 * 3) + 0 + (1 + 10 * 2)) / 3)
+    assert neighbour_bertscore(timelines_of(POSTS[1:3]), "small") == 0
+    assert math.isnan(neighbour_bertscore(timelines_of(POSTS[3:4]), "small"))
+    with pytest.raises(ValueError, match="`model_type` is 'large', of which bert-score does not know the best layer"):
+        neighbour_bertscore(timelines_of(), "large")
 
 
 def test_bertscore_names_its_extra(monkeypatch):
