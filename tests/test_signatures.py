@@ -1,0 +1,137 @@
+"""Log-signatures against iterated integrals, and what must hold of them."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from numpy.polynomial import Polynomial
+
+from modeling_tempoformer.baselines.signatures import log_signature_size, log_signatures
+
+
+Tensor = dict[tuple[int, ...], float]
+
+
+def signature(points: np.ndarray, depth: int) -> Tensor:
+    """The iterated integral of each word over a piecewise linear path, segment by segment as polynomials of time."""
+    slopes = np.diff(points, axis=0)
+    inner = {(): [Polynomial([1.0])] * len(slopes)}
+    values = {(): 1.0}
+    for length in range(1, depth + 1):
+        for word in product(range(points.shape[1]), repeat=length):
+            inner[word], total = [], 0.0
+            for slope, before in zip(slopes, inner[word[:-1]], strict=True):
+                inner[word].append((before * slope[word[-1]]).integ(k=total))
+                total = inner[word][-1](1.0)
+            values[word] = total
+    return values
+
+
+def multiply(left: Tensor, right: Tensor, depth: int) -> Tensor:
+    result: Tensor = {}
+    for (one, x), (other, y) in product(left.items(), right.items()):
+        if len(one) + len(other) <= depth:
+            result[one + other] = result.get(one + other, 0.0) + x * y
+    return result
+
+
+def plain_log_signature(points: np.ndarray, depth: int) -> np.ndarray:
+    """Coefficients of the Lyndon words, those before all their rotations, in the power series of the logarithm."""
+    rest = signature(points, depth)
+    rest[()] = 0.0
+    logarithm, power = {}, {(): 1.0}
+    for k in range(1, depth + 1):
+        power = multiply(power, rest, depth)
+        for word, value in power.items():
+            logarithm[word] = logarithm.get(word, 0.0) - (-1) ** k * value / k
+    words = [word for word in logarithm if word and all(word < word[i:] + word[:i] for i in range(1, len(word)))]
+    return np.array([logarithm[word] for word in sorted(words, key=lambda word: (len(word), word))])
+
+
+def random_paths(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("channels", "depth"), [(1, 3), (2, 1), (3, 2), (3, 3), (2, 5)])
+def test_expanding_windows_are_iterated_integrals(channels, depth):
+    paths = random_paths(2, 5, channels)
+    found = log_signatures(paths, depth)
+    for path, rows in zip(paths.numpy(), found, strict=True):
+        assert not rows[0].any()
+        for last in range(1, 5):
+            expected = torch.from_numpy(plain_log_signature(path[: last + 1], depth))
+            torch.testing.assert_close(rows[last], expected, atol=1e-12, rtol=1e-9)
+
+
+def test_increment_and_area():
+    """Right, then up: the step from the start, and the area between path and chord, counted against the clock."""
+    path = torch.tensor([[[5.0, 7.0], [7.0, 7.0], [7.0, 8.0], [5.0, 7.0]]])
+    assert log_signatures(path, 1).tolist() == [[[0, 0], [2, 0], [2, 1], [0, 0]]]
+    assert log_signatures(path, 2)[0, :, 2].tolist() == [0, 0, 1, 1]
+    # Backwards, each area has the other sign.
+    assert log_signatures(path.flip(1), 2)[0, :, 2].tolist() == [0, 0, -1, -1]
+
+
+def test_chen_s_identity():
+    """Log-signatures of a whole from those of its parts, by the Baker-Campbell-Hausdorff formula up to depth 2."""
+    path = random_paths(1, 7, 3)
+    whole, first, second = (log_signatures(part, 2)[0, -1] for part in (path, path[:, :4], path[:, 3:]))
+    crossed = [(first[i] * second[j] - first[j] * second[i]) / 2 for i, j in ((0, 1), (0, 2), (1, 2))]
+    expected = first + second + torch.stack([*[torch.zeros(()).double()] * 3, *crossed])
+    torch.testing.assert_close(whole, expected)
+
+
+def test_way_back_undoes_the_way():
+    path = random_paths(4, 6, 3)
+    there, back = log_signatures(path)[:, -1], log_signatures(path.flip(1))[:, -1]
+    torch.testing.assert_close(back, -there)
+    both = log_signatures(torch.cat((path, path.flip(1)), dim=1))[:, -1]
+    torch.testing.assert_close(both, torch.zeros_like(both), atol=1e-12, rtol=0)
+
+
+def test_only_the_way_matters():
+    """Neither how fast it is gone, with points between and halts, nor where it starts."""
+    path = random_paths(3, 4, 2)
+    expected = log_signatures(path)
+    speeds = torch.tensor([0.0, 0.1, 0.9, 0.9, 1.0], dtype=torch.float64)[:, None]
+    slow = torch.cat(
+        [path[:, i : i + 1] + speeds * (path[:, i + 1 : i + 2] - path[:, i : i + 1]) for i in range(3)], 1
+    )
+    torch.testing.assert_close(log_signatures(slow)[:, 4::5], expected[:, 1:])
+    torch.testing.assert_close(log_signatures(path + torch.tensor([3.0, -1.0])), expected)
+
+
+def test_sizes_by_witt_s_formula():
+    moebius = {1: 1, 2: -1, 3: -1, 4: 0, 5: -1, 6: 1}
+    for channels, depth in product((1, 2, 3, 7, 11), range(1, 7)):
+        expected = 0.0
+        for length in range(1, depth + 1):
+            divisors = [d for d in moebius if length % d == 0]
+            expected += sum(moebius[d] * channels ** (length // d) for d in divisors) / length
+        assert log_signature_size(channels, depth) == expected
+    assert log_signature_size(11, 3) == 11 + 55 + 440 == log_signatures(torch.zeros(1, 2, 11)).shape[-1]
+
+
+def test_gradients():
+    path = random_paths(2, 4, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda points: log_signatures(points, 4), path)
+
+
+def test_gradients_after_inference():
+    path = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = log_signatures(path)
+    path.requires_grad_()
+    found = log_signatures(path)
+    found[0, -1, -1].backward()
+    assert torch.equal(found.detach(), expected) and path.grad.any()
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"`paths` must have the shape .*got \(3, 2\)"):
+        log_signatures(torch.zeros(3, 2))
+    with pytest.raises(ValueError, match="`depth` must be at least 1, got 0"):
+        log_signatures(torch.zeros(1, 3, 2), 0)
+    with pytest.raises(ValueError, match="`channels` must be at least 1, got 0"):
+        log_signature_size(0, 3)
