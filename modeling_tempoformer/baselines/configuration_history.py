@@ -1,0 +1,92 @@
+"""Configuration of the models over frozen post embeddings."""
+
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+from ..configuration_tempoformer import TempoFormerConfig
+
+
+# Posts that a unit of Seq-Sig-Net reads, and by how many the next unit is later.
+UNIT_WINDOW, UNIT_SHIFT = 5, 3
+
+HIDDEN_SIZES = {"ffn_history": (128, 128), "bilstm": (), "swnu": (32, 32), "seq_sig_net": (32, 32)}
+
+
+@strict
+class HistoryConfig(PreTrainedConfig):
+    r"""
+    Configuration of a [`HistoryForStreamClassification`]: the baselines over frozen post embeddings of TempoFormer's
+    paper (Tseriotou et al., 2024), of which SWNU and Seq-Sig-Net are from Tseriotou et al. (2023).
+
+    Args:
+        architecture (`str`, *optional*, defaults to `"ffn_history"`):
+            `"ffn_history"` reads the newest post beside the mean of the window's posts, `"bilstm"` the posts in turn,
+            `"swnu"` the log-signatures of the stream, `"seq_sig_net"` those of shifted windows of 5 posts in turn.
+        embedding_size (`int`, *optional*, defaults to 384):
+            Width of a post's embedding.
+        window (`int`, *optional*, defaults to 20):
+            The largest number of posts in a stream. Seq-Sig-Net reads the last `5 + 3 (n - 1)` of them in n units, n
+            as large as fits, and at least 1.
+        timed (`bool`, *optional*, defaults to `True`):
+            Whether SWNU and Seq-Sig-Net read the seconds between posts, or take posts for evenly spaced. The others
+            read no time.
+        hidden_sizes (`list[int]`, *optional*):
+            Hidden widths of the classifier; if omitted (128, 128) for FFN-History, (32, 32) for SWNU and Seq-Sig-Net
+            and none for BiLSTM.
+        dropout (`float`, *optional*, defaults to 0.1):
+            Dropout in the classifier: after each hidden layer, or of the final states where it has none.
+        lstm_hidden_size (`int`, *optional*, defaults to 300):
+            Width of each direction of the BiLSTM over posts (`"bilstm"`) or units (`"seq_sig_net"`).
+        path_channels (`int`, *optional*, defaults to 10):
+            Channels that SWNU reduces an embedding to; time is one more.
+        unit_hidden_size (`int`, *optional*, defaults to 12):
+            Width of each direction of SWNU's BiLSTM over log-signatures.
+        focal_gamma (`float`, *optional*, defaults to 2.0):
+            Focusing exponent of the focal loss; 0 gives cross-entropy.
+        class_weights (`list[float]`, *optional*):
+            Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
+
+    Raises a validation error that names the field for a value outside its range.
+    """
+
+    model_type = "post_history"
+
+    architecture: Literal["ffn_history", "bilstm", "swnu", "seq_sig_net"] = "ffn_history"
+    embedding_size: int = 384
+    window: int = 20
+    timed: bool = True
+    hidden_sizes: list[int] | tuple[int, ...] | None = None
+    dropout: float | int = 0.1
+    lstm_hidden_size: int = 300
+    path_channels: int = 10
+    unit_hidden_size: int = 12
+    focal_gamma: float | int = 2.0
+    class_weights: list[float | int] | None = None
+
+    def __post_init__(self, **kwargs):
+        if self.hidden_sizes is None:
+            self.hidden_sizes = HIDDEN_SIZES[self.architecture]
+        super().__post_init__(**kwargs)
+
+    def validate_sizes(self):
+        """Every width must be positive, and dropout a probability."""
+        for name in ("embedding_size", "window", "lstm_hidden_size", "path_channels", "unit_hidden_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+        if min(self.hidden_sizes, default=1) < 1:
+            raise ValueError(f"`hidden_sizes` must be positive, got {self.hidden_sizes}.")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and below 1, got {self.dropout}.")
+
+    # The loss is the same, and so are its fields.
+    validate_loss = TempoFormerConfig.validate_loss
+
+    @property
+    def num_units(self) -> int:
+        """How many units Seq-Sig-Net has."""
+        return 1 + max(0, self.window - UNIT_WINDOW) // UNIT_SHIFT
+
+
+__all__ = ["HistoryConfig"]

@@ -1,0 +1,61 @@
+"""Networks over post embeddings that read no time: FFN-History and BiLSTM."""
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from .configuration_history import HistoryConfig
+
+
+def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
+    """Linear layers with ReLU and dropout between them, from `width` features to the classes."""
+    layers: list[nn.Module] = []
+    for hidden_width in config.hidden_sizes:
+        layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.dropout)]
+        width = hidden_width
+    if not layers:
+        layers.append(nn.Dropout(config.dropout))
+    return nn.Sequential(*layers, nn.Linear(width, config.num_labels))
+
+
+def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
+    """
+    The final states of a bidirectional LSTM, forward and backward, summed as in the code published with SWNU.
+
+    Args:
+        lstm (`nn.LSTM`): One layer, `batch_first`.
+        states (`torch.Tensor` of shape `(num_streams, length, width)`): What is read.
+        mask (`torch.BoolTensor` of shape `(num_streams, length)`):
+            Which of it: the last ones of each stream, at least one.
+
+    Returns:
+        `torch.Tensor` of shape `(num_streams, hidden_size)`.
+    """
+    # From the newest to the oldest, as packing wants what is not read behind; one of the directions turns it back.
+    packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
+    _, (final, _) = lstm(packed)
+    return final.sum(0)
+
+
+class FFNHistory(nn.Module):
+    """The newest post's embedding beside the mean of the stream's (the newest included) to the classes."""
+
+    def __init__(self, config: HistoryConfig):
+        super().__init__()
+        self.classifier = make_classifier(config, 2 * config.embedding_size)
+
+    def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+        mean = embeddings.sum(1) / mask.sum(-1, keepdim=True)
+        return self.classifier(torch.cat((embeddings[:, -1], mean), dim=-1))
+
+
+class BiLSTM(nn.Module):
+    """A bidirectional LSTM over the stream's embeddings, its final states to the classes."""
+
+    def __init__(self, config: HistoryConfig):
+        super().__init__()
+        self.lstm = nn.LSTM(config.embedding_size, config.lstm_hidden_size, batch_first=True, bidirectional=True)
+        self.classifier = make_classifier(config, config.lstm_hidden_size)
+
+    def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+        return self.classifier(read_both_ways(self.lstm, embeddings, mask))

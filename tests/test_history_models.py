@@ -1,0 +1,264 @@
+"""The networks over frozen embeddings, against each stream read by itself in plain steps."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from test_signatures import plain_log_signature
+from transformers import Trainer, TrainingArguments
+
+from modeling_tempoformer import focal_loss
+from modeling_tempoformer.baselines.configuration_history import HistoryConfig
+from modeling_tempoformer.baselines.modeling_history import HistoryForStreamClassification
+
+
+ARCHITECTURES = ["ffn_history", "bilstm", "swnu", "seq_sig_net"]
+SIZES = {
+    "embedding_size": 3,
+    "window": 8,
+    "lstm_hidden_size": 3,
+    "path_channels": 2,
+    "unit_hidden_size": 2,
+    "num_labels": 3,
+}
+
+
+def tiny_model(architecture: str, **settings) -> HistoryForStreamClassification:
+    """In float64, so that another order of sums does not show."""
+    torch.manual_seed(0)
+    config = HistoryConfig(**{"architecture": architecture, **SIZES, **settings})
+    return HistoryForStreamClassification(config).double().eval()
+
+
+def tiny_batch(lengths: list[int], window: int = 8, timed: bool = True) -> dict[str, torch.Tensor]:
+    """Streams of these lengths; in the place of absent posts is what must not be read."""
+    generator = torch.Generator().manual_seed(1)
+    embeddings = torch.randn(len(lengths), window, 3, generator=generator, dtype=torch.float64)
+    gaps = torch.rand(len(lengths), window, generator=generator, dtype=torch.float64) * 1e5
+    elapsed = gaps.flip(1).cumsum(1).flip(1)
+    elapsed -= elapsed[:, -1:].clone()
+    mask = torch.arange(window) >= window - torch.tensor(lengths)[:, None]
+    embeddings[~mask], elapsed[~mask] = torch.nan, -1e30
+    return {"embeddings": embeddings, "mask": mask, **({"elapsed": elapsed} if timed else {})}
+
+
+def plain_lstm(lstm: torch.nn.LSTM, posts: list[np.ndarray]) -> np.ndarray:
+    """The final states of both directions, gate by gate, summed."""
+    finals = 0
+    for suffix, sequence in (("", posts[::-1]), ("_reverse", posts)):
+        w_in, w_hidden, b_in, b_hidden = (
+            getattr(lstm, name + suffix).detach().numpy()
+            for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+        )
+        hidden = cell = np.zeros(lstm.hidden_size)
+        for post in sequence:
+            gates = w_in @ post + b_in + w_hidden @ hidden + b_hidden
+            i, f, g, o = np.split(gates, 4)
+            cell = cell / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+            hidden = np.tanh(cell) / (1 + np.exp(-o))
+        finals += hidden
+    return finals
+
+
+def plain_unit(unit: torch.nn.Module, posts: list[np.ndarray], times: list[float]) -> np.ndarray:
+    weight, bias = unit.reduce.weight.detach().numpy(), unit.reduce.bias.detach().numpy()
+    path = [np.zeros(len(bias) + 1)]
+    for place, time in enumerate(times):
+        point = bias.copy()
+        for offset in (-1, 0, 1):
+            if 0 <= place + offset < len(posts):
+                point += weight[:, :, offset + 1] @ posts[place + offset]
+        path.append(np.append(np.tanh(point), time))
+    windows = [plain_log_signature(np.stack(path[: end + 1]), 3) for end in range(1, len(path))]
+    return plain_lstm(unit.lstm, windows)
+
+
+def plain_times(elapsed: list[float]) -> list[float]:
+    return [1 - seconds / elapsed[0] if elapsed[0] else 0.0 for seconds in elapsed]
+
+
+def plain_features(model: HistoryForStreamClassification, posts: list[np.ndarray], seconds: list[float] | None):
+    """What the classifier of one stream reads."""
+    network, newest = model.network, posts[-1]
+    elapsed = seconds or list(range(len(posts)))[::-1]
+    match model.config.architecture:
+        case "ffn_history":
+            return [newest, sum(posts) / len(posts)]
+        case "bilstm":
+            return [plain_lstm(network.lstm, posts)]
+        case "swnu":
+            features = [plain_unit(network.unit, posts, plain_times(elapsed)), newest]
+            if seconds is not None:
+                gap = seconds[-2] if len(seconds) > 1 else 0.0
+                features.append([math.log(1 + gap) / math.log(1 + 365.25 * 86400)])
+            return features
+    # The newest five, then as long as there is room in the window, five that end three earlier.
+    room = 1 + max(0, (model.config.window - 5) // 3)
+    seen = max(5, 5 + 3 * (room - 1))
+    posts, elapsed = posts[-seen:], elapsed[-seen:]
+    ends = list(range(len(posts), 0, -3))[:room]
+    times = plain_times(elapsed)
+    units = [plain_unit(network.unit, posts[max(0, e - 5) : e], times[max(0, e - 5) : e]) for e in ends[::-1]]
+    return [plain_lstm(network.lstm, units), newest]
+
+
+@pytest.mark.parametrize("timed", [True, False], ids=["timed", "untimed"])
+@pytest.mark.parametrize("window", [3, 8, 10])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_each_stream_as_if_read_by_itself(architecture, window, timed):
+    model = tiny_model(architecture, window=window, timed=timed)
+    lengths = sorted({1, 2, 3, min(window, 6), window})
+    batch = tiny_batch(lengths, window, timed)
+    logits = model(**batch).logits
+    for row, length in enumerate(lengths):
+        posts = list(batch["embeddings"][row, window - length :].numpy())
+        seconds = batch["elapsed"][row, window - length :].tolist() if timed else None
+        features = np.concatenate(plain_features(model, posts, seconds))
+        for layer in model.network.classifier:
+            if isinstance(layer, torch.nn.Linear):
+                features = layer.weight.detach().numpy() @ features + layer.bias.detach().numpy()
+            elif isinstance(layer, torch.nn.ReLU):
+                features = np.maximum(features, 0)
+        torch.testing.assert_close(logits[row], torch.from_numpy(features), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_neither_padding_nor_batch_matter(architecture):
+    model = tiny_model(architecture)
+    lengths = [8, 1, 3, 5, 6, 2]
+    batch = tiny_batch(lengths)
+    logits = model(**batch).logits
+    assert logits.isfinite().all()
+    for row, length in enumerate(lengths):
+        alone = {name: tensor[row : row + 1, 8 - length :] for name, tensor in batch.items()}
+        torch.testing.assert_close(model(**alone).logits, logits[row : row + 1], atol=1e-10, rtol=0)
+
+
+def test_posts_of_one_moment():
+    """A time channel that stands still, not a division by 0."""
+    for architecture in ("swnu", "seq_sig_net"):
+        batch = tiny_batch([8, 2])
+        batch["elapsed"] = torch.zeros_like(batch["elapsed"])
+        assert tiny_model(architecture)(**batch).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_gradients_reach_every_parameter(architecture):
+    model = tiny_model(architecture).train()
+    model(**tiny_batch([8, 1, 5, 6]), labels=torch.tensor([0, 1, -100, 2])).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad.isfinite().all() and parameter.grad.any(), name
+
+
+def test_loss():
+    model = tiny_model("bilstm", class_weights=[1.0, 2.0, 0.5], focal_gamma=1.0)
+    batch, labels = tiny_batch([8, 2, 3]), torch.tensor([1, -100, 2])
+    output = model(**batch, labels=labels)
+    torch.testing.assert_close(output.loss, focal_loss(output.logits, labels, 1.0, [1.0, 2.0, 0.5]))
+    torch.testing.assert_close(model(**batch, labels=labels, num_items_in_batch=8).loss, output.loss / 4)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_round_trip(tmp_path, architecture):
+    model = tiny_model(architecture, hidden_sizes=[5], dropout=0.3).float()
+    model.save_pretrained(tmp_path)
+    loaded = HistoryForStreamClassification.from_pretrained(tmp_path)
+    assert loaded.config.architecture == architecture and list(loaded.config.hidden_sizes) == [5]
+    batch = {
+        name: tensor if name == "mask" else tensor.nan_to_num().float() for name, tensor in tiny_batch([8, 1]).items()
+    }
+    assert torch.equal(loaded(**batch).logits, model(**batch).logits)
+
+
+def test_defaults():
+    sizes = {"ffn_history": [768, 128, 128, 2], "bilstm": [300, 2]}
+    sizes |= {"swnu": [12 + 384 + 1, 32, 32, 2], "seq_sig_net": [300 + 384, 32, 32, 2]}
+    for architecture, widths in sizes.items():
+        model = HistoryForStreamClassification(HistoryConfig(architecture=architecture, embedding_size=384, window=20))
+        linear = [layer for layer in model.network.classifier if isinstance(layer, torch.nn.Linear)]
+        assert [linear[0].in_features, *(layer.out_features for layer in linear)] == widths
+    assert model.network.unit.lstm.input_size == 506
+    units = {window: HistoryConfig(window=window).num_units for window in (1, 5, 7, 8, 11, 20, 22, 35)}
+    assert units == {1: 1, 5: 1, 7: 1, 8: 2, 11: 3, 20: 6, 22: 6, 35: 11}
+
+
+def test_initial_weights_are_those_of_torch():
+    torch.manual_seed(0)
+    model = HistoryForStreamClassification(HistoryConfig(architecture="seq_sig_net"))
+    for module, fan_in in (
+        (model.network.unit.reduce, 3 * 384),
+        (model.network.lstm, 300),
+        (model.network.classifier[0], 300 + 384),
+    ):
+        for parameter in module.parameters():
+            assert 0.6 < parameter.abs().max() * fan_in**0.5 <= 1.0001
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"architecture": "gru"}, "gru"),
+        ({"window": 0}, "`window` must be at least 1, got 0"),
+        ({"path_channels": 0}, "`path_channels` must be at least 1, got 0"),
+        ({"hidden_sizes": [4, 0]}, "`hidden_sizes` must be positive"),
+        ({"dropout": 1.0}, "`dropout` must be at least 0 and below 1, got 1.0"),
+        ({"class_weights": [1.0]}, "`class_weights` has 1 values for 2 labels"),
+        ({"focal_gamma": -1.0}, "`focal_gamma` must not be negative"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_refused(settings, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        HistoryConfig(**settings)
+
+
+def test_streams_that_are_refused():
+    batch = tiny_batch([8, 3])
+    gap = batch["mask"].clone()
+    gap[1, 3] = True
+    refused = {
+        r"`embeddings` must have the shape \(batch_size, window, 3\), got \(2, 8, 2\)": {
+            "embeddings": batch["embeddings"][..., :2]
+        },
+        r"`mask` must have the shape \(2, 8\), got \(2, 7\)": {"mask": batch["mask"][:, 1:]},
+        r"`elapsed` must have the shape \(2, 8\), got \(2, 1\)": {"elapsed": batch["elapsed"][:, :1]},
+        "`mask` must be bool, got torch.int64": {"mask": batch["mask"].long()},
+        r"Row 1 of `mask` .*\[0, 0, 0, 1, 0, 1, 1, 1\]": {"mask": gap},
+        "Row 0 of `mask` must be True for the newest": {"mask": torch.zeros_like(gap)},
+        "`elapsed` is missing, but the model has `timed=True`": {"elapsed": None},
+    }
+    for message, change in refused.items():
+        with pytest.raises(ValueError, match=message):
+            tiny_model("swnu")(**{**batch, **change})
+    with pytest.raises(ValueError, match="`elapsed` is given, but the model has `timed=False`"):
+        tiny_model("seq_sig_net", timed=False)(**batch)
+    with pytest.raises(ValueError, match="Streams of 8 posts, but the model's `window` is 7"):
+        tiny_model("bilstm", window=7)(**batch)
+
+
+def test_the_trainer_teaches_it_time(tmp_path):
+    """Embeddings that say nothing; a class says whether the last gap was an hour or a month."""
+    generator = torch.Generator().manual_seed(0)
+    items = []
+    for number in range(64):
+        elapsed = torch.tensor([9e6, 8e6, 3600.0 if number % 2 else 2.6e6, 0.0])
+        embeddings = torch.randn(4, 3, generator=generator)
+        mask = torch.ones(4, dtype=torch.bool)
+        items.append({"embeddings": embeddings, "mask": mask, "elapsed": elapsed, "labels": torch.tensor(number % 2)})
+    model = tiny_model("swnu", num_labels=2, hidden_sizes=[8]).float()
+    arguments = TrainingArguments(
+        tmp_path,
+        max_steps=60,
+        per_device_train_batch_size=32,
+        learning_rate=3e-2,
+        use_cpu=True,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    trainer = Trainer(model, arguments, train_dataset=items)
+    trainer.train()
+    predicted = trainer.predict(items)
+    assert (predicted.predictions.argmax(-1) == predicted.label_ids).mean() > 0.95
