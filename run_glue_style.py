@@ -1,7 +1,8 @@
-"""Fine-tunes, evaluates and predicts with a TempoFormer on timelines of posts.
+"""Fine-tunes, evaluates and predicts with a TempoFormer, or what it is compared with, on timelines of posts.
 
     python run_glue_style.py configuration/lrs_fast.yaml --train_file threads.jsonl.gz --learning_rate 1e-5
     python run_glue_style.py configuration/lrs_fast.yaml configuration/variant_no_gate.yaml --train_file ...
+    python run_glue_style.py configuration/lrs_fast.yaml configuration/baseline_bilstm.yaml --train_file ...
 
 First arguments that end in .yaml or .json are recipes: their values are defaults, of which later files and then the
 command line win. Dicts such as `config_overrides` are merged across files; the command line's replaces them.
@@ -10,31 +11,40 @@ command line win. Dicts such as `config_overrides` are merged across files; the 
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 from datasets import Dataset, IterableDataset
 from transformers import (
     AutoConfig,
     AutoTokenizer,
     EarlyStoppingCallback,
     PreTrainedConfig,
-    Trainer,
     TrainingArguments,
     set_seed,
 )
 
 from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.cards import write_card
-from modeling_tempoformer.command_line import load_hub_splits, load_table, parse, report, train, write_predictions
+from modeling_tempoformer.baselines.class_prior import class_prior_predictions
+from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings, Prepared
+from modeling_tempoformer.baselines.prompting import few_shot_predictions
+from modeling_tempoformer.command_line import (
+    load_hub_splits,
+    load_table,
+    parse,
+    report,
+    train,
+    write_predictions,
+    write_results,
+)
 from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
+from modeling_tempoformer.decisions_tempoformer import class_probabilities, rank_classes
 from modeling_tempoformer.metrics import compute_metrics
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
-from modeling_tempoformer.splits import split_timelines
+from modeling_tempoformer.predictions import post_ids_of, prediction_rows, score_posts
+from modeling_tempoformer.splits import read_folds, select_fold, split_timelines
+from modeling_tempoformer.stream_trainer import StreamTrainer
 from modeling_tempoformer.timelines import Posts, label_names, to_rows, to_timelines
 
 
@@ -42,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 TASKS = {"lrs": read_rumoureval, "moc": read_talklife, "topic_shift": read_topic_shift, "annomi": read_annomi}
 SHUFFLE_BUFFER = 1000  # rows
+DEFAULT_WINDOW = 20
+UNTRAINED = ("class_prior", "few_shot")
 
 
 @dataclass
@@ -52,10 +64,26 @@ class ModelArguments:
     config_name: str | None = field(default=None, metadata={"help": "An encoder's config, to train from scratch."})
     tokenizer_name: str | None = field(default=None, metadata={"help": "If not that of the model."})
     config_overrides: dict | str | None = field(default=None, metadata={"help": "Fields of TempoFormerConfig (JSON)."})
+    method: Literal["tempoformer", "class_prior", "few_shot", *BASELINES] = field(
+        default="tempoformer", metadata={"help": "TempoFormer, or what the paper compares it with."}
+    )
+    num_examples: int = field(default=5, metadata={"help": "Examples in a prompt of --method few_shot."})
+    calibrate: bool = field(
+        default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
+    )
 
     def __post_init__(self):
-        if (self.model_name_or_path is None) == (self.config_name is None):
+        given = [name for name in ("model_name_or_path", "config_name") if getattr(self, name) is not None]
+        if self.method == "class_prior" and given:
+            raise ValueError(f"--method class_prior takes no --{given[0]}.")
+        if self.method == "tempoformer" and len(given) != 1:
             raise ValueError("Give exactly one of --model_name_or_path and --config_name.")
+        if self.method not in ("tempoformer", "class_prior") and given != ["model_name_or_path"]:
+            raise ValueError(f"--method {self.method} needs --model_name_or_path, and no --config_name.")
+        if self.num_examples < 1:
+            raise ValueError(f"--num_examples must be at least 1, got {self.num_examples}.")
+        if self.calibrate and self.method in UNTRAINED:
+            raise ValueError(f"--calibrate cannot be given with --method {self.method}, which is not trained.")
         if isinstance(self.config_overrides, str):
             self.config_overrides = json.loads(self.config_overrides)
 
@@ -74,6 +102,10 @@ class DataTrainingArguments:
     test_file: str | None = None
     validation_fraction: float = field(default=0.25, metadata={"help": "Of what is left of --train_file."})
     test_fraction: float = field(default=0.2, metadata={"help": "Of --train_file where only that is given."})
+    folds_file: str | None = field(
+        default=None, metadata={"help": "Parts of --train_file by timeline (run_cross_validation.py writes it)."}
+    )
+    fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "'timestamp' if there is one."})
     text_column: str = "text"
@@ -81,7 +113,9 @@ class DataTrainingArguments:
     id_column: str | None = None
     labels: list[str] | None = field(default=None, metadata={"help": "Label names; those of the posts if omitted."})
     streaming: bool = field(default=False, metadata={"help": "Never hold the training posts in memory."})
-    window: int | None = field(default=None, metadata={"help": "Posts in a stream; that of the checkpoint, or 20."})
+    window: int | None = field(
+        default=None, metadata={"help": "Posts in a stream; the checkpoint's, or 20, or 1 of few_shot."}
+    )
     targets_per_row: int = field(default=16, metadata={"help": "Posts classified in a row of a training batch."})
     max_seq_length: int | None = field(default=None, metadata={"help": "Tokens of a post; the checkpoint's, or 128."})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "Evaluations without a better F1."})
@@ -143,6 +177,7 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
     """What a TempoFormer checkpoint has settled cannot be asked for again."""
     names = [saved.id2label[index] for index in range(saved.num_labels)]
     for argument, wanted, have in (
+        ("method", None if model_args.method == "tempoformer" else model_args.method, None),
         ("config_name", model_args.config_name, None),
         ("config_overrides", model_args.config_overrides, None),
         ("window", data.window, saved.window),
@@ -153,51 +188,24 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
             raise ValueError(f"--{argument} {wanted} cannot be given with a TempoFormer checkpoint{has}.")
 
 
-def prediction_rows(
-    timelines: Dataset, rows: Dataset, probabilities: np.ndarray, names: list[str]
-) -> Iterator[dict[str, str | float]]:
-    """One row for each post in the order of the input: id, timeline, label, prediction, probability of each class."""
-    by_post = {}
-    for row, row_probabilities in zip(rows["post_ids"], probabilities, strict=True):
-        by_post.update(zip(row, row_probabilities, strict=False))
-    posts = [
-        (row, post_id, timeline["timeline_id"], label)
-        for timeline in timelines
-        for row, post_id, label in zip(timeline["post_rows"], timeline["post_ids"], timeline["labels"], strict=True)
-    ]
-    for _, post_id, timeline_id, label in sorted(posts):
-        scores = by_post[post_id]
-        yield {
-            "post_id": post_id,
-            "timeline_id": timeline_id,
-            "label": "" if label < 0 else names[label],
-            "prediction": names[int(scores.argmax())],
-            **{f"probability_{name}": float(score) for name, score in zip(names, scores, strict=True)},
-        }
-
-
-class StreamTrainer(Trainer):
-    """The stock Trainer, but for the model card."""
-
-    base_model: str | None = None
-
-    def create_model_card(self, **kwargs):
-        folder = Path(self.args.output_dir)
-        results = folder / "all_results.json"
-        scores = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
-        scores = {name: value for name, value in scores.items() if "_f1" in name}
-        write_card(folder, self.model.config, scores, self.base_model, self.hub_model_id)
+def timeline_columns(data: DataTrainingArguments) -> tuple[str | None, ...]:
+    """The column names as [`to_timelines`] takes them."""
+    id_column = data.id_column or ("post_id" if data.task_name else None)
+    return data.timeline_column, data.timestamp_column, data.text_column, data.label_column, id_column
 
 
 def split_posts(
     splits: dict[str, Posts], data: DataTrainingArguments, names: list[str], do_train: bool, seed: int
 ) -> dict[str, Posts]:
-    """Timelines of each split; validation and test are taken from the training part where they are not given."""
-    columns = (data.timeline_column, data.timestamp_column, data.text_column, data.label_column)
-    id_column = data.id_column or ("post_id" if data.task_name else None)
-    timelines = {name: to_timelines(posts, names, *columns, id_column) for name, posts in splits.items()}
+    """
+    Timelines of each split; validation and test are taken from the training part where they are not given, as the
+    fold says if there is one.
+    """
+    timelines = {name: to_timelines(posts, names, *timeline_columns(data)) for name, posts in splits.items()}
     if len(names) < 2:
         raise ValueError(f"There must be at least two labels, the posts have: {', '.join(names) or 'none'}.")
+    if data.folds_file is not None:
+        return fold_of(timelines, data)
     if data.streaming and do_train and "validation" not in timelines:
         raise ValueError("--streaming needs a validation part of its own: a stream cannot be split by timeline.")
     if set(timelines) == {"train"} and not data.streaming:
@@ -214,12 +222,129 @@ def split_posts(
     return timelines
 
 
+def fold_of(timelines: dict[str, Posts], data: DataTrainingArguments) -> dict[str, Dataset]:
+    """The parts of the wanted fold."""
+    if set(timelines) != {"train"} or data.streaming:
+        raise ValueError("--folds_file splits --train_file: give no other file, and no --streaming.")
+    folds = read_folds(data.folds_file, timelines["train"])
+    if not 0 <= data.fold < len(folds):
+        raise ValueError(f"--fold {data.fold}: {data.folds_file} has the folds 0 to {len(folds) - 1}.")
+    return select_fold(timelines["train"], folds[data.fold])
+
+
 def is_timed(timelines: dict[str, Posts]) -> bool:
     """Whether the timelines have times: all, or none."""
     timed = {name: "timestamps" in next(iter(split)) for name, split in timelines.items()}
     if len(set(timed.values())) > 1:
         raise ValueError(f"Some parts have timestamps and others not: {timed}.")
     return all(timed.values())
+
+
+def check_calibration(validation: Posts, names: list[str]):
+    """Thresholds need a post of every class."""
+    present = {label for labels in validation["labels"] for label in labels}
+    if missing := [name for label, name in enumerate(names) if label not in present]:
+        raise ValueError(
+            f"--calibrate needs posts of every class in the validation part; none of: {', '.join(missing)}."
+        )
+
+
+def prepare_tempoformer(
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+    seed: int,
+    encoder: PreTrainedConfig,
+    timelines: dict[str, Posts],
+    names: list[str],
+    weights: list[float] | None,
+) -> Prepared:
+    """A TempoFormer, new or as it was saved, and the rows that it reads."""
+    is_saved = encoder.model_type == TempoFormerConfig.model_type
+    window = DEFAULT_WINDOW if data.window is None else data.window
+    if is_saved:
+        window = encoder.window
+    model = load_model(model_args, encoder, window, names)
+    if weights is not None:
+        model.config.class_weights = weights
+        # Of the weights as they were.
+        model.config.calibration_temperature = model.config.decision_thresholds = None
+    tokenizer = AutoTokenizer.from_pretrained(
+        model_args.tokenizer_name or model_args.model_name_or_path or model_args.config_name
+    )
+    most = get_encoder_adapter(model.config.encoder_config).max_tokens(model.config.encoder_config)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, most)
+    limit = data.max_seq_length
+    if limit is None:
+        limit = tokenizer.model_max_length if is_saved else min(128, tokenizer.model_max_length)
+    rows = {
+        name: to_rows(split, tokenizer, window, data.targets_per_row, limit, only_labelled=name != "test")
+        for name, split in timelines.items()
+    }
+    post_ids = {name: part["post_ids"] for name, part in rows.items() if isinstance(part, Dataset)}
+    if data.streaming and "train" in rows:
+        rows["train"] = rows["train"].shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER)
+    # Saved with the model, so that the pipeline cuts posts where training did.
+    tokenizer.model_max_length = min(limit, tokenizer.model_max_length)
+    collator = StreamCollator(tokenizer, window, timed=is_timed(timelines))
+    return Prepared(model, rows, post_ids, collator, tokenizer)
+
+
+def prepare_baseline(
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+    timelines: dict[str, Posts],
+    names: list[str],
+    weights: list[float] | None,
+) -> Prepared:
+    """A baseline, on the same posts with the same loss."""
+    if weights is None or data.streaming:
+        raise ValueError(f"--method {model_args.method} needs --do_train, and takes no --streaming.")
+    settings = BaselineSettings(
+        model_name_or_path=model_args.model_name_or_path,
+        names=names,
+        class_weights=weights,
+        window=DEFAULT_WINDOW if data.window is None else data.window,
+        timed=is_timed(timelines),
+        max_seq_length=data.max_seq_length,
+        config_overrides=model_args.config_overrides,
+    )
+    return BASELINES[model_args.method](timelines, settings)
+
+
+def predict_untrained(
+    model_args: ModelArguments, data: DataTrainingArguments, seed: int, timelines: dict[str, Posts], names: list[str]
+) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    """Class ids and probabilities of the test posts by a method that only looks at training posts, and what to say."""
+    if "train" not in timelines or data.streaming:
+        raise ValueError(f"--method {model_args.method} needs a training part, and takes no --streaming.")
+    train_part, test_part = timelines["train"], timelines["test"]
+    if model_args.method == "class_prior":
+        return *class_prior_predictions(train_part, test_part, len(names), seed), {}
+    probabilities, unparsable = few_shot_predictions(
+        train_part,
+        test_part,
+        names,
+        model_args.model_name_or_path,
+        num_examples=model_args.num_examples,
+        window=1 if data.window is None else data.window,
+        task=data.task_name,
+        seed=seed,
+    )
+    predicted = np.where(probabilities.any(-1), probabilities.argmax(-1), -1)
+    return predicted, probabilities, {"unparsable": unparsable, "unparsable_share": unparsable / len(predicted)}
+
+
+def predict_trained(
+    trainer: StreamTrainer, prepared: Prepared, timelines: Dataset, calibrated: bool
+) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    """Class ids and probabilities of the test posts, and what the Trainer says of them."""
+    wanted = post_ids_of(timelines)
+    logits, metrics = trainer.predict_posts(prepared.items["test"], prepared.post_ids["test"], wanted)
+    if not calibrated:
+        return logits.argmax(-1).numpy(), logits.softmax(-1).numpy(), metrics
+    config = trainer.model.config
+    probabilities = class_probabilities(logits, config.calibration_temperature)
+    return rank_classes(probabilities, config.decision_thresholds)[:, 0].numpy(), probabilities.numpy(), metrics
 
 
 def main(arguments: list[str]):
@@ -231,51 +356,44 @@ def main(arguments: list[str]):
     set_seed(training.seed)
 
     splits = load_splits(data)
-    encoder = AutoConfig.from_pretrained(model_args.model_name_or_path or model_args.config_name)
-    is_tempoformer = encoder.model_type == TempoFormerConfig.model_type
-    if is_tempoformer:
+    encoder = None
+    if model_args.method != "class_prior":
+        encoder = AutoConfig.from_pretrained(model_args.model_name_or_path or model_args.config_name)
+    if encoder is not None and encoder.model_type == TempoFormerConfig.model_type:
         check_checkpoint(model_args, data, encoder)
         names = [encoder.id2label[index] for index in range(encoder.num_labels)]
-        window = encoder.window
     else:
         posts = splits.get("train", next(iter(splits.values())))
         names = data.labels or label_names(posts, data.label_column or "label")
-        window = 20 if data.window is None else data.window
     timelines = split_posts(splits, data, names, training.do_train, training.seed)
     for wanted, name in (
         (training.do_train, "train"),
-        (training.do_eval, "validation"),
+        (training.do_eval or model_args.calibrate, "validation"),
         (training.do_predict, "test"),
     ):
         if wanted and name not in timelines:
             raise ValueError(f"There is no {name} part: give --{name}_file, or --train_file alone to split it.")
+    if model_args.calibrate:
+        check_calibration(timelines["validation"], names)
+    if model_args.method in UNTRAINED:
+        predicted, probabilities, counts = predict_untrained(model_args, data, training.seed, timelines, names)
+        write_results(training.output_dir, score_posts(timelines["test"], predicted, probabilities, names) | counts)
+        write_predictions(training.output_dir, prediction_rows(timelines["test"], predicted, probabilities, names))
+        return
 
-    model = load_model(model_args, encoder, window, names)
-    if training.do_train:
-        model.config.class_weights = class_weights(timelines["train"], len(names))
-    tokenizer = AutoTokenizer.from_pretrained(
-        model_args.tokenizer_name or model_args.model_name_or_path or model_args.config_name
-    )
-    most = get_encoder_adapter(model.config.encoder_config).max_tokens(model.config.encoder_config)
-    tokenizer.model_max_length = min(tokenizer.model_max_length, most)
-    limit = data.max_seq_length
-    if limit is None:
-        limit = tokenizer.model_max_length if is_tempoformer else min(128, tokenizer.model_max_length)
-    rows = {
-        name: to_rows(split, tokenizer, window, data.targets_per_row, limit, only_labelled=name != "test")
-        for name, split in timelines.items()
-    }
-    if data.streaming and "train" in rows:
-        rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
-    # Saved with the model, so that the pipeline cuts posts where training did.
-    tokenizer.model_max_length = min(limit, tokenizer.model_max_length)
+    weights = class_weights(timelines["train"], len(names)) if training.do_train else None
+    if model_args.method == "tempoformer":
+        prepared = prepare_tempoformer(model_args, data, training.seed, encoder, timelines, names, weights)
+    else:
+        prepared = prepare_baseline(model_args, data, timelines, names, weights)
     trainer = StreamTrainer(
-        model=model,
+        model=prepared.model,
         args=training,
-        train_dataset=rows.get("train") if training.do_train else None,
-        eval_dataset=rows.get("validation"),
-        processing_class=tokenizer,
-        data_collator=StreamCollator(tokenizer, window, timed=is_timed(timelines)),
+        train_dataset=prepared.items.get("train") if training.do_train else None,
+        eval_dataset=prepared.items.get("validation"),
+        processing_class=prepared.tokenizer,
+        data_collator=prepared.collator,
+        compute_loss_func=prepared.compute_loss,
         compute_metrics=compute_metrics(names),
         callbacks=[EarlyStoppingCallback(data.early_stopping_patience)] if data.early_stopping_patience else None,
     )
@@ -285,14 +403,15 @@ def main(arguments: list[str]):
         train(trainer)
     if training.do_eval:
         report(trainer, "eval", trainer.evaluate())
+    if model_args.calibrate:
+        trainer.calibrate(prepared.items["validation"], prepared.post_ids["validation"], timelines["validation"])
     if training.do_predict:
-        output = trainer.predict(rows["test"], metric_key_prefix="predict")
-        report(trainer, "predict", output.metrics)
-        probabilities = torch.from_numpy(output.predictions).float().softmax(-1).numpy()
+        test = timelines["test"]
+        predicted, probabilities, metrics = predict_trained(trainer, prepared, test, model_args.calibrate)
+        scores = score_posts(test, predicted, probabilities, names)
+        report(trainer, "predict", metrics | {f"predict_{name}": value for name, value in scores.items()})
         if trainer.is_world_process_zero():
-            write_predictions(
-                training.output_dir, list(prediction_rows(timelines["test"], rows["test"], probabilities, names))
-            )
+            write_predictions(training.output_dir, prediction_rows(timelines["test"], predicted, probabilities, names))
     if training.push_to_hub:
         trainer.push_to_hub()
     elif training.do_train and trainer.is_world_process_zero():

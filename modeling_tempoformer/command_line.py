@@ -4,6 +4,7 @@ import csv
 import json
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,20 @@ def report(trainer: Trainer, split: str, metrics: dict[str, float]):
     trainer.save_metrics(split, metrics)
 
 
-def write_predictions(output_dir: str, rows: list[dict[str, Any]]):
+def write_results(output_dir: str, scores: dict[str, float]):
+    """Prints the scores of a method that no Trainer has trained, and saves them as one would."""
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    scores = {f"predict_{name}": value for name, value in scores.items()}
+    for name, value in scores.items():
+        print(f"{name:40} = {value:.4f}")
+    (folder / "all_results.json").write_text(json.dumps(scores, indent=4) + "\n", encoding="utf-8")
+
+
+def write_predictions(output_dir: str, rows: Iterable[dict[str, Any]]):
     """`_predictions.csv`: the Trainer never pushes a name that starts with an underscore."""
     path = Path(output_dir) / "_predictions.csv"
+    rows = list(rows)
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()

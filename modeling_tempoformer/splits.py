@@ -1,8 +1,15 @@
 """Splitting by timeline: a timeline is never cut."""
 
+import json
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 from datasets import Dataset
 from sklearn.model_selection import StratifiedGroupKFold
+
+
+PARTS = ("train", "validation", "test")
 
 
 def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -20,9 +27,77 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
     folds = round(1 / fraction) if 0 < fraction <= 0.5 else 0
     if folds < 2 or len(timelines) < folds:
         raise ValueError(f"Cannot split {len(timelines)} timelines by a fraction of {fraction}.")
+    rest, part = cut(timelines, folds, seed)[0]
+    return timelines.select(rest), timelines.select(part)
+
+
+def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each fold the places of the timelines outside it and of those in it."""
     labels = timelines["labels"]
     posts = np.concatenate([np.asarray(values) for values in labels])
     groups = np.repeat(np.arange(len(timelines)), [len(values) for values in labels])
     folder = StratifiedGroupKFold(n_splits=folds, shuffle=True, random_state=seed)
-    rest, part = next(folder.split(posts, posts, groups))
-    return timelines.select(np.unique(groups[rest])), timelines.select(np.unique(groups[part]))
+    return [(np.unique(groups[rest]), np.unique(groups[part])) for rest, part in folder.split(posts, posts, groups)]
+
+
+def make_folds(
+    timelines: Dataset, num_folds: int, validation_fraction: float, seed: int
+) -> list[dict[str, list[str]]]:
+    """
+    Cross-validation by timeline (paper, section 5.2): every timeline is in the test part of one fold.
+
+    Args:
+        timelines (`Dataset`): As [`to_timelines`] returns them.
+        num_folds (`int`): At least 2.
+        validation_fraction (`float`): Share of the posts outside the test part; 1 / k for a whole number k >= 2.
+        seed (`int`): Seed of the shuffles; the same timelines and seed give the same folds.
+
+    Returns:
+        For each fold the timeline ids of its parts `train`, `validation` and `test`. Raises a `ValueError` where
+        there are fewer timelines than folds.
+    """
+    if not 2 <= num_folds <= len(timelines):
+        raise ValueError(f"Cannot make {num_folds} folds of {len(timelines)} timelines.")
+    folds = []
+    for rest, test in cut(timelines, num_folds, seed):
+        train, validation = split_timelines(timelines.select(rest), validation_fraction, seed)
+        parts = (train, validation, timelines.select(test))
+        folds.append({name: list(part["timeline_id"]) for name, part in zip(PARTS, parts, strict=True)})
+    return folds
+
+
+def write_folds(path: str | Path, folds: list[dict[str, list[str]]]):
+    """Writes the folds as JSON, one list of objects with `train`, `validation` and `test`."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
+
+
+def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:
+    """
+    The folds of a file. Raises a `ValueError` where a fold does not hold every timeline of `timelines` exactly once,
+    or other ones.
+    """
+    folds = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(folds, list) or not all(isinstance(fold, dict) and set(fold) == set(PARTS) for fold in folds):
+        raise ValueError(f"{path} must be a list of objects with {', '.join(PARTS)}.")
+    present = Counter(timelines["timeline_id"])
+    for number, fold in enumerate(folds):
+        named = Counter(timeline_id for name in PARTS for timeline_id in fold[name])
+        if named == present:
+            continue
+        for problem, ids in (
+            ("lacks timelines", present - named),
+            ("has unknown timelines, or some twice", named - present),
+        ):
+            if ids:
+                raise ValueError(f"{path}, fold {number} {problem}: {', '.join(sorted(ids)[:5])} ({len(ids)} in all).")
+    return folds
+
+
+def select_fold(timelines: Dataset, fold: dict[str, list[str]]) -> dict[str, Dataset]:
+    """The parts of a fold, each in the order of `timelines`."""
+    part_of = {timeline_id: name for name in PARTS for timeline_id in fold[name]}
+    places: dict[str, list[int]] = {name: [] for name in PARTS}
+    for place, timeline_id in enumerate(timelines["timeline_id"]):
+        places[part_of[timeline_id]].append(place)
+    return {name: timelines.select(place) for name, place in places.items()}

@@ -6,11 +6,14 @@ import runpy
 from argparse import ArgumentTypeError
 from pathlib import Path
 
+import datasets
 import pandas as pd
 import pytest
 import torch
+from conftest import tiny_encoder
 from huggingface_hub import RepoUrl
 from huggingface_hub.utils import filter_repo_objects
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from modeling_tempoformer.command_line import parse
 from modeling_tempoformer.synthetic import synthetic_posts
@@ -218,3 +221,101 @@ def test_unknown_recipe_entries_are_named(tmp_path, script, capsys):
     with pytest.raises(SystemExit):
         script(["configuration/demo.yaml", str(tmp_path / "recipe.yaml")])
     assert "recipe.yaml has unknown arguments: windoww" in capsys.readouterr().err
+
+
+@pytest.fixture
+def encoder(tmp_path, tokenization) -> str:
+    """A tiny encoder with its tokenizer, as a checkpoint."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    config = AutoConfig.for_model(**{**tiny_encoder(), "vocab_size": len(tokenizer)})
+    AutoModel.from_config(config).save_pretrained(tmp_path / "encoder")
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    return str(tmp_path / "encoder")
+
+
+def predictions_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "_predictions.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run(script, tmp_path: Path, encoder: str, name: str, *arguments: str) -> tuple[list[dict[str, str]], dict]:
+    """Predictions and results of a short training on synthetic posts."""
+    file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    output = tmp_path / name
+    recipe = [argument for argument in arguments if argument.endswith(".yaml")]
+    script(
+        [
+            *recipe,
+            *("--model_name_or_path", encoder, "--train_file", file, "--output_dir", str(output), "--window", "3"),
+            *("--num_train_epochs", "1", "--do_train", "--do_eval", "--do_predict", "--report_to", "none"),
+            *(argument for argument in arguments if argument not in recipe),
+        ]
+    )
+    with (output / "_predictions.csv").open(newline="") as file:
+        return list(csv.DictReader(file)), json.loads((output / "all_results.json").read_text())
+
+
+@pytest.mark.parametrize("method", ["post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"])
+def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, script, encoder, monkeypatch, method):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    ours, _ = run(script, tmp_path, encoder, "tempoformer")
+    theirs, results = run(script, tmp_path, encoder, method, f"configuration/baseline_{method}.yaml")
+    for column in ("post_id", "timeline_id", "label"):
+        assert [row[column] for row in ours] == [row[column] for row in theirs]
+    assert results["predict_support_Switch"] == [row["label"] for row in ours].count("Switch")
+    right = [row["label"] == row["prediction"] == "Switch" for row in theirs].count(True)
+    assert results["predict_recall_Switch"] == pytest.approx(right / results["predict_support_Switch"])
+
+
+def test_calibration_is_fitted_on_dev_saved_and_applied(tmp_path, script, encoder):
+    plain, _ = run(script, tmp_path, encoder, "plain")
+    calibrated, results = run(script, tmp_path, encoder, "calibrated", "--calibrate")
+    config = json.loads((tmp_path / "calibrated" / "config.json").read_text())
+    temperature, thresholds = config["calibration_temperature"], config["decision_thresholds"]
+    assert temperature > 0 and sum(thresholds) == pytest.approx(1)
+    for before, after in zip(plain, calibrated, strict=True):
+        odds = [float(before[f"probability_{name}"]) ** (1 / temperature) for name in ("No-Switch", "Switch")]
+        assert float(after["probability_Switch"]) == pytest.approx(odds[1] / sum(odds), abs=1e-4)
+        switch = float(after["probability_Switch"]) > thresholds[1]
+        assert after["prediction"] == ("Switch" if switch else "No-Switch")
+    # A checkpoint that is trained on has none: they were of the weights before.
+    run(script, tmp_path, str(tmp_path / "calibrated"), "further")
+    config = json.loads((tmp_path / "further" / "config.json").read_text())
+    assert config.get("calibration_temperature") is None and config.get("decision_thresholds") is None
+
+
+def test_one_fold_of_a_file(tmp_path, script, encoder):
+    names = list(dict.fromkeys(post["timeline_id"] for post in synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    folds = [{"train": names[4:], "validation": names[2:4], "test": names[:2]}]
+    (tmp_path / "folds.json").write_text(json.dumps(folds))
+    rows, _ = run(script, tmp_path, encoder, "out", "--folds_file", str(tmp_path / "folds.json"))
+    assert {row["timeline_id"] for row in rows} == set(names[:2])
+    with pytest.raises(ValueError, match="--fold 1: .*folds.json has the folds 0 to 0"):
+        run(script, tmp_path, encoder, "out", "--folds_file", str(tmp_path / "folds.json"), "--fold", "1")
+    with pytest.raises(ValueError, match="--folds_file splits --train_file: give no other file"):
+        more = ["--test_file", str(tmp_path / "posts.csv")]
+        run(script, tmp_path, encoder, "out", "--folds_file", str(tmp_path / "folds.json"), *more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (
+            ["--method", "bilstm", "--config_name", "configuration/encoder_tiny.json"],
+            "needs --model_name_or_path",
+        ),
+        (["--method", "class_prior"], "class_prior takes no --model_name_or_path"),
+        (["--method", "few_shot", "--num_examples", "0"], "--num_examples must be at least 1, got 0"),
+        (["--method", "few_shot", "--calibrate"], "--calibrate cannot be given with --method few_shot"),
+        (["--method", "post", "--do_train", "false", "--do_eval", "false"], "--method post needs --do_train"),
+        (["--method", "bilstm", "--window", "0"], "window"),
+        (
+            ["--labels", "No-Switch", "Switch", "Other", "--calibrate"],
+            "every class in the validation part; none of: Other",
+        ),
+    ],
+)
+def test_what_a_method_cannot_do_is_said_before_training(tmp_path, script, encoder, arguments, problem):
+    with pytest.raises(ValueError, match=problem):
+        run(script, tmp_path, encoder, "out", *arguments)

@@ -1,0 +1,243 @@
+"""The runs of a cross-validation: each a process of `run_glue_style.py`, taken up again where it stopped."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+
+import torch
+from accelerate import PartialState
+from safetensors import safe_open
+from tqdm.auto import tqdm
+
+from .metrics import StreamClassificationMetric
+from .significance import paired_bootstrap
+
+
+# What a launcher sets for its processes: a run is alone, however many there are.
+LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
+LINES_OF_A_FAILURE = 30
+
+
+class RunError(RuntimeError):
+    """A run that failed: names its folder and shows the end of its log."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    One fine-tuning.
+
+    Attributes:
+        output (`Path`): Folder of the cross-validation.
+        folds_file (`Path`): As [`write_folds`] writes it.
+        fold (`int`): Counting from 0.
+        learning_rate (`str`, *optional*): As on the command line; that of the recipe if omitted.
+        seed (`int`): Of the training; the folds do not depend on it.
+        arguments (`Sequence[str]`): All others of the script.
+        script (`Path`): `run_glue_style.py`.
+    """
+
+    output: Path
+    folds_file: Path
+    fold: int
+    learning_rate: str | None
+    seed: int
+    arguments: Sequence[str]
+    script: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where its results are."""
+        rate = [] if self.learning_rate is None else [f"learning_rate_{self.learning_rate}"]
+        return self.output.joinpath(f"fold_{self.fold}", *rate, f"seed_{self.seed}")
+
+    @property
+    def command(self) -> list[str]:
+        """The arguments of the script."""
+        rate = [] if self.learning_rate is None else ["--learning_rate", self.learning_rate]
+        return [
+            *self.arguments,
+            *rate,
+            *("--folds_file", str(self.folds_file), "--fold", str(self.fold), "--seed", str(self.seed)),
+            *("--output_dir", str(self.folder), "--do_train", "--do_eval", "--do_predict"),
+        ]
+
+    @property
+    def results(self) -> dict[str, float]:
+        """What it has reported."""
+        return json.loads((self.folder / "all_results.json").read_text(encoding="utf-8"))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended well."""
+        return (self.folder / "done").exists()
+
+    def dev_score(self) -> float:
+        """Macro F1 of its validation part."""
+        return self.results["eval_macro_f1"]
+
+    def predictions(self) -> list[dict[str, str]]:
+        """The rows of its `_predictions.csv`."""
+        with (self.folder / "_predictions.csv").open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def parameters(self) -> int | None:
+        """How many numbers its model has; None where there is no model."""
+        path = self.folder / "model.safetensors"
+        if not path.exists():
+            return None
+        with safe_open(path, "pt") as tensors:
+            return sum(torch.Size(tensors.get_slice(name).get_shape()).numel() for name in tensors.keys())
+
+    def execute(self, device: int | None = None):
+        """
+        Trains, evaluates and predicts, unless that is done; goes on from its last checkpoint if there is one. The
+        checkpoints are deleted afterwards, the best model stays. Raises a [`RunError`] where the folder is that of
+        another command, or the run fails.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        said = self.folder / "command.json"
+        if said.exists() and json.loads(said.read_text(encoding="utf-8")) != self.command:
+            raise RunError(f"{self.folder} is of a run with other arguments ({said}): give another --output_dir.")
+        said.write_text(json.dumps(self.command, indent=1) + "\n", encoding="utf-8")
+        if self.is_done:
+            return
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER)}
+        if device is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = str(device)
+        log = self.folder / "run.log"
+        with log.open("a", encoding="utf-8") as file:
+            code = subprocess.call(
+                [sys.executable, str(self.script), *self.command],
+                env=environment,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        if code:
+            end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_A_FAILURE:]
+            raise RunError("\n".join([f"{self.folder} failed with exit status {code}; the end of {log}:", *end]))
+        for checkpoint in self.folder.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+        (self.folder / "done").touch()
+
+
+def run_all(runs: Sequence[Run], state: PartialState, description: str):
+    """Executes the runs, shared out over the processes, and waits for all of them."""
+    device = state.local_process_index if torch.cuda.is_available() else None
+    own = runs[state.process_index :: state.num_processes]
+    for run in tqdm(own, desc=description, unit="run", disable=not state.is_main_process):
+        run.execute(device)
+    state.wait_for_everyone()
+
+
+def collect(output: Path, runs: Sequence[Run], names: list[str]) -> str:
+    """
+    Writes `predictions.csv`, every test post under every seed, and `results.json`: the test scores of each seed over
+    the posts of all folds, their mean and standard deviation over the seeds, the chosen learning rates, parameters and
+    training time.
+
+    Returns:
+        A table to print.
+    """
+    rows = [{"seed": run.seed, "fold": run.fold, **row} for run in runs for row in run.predictions()]
+    with (output / "predictions.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    seeds = list(dict.fromkeys(run.seed for run in runs))
+    of_seeds = {seed: score([row for row in rows if row["seed"] == seed], names) for seed in seeds}
+    summary = spread(list(of_seeds.values()))
+    seconds = [run.results["train_runtime"] for run in runs if "train_runtime" in run.results]
+    results = {
+        "labels": names,
+        "folds": len({run.fold for run in runs}),
+        "seeds": seeds,
+        "learning_rates": {run.fold: run.learning_rate for run in runs},
+        "scores": summary,
+        "scores_of_folds": spread([scores_of_fold(run.results, summary) for run in runs]),
+        "scores_of_seeds": of_seeds,
+        "dev_macro_f1": [run.results.get("eval_macro_f1") for run in runs],
+        "parameters": runs[0].parameters(),
+        "train_seconds": fmean(seconds) if seconds else None,
+    }
+    (output / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    lines = [f"{name:40} {value['mean']:8.4f}" for name, value in summary.items()]
+    if len(seeds) > 1:
+        lines = [f"{line} ± {value['std']:.4f}" for line, value in zip(lines, summary.values(), strict=True)]
+    return "\n".join(lines)
+
+
+def spread(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float | None]]:
+    """Mean and standard deviation (None of one value) of each score, over those that have it."""
+    names = list(dict.fromkeys(name for some in scores for name in some))
+    values = {name: [some[name] for some in scores if name in some] for name in names}
+    return {
+        name: {"mean": fmean(found), "std": stdev(found) if len(found) > 1 else None} for name, found in values.items()
+    }
+
+
+def scores_of_fold(results: dict[str, float], pooled: dict[str, dict]) -> dict[str, float]:
+    """The scores of whole timelines and of probabilities: those that are not taken over the posts of all folds."""
+    scores = {name.removeprefix("predict_"): value for name, value in results.items() if name.startswith("predict_")}
+    kinds = ("window_", "coverage_", "median_delay_", "missed_", "ece")
+    return {name: value for name, value in scores.items() if name.startswith(kinds) and name not in pooled}
+
+
+def label_ids(rows: Sequence[dict[str, str]], column: str, names: list[str]) -> list[int]:
+    """The class ids of a column of `predictions.csv`; -1 where it is empty."""
+    return [names.index(row[column]) if row[column] else -1 for row in rows]
+
+
+def score(rows: Sequence[dict[str, str]], names: list[str]) -> dict[str, float]:
+    """Scores of the labelled posts among the rows of `predictions.csv`."""
+    labelled = [row for row in rows if row["label"]]
+    return StreamClassificationMetric().compute(
+        predictions=label_ids(labelled, "prediction", names),
+        references=label_ids(labelled, "label", names),
+        label_names=names,
+    )
+
+
+def read_predictions(output: Path) -> list[dict[str, str]]:
+    """The labelled rows of a cross-validation's `predictions.csv`."""
+    with (output / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row["label"]]
+
+
+def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
+    """
+    The paired difference in macro F1 of two cross-validations, over the seeds that both have.
+
+    Args:
+        ours, theirs (`Path`): Their output folders.
+        names (`list[str]`): Of the classes.
+
+    Returns:
+        As [`paired_bootstrap`], by timeline. Raises a `ValueError` where they have no seed in common, or one has a
+        post that the other has not.
+    """
+    found = []
+    for folder in (ours, theirs):
+        found.append({(row["seed"], row["post_id"]): row for row in read_predictions(folder)})
+    seeds = {seed for seed, _ in found[0]} & {seed for seed, _ in found[1]}
+    if not seeds:
+        raise ValueError(f"{ours} and {theirs} have no seed in common.")
+    first, second = ({key: row for key, row in rows.items() if key[0] in seeds} for rows in found)
+    if first.keys() != second.keys():
+        _, post_id = min(first.keys() ^ second.keys())
+        raise ValueError(f"{ours} and {theirs} do not have the same posts: post {post_id} is in one only.")
+    keys = list(first)
+    return paired_bootstrap(
+        label_ids([first[key] for key in keys], "label", names),
+        label_ids([first[key] for key in keys], "prediction", names),
+        label_ids([second[key] for key in keys], "prediction", names),
+        [first[key]["timeline_id"] for key in keys],
+        len(names),
+    )

@@ -1,0 +1,99 @@
+"""What is made of the probabilities of each post: an order, scores, a table."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from datasets import Dataset
+
+from .calibration import expected_calibration_error
+from .metrics import StreamClassificationMetric
+from .timeline_metrics import Timeline, timeline_scores
+
+
+def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
+    """
+    The values of the wanted posts.
+
+    Args:
+        wanted (`Sequence[str]`): Post ids.
+        post_ids (`Sequence[Sequence[str]]`): The posts of each item that was classified.
+        values (`np.ndarray` of shape `(items, posts, classes)`): The posts of an item may be followed by padding.
+
+    Returns:
+        `np.ndarray` of shape `(posts, classes)`. Raises a `KeyError` where a post has no value.
+    """
+    by_post = {}
+    for item, item_values in zip(post_ids, values, strict=True):
+        by_post.update(zip(item, item_values, strict=False))
+    return np.stack([by_post[post_id] for post_id in wanted])
+
+
+def post_ids_of(timelines: Dataset) -> list[str]:
+    """The id of each post, in the order of the timelines."""
+    return [post_id for post_ids in timelines["post_ids"] for post_id in post_ids]
+
+
+def labels_of(timelines: Dataset) -> np.ndarray:
+    """The class id of each post, -100 for none, in the order of the timelines: shape `(posts,)`."""
+    return np.concatenate([np.asarray(labels) for labels in timelines["labels"]])
+
+
+def score_posts(
+    timelines: Dataset, predicted: np.ndarray, probabilities: np.ndarray, names: list[str]
+) -> dict[str, float]:
+    """
+    Scores of the labelled posts, of whole timelines, and of the probabilities.
+
+    Args:
+        timelines (`Dataset`): As [`to_timelines`] returns them.
+        predicted (`np.ndarray` of shape `(posts,)`): A class id for each post in their order; -1 for none, which
+            counts as wrong.
+        probabilities (`np.ndarray` of shape `(posts, classes)`): Of each class.
+        names (`list[str]`): Of the classes.
+
+    Returns:
+        Those of [`StreamClassificationMetric`] and of [`timeline_scores`] that are defined, and `ece`, the expected
+        calibration error of the posts with a prediction; empty where no post has a label.
+    """
+    actual = labels_of(timelines)
+    labelled = actual >= 0
+    if not labelled.any():
+        return {}
+    scores = StreamClassificationMetric().compute(
+        predictions=predicted[labelled], references=actual[labelled], label_names=names
+    )
+    of_timelines, start = [], 0
+    for timeline in timelines:
+        end = start + len(timeline["labels"])
+        of_timelines.append(Timeline(timeline["labels"], predicted[start:end].tolist(), timeline.get("timestamps")))
+        start = end
+    # NaN, where no timeline has what a score is of, is no JSON.
+    scores |= {name: value for name, value in timeline_scores(of_timelines, names).items() if value == value}
+    answered = labelled & (predicted >= 0)
+    if answered.any():
+        scores["ece"] = expected_calibration_error(probabilities[answered], actual[answered])
+    return scores
+
+
+def prediction_rows(
+    timelines: Dataset, predicted: np.ndarray, probabilities: np.ndarray, names: list[str]
+) -> Iterator[dict[str, str | float]]:
+    """
+    One row for each post in the order of the input: id, timeline, label, prediction, probability of each class. A
+    missing label or prediction is empty. Arguments as those of [`score_posts`].
+    """
+    posts = [
+        (row, post_id, timeline["timeline_id"], label)
+        for timeline in timelines
+        for row, post_id, label in zip(timeline["post_rows"], timeline["post_ids"], timeline["labels"], strict=True)
+    ]
+    order = sorted(range(len(posts)), key=lambda place: posts[place])
+    for place in order:
+        _, post_id, timeline_id, label = posts[place]
+        yield {
+            "post_id": post_id,
+            "timeline_id": timeline_id,
+            "label": "" if label < 0 else names[label],
+            "prediction": "" if predicted[place] < 0 else names[predicted[place]],
+            **{f"probability_{name}": float(score) for name, score in zip(names, probabilities[place], strict=True)},
+        }

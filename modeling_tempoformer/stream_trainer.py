@@ -1,0 +1,70 @@
+"""The stock Trainer for streams of posts."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import Trainer
+
+from .calibration import fit_temperature, tune_thresholds
+from .cards import write_card
+from .configuration_tempoformer import TempoFormerConfig
+from .decisions_tempoformer import class_probabilities
+from .predictions import in_order, labels_of, post_ids_of
+
+
+class StreamTrainer(Trainer):
+    """The stock Trainer, but for the model card of a TempoFormer, logits by post, and calibration."""
+
+    base_model: str | None = None
+
+    def create_model_card(self, **kwargs):
+        if not isinstance(self.model.config, TempoFormerConfig):
+            super().create_model_card(**kwargs)
+            return
+        folder = Path(self.args.output_dir)
+        results = folder / "all_results.json"
+        scores = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
+        scores = {name: value for name, value in scores.items() if "_f1" in name}
+        write_card(folder, self.model.config, scores, self.base_model, self.hub_model_id)
+
+    def predict_posts(
+        self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str]
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        """
+        Logits of single posts.
+
+        Args:
+            items: A dataset that this Trainer reads.
+            post_ids (`Sequence[Sequence[str]]`): The posts that each item classifies.
+            wanted (`Sequence[str]`): Ids of the posts whose logits are returned.
+
+        Returns:
+            `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`].
+        """
+        output = self.predict(items, metric_key_prefix="predict")
+        # A baseline classifies one post in each item, and has no dimension for it.
+        logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
+        return torch.from_numpy(in_order(wanted, post_ids, logits)).float(), output.metrics
+
+    def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
+        """
+        Fits a temperature and decision thresholds on a validation part, and saves them with the model's configuration.
+
+        Args:
+            items, post_ids: As in [`StreamTrainer.predict_posts`].
+            timelines (`Dataset`): What the items were made of; its labelled posts are used.
+        """
+        labels = labels_of(timelines)
+        labelled = np.flatnonzero(labels >= 0)
+        wanted = post_ids_of(timelines)
+        logits, _ = self.predict_posts(items, post_ids, [wanted[place] for place in labelled])
+        config = self.model.config
+        config.calibration_temperature = fit_temperature(logits.numpy(), labels[labelled])
+        probabilities = class_probabilities(logits, config.calibration_temperature)
+        config.decision_thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
+        if self.is_world_process_zero():
+            config.save_pretrained(self.args.output_dir)

@@ -1,0 +1,109 @@
+"""Cross-validation by timeline, with learning rates chosen on dev and several seeds (paper, section 5.2).
+
+    python run_cross_validation.py --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
+        configuration/lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
+
+What comes after `--` goes to run_glue_style.py, once for each fold, learning rate and seed, and its output to a
+`run.log` beside its results. A stopped run goes on where it was when the same command is given again. Several at a
+time, each on its own device: `accelerate launch --num_processes 4 run_cross_validation.py ...`.
+"""
+
+import logging
+import sys
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from accelerate import PartialState
+from transformers import TrainingArguments
+
+import run_glue_style
+from modeling_tempoformer.command_line import parse
+from modeling_tempoformer.cross_validation import Run, collect, compare, run_all
+from modeling_tempoformer.splits import make_folds, read_folds, write_folds
+from modeling_tempoformer.timelines import label_names, to_timelines
+from run_glue_style import DataTrainingArguments, ModelArguments, load_splits, timeline_columns
+
+
+FOLD_SEED = 0
+
+
+@dataclass
+class CrossValidationArguments:
+    """Which runs."""
+
+    output_dir: str = field(metadata={"help": "Of all runs, and of results.json and predictions.csv."})
+    num_folds: int = 5
+    folds_file: str | None = field(
+        default=None, metadata={"help": "Folds of before; else folds.json of the output folder, made anew if need be."}
+    )
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 12, 123])
+    learning_rates: list[str] = field(
+        default_factory=list, metadata={"help": "Chosen from by the dev macro F1 of the first seed."}
+    )
+    tune_on_first_fold: bool = field(
+        default=False, metadata={"help": "Use the learning rate of the first fold in all, not one for each."}
+    )
+    compare_to: str | None = field(
+        default=None, metadata={"help": "Output folder of another cross-validation of the same posts."}
+    )
+
+
+def prepare_folds(args: CrossValidationArguments, data: DataTrainingArguments) -> tuple[Path, int, list[str]]:
+    """The file of the folds, how many there are, and the label names."""
+    splits = load_splits(data)
+    if set(splits) != {"train"}:
+        raise ValueError(
+            "Cross-validation splits --train_file itself: give no other file, and no dataset with splits."
+        )
+    names = data.labels or label_names(splits["train"], data.label_column or "label")
+    timelines = to_timelines(splits["train"], names, *timeline_columns(data))
+    path = Path(args.folds_file or Path(args.output_dir) / "folds.json")
+    if not path.exists():
+        if args.folds_file is not None:
+            raise ValueError(f"--folds_file {path} does not exist.")
+        write_folds(path, make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED))
+    return path, len(read_folds(path, timelines)), names
+
+
+def main(arguments: list[str]):
+    if "--" not in arguments:
+        raise SystemExit(__doc__)
+    place = arguments.index("--")
+    (args,) = parse([CrossValidationArguments], arguments[:place])
+    passed_on = arguments[place + 1 :]
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # Waiting for the others may take as long as a run.
+    state = PartialState(timeout=timedelta(days=30))
+    output = Path(args.output_dir)
+    parts = [ModelArguments, DataTrainingArguments, TrainingArguments]
+    _, data, _ = parse(parts, [*passed_on, "--output_dir", args.output_dir])
+    with state.main_process_first():
+        folds_file, num_folds, names = prepare_folds(args, data)
+
+    def run(fold: int, rate: str | None, seed: int) -> Run:
+        return Run(output, folds_file, fold, rate, seed, passed_on, Path(run_glue_style.__file__))
+
+    rates = args.learning_rates or [None]
+    tuned = range(1 if args.tune_on_first_fold else num_folds)
+    candidates = {fold: [run(fold, rate, args.seeds[0]) for rate in rates] for fold in tuned}
+    if len(rates) > 1:
+        run_all([one for of_fold in candidates.values() for one in of_fold], state, "Learning rates")
+    best = {
+        fold: of_fold[0] if len(rates) == 1 else max(of_fold, key=Run.dev_score)
+        for fold, of_fold in candidates.items()
+    }
+    chosen = {fold: best[fold if fold in best else 0].learning_rate for fold in range(num_folds)}
+    runs = [run(fold, rate, seed) for fold, rate in chosen.items() for seed in args.seeds]
+    run_all(runs, state, "Folds and seeds")
+    if state.is_main_process:
+        print(collect(output, runs, names))
+        if args.compare_to is not None:
+            found = compare(output, Path(args.compare_to), names)
+            low, high = found["interval"]
+            print(f"macro F1 less that of {args.compare_to}: {found['difference']:+.4f} ({low:+.4f} to {high:+.4f})")
+    state.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,147 @@
+"""Folds, learning rates and seeds: what is run, chosen, collected, and taken up again."""
+
+import csv
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import f1_score
+from test_run_glue_style import write_posts
+
+from modeling_tempoformer import cross_validation
+from modeling_tempoformer.cross_validation import Run, RunError, compare
+from modeling_tempoformer.synthetic import synthetic_posts
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
+    return runpy.run_path(str(ROOT / "run_cross_validation.py"))["main"]
+
+
+@pytest.fixture
+def posts(tmp_path) -> str:
+    return write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[list[str]]:
+    """
+    Stands in for the script: every run writes a prediction for each of its test posts, right with a seed below 5 and
+    "Switch" else, and a dev score that prefers 2e-3 in the first fold and 1e-3 in the others. The commands come here.
+    """
+    commands = []
+
+    def call(command, **kwargs):
+        commands.append(command[2:])
+        options = dict(zip(command[2:], command[3:], strict=False))
+        folder, fold, seed = Path(options["--output_dir"]), int(options["--fold"]), int(options["--seed"])
+        test = json.loads(Path(options["--folds_file"]).read_text())[fold]["test"]
+        with open(options["--train_file"], newline="") as file:
+            rows = [
+                {
+                    "post_id": str(number),
+                    "timeline_id": post["timeline_id"],
+                    "label": post["label"],
+                    "prediction": post["label"] if seed < 5 else "Switch",
+                }
+                for number, post in enumerate(csv.DictReader(file))
+                if post["timeline_id"] in test
+            ]
+        write_posts(folder / "_predictions.csv", rows)
+        dev = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
+        scores = {"eval_macro_f1": dev, "train_runtime": 3.0, "predict_missed_Switch": fold / 10}
+        (folder / "all_results.json").write_text(json.dumps(scores))
+        (folder / "checkpoint-1").mkdir(exist_ok=True)
+        return 0
+
+    monkeypatch.setattr(cross_validation.subprocess, "call", call)
+    return commands
+
+
+def results_of(folder: Path) -> dict:
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp_path, script, posts, started):
+    output = tmp_path / "out"
+    own = ["--output_dir", str(output), "--num_folds", "3", "--seeds", "0", "7", "--learning_rates", "1e-3", "2e-3"]
+    passed_on = ["--", "configuration/demo.yaml", "--train_file", posts]
+    script([*own, *passed_on])
+    # Two rates with the first seed in three folds, and the chosen one with the second seed.
+    assert len(started) == 3 * 2 + 3
+    results = results_of(output)
+    assert results["learning_rates"] == {"0": "2e-3", "1": "1e-3", "2": "1e-3"}
+    assert results["seeds"] == [0, 7] and results["folds"] == 3 and results["train_seconds"] == 3.0
+    with open(posts, newline="") as file:
+        actual = [post["label"] for post in csv.DictReader(file)]
+    constant = f1_score(actual, ["Switch"] * len(actual), average="macro")
+    assert results["scores_of_seeds"]["0"]["macro_f1"] == 1
+    assert results["scores_of_seeds"]["7"]["macro_f1"] == pytest.approx(constant)
+    assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
+    assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
+    assert results["scores_of_folds"]["missed_Switch"]["mean"] == pytest.approx(0.1)
+    assert not list(output.rglob("checkpoint-*"))
+
+    script([*own, *passed_on])
+    assert len(started) == 9
+    with pytest.raises(RunError, match="run with other arguments"):
+        script([*own, *passed_on, "--window", "3"])
+
+
+def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, started):
+    own = ["--num_folds", "3", "--seeds", "0", "--learning_rates", "1e-3", "2e-3", "--tune_on_first_fold"]
+    passed_on = ["--", "configuration/demo.yaml", "--train_file", posts]
+    script(["--output_dir", str(tmp_path / "one"), *own, *passed_on])
+    assert set(results_of(tmp_path / "one")["learning_rates"].values()) == {"2e-3"} and len(started) == 4
+    folds = tmp_path / "one" / "folds.json"
+    script(["--output_dir", str(tmp_path / "two"), "--folds_file", str(folds), "--seeds", "9", *passed_on])
+    assert results_of(tmp_path / "two")["folds"] == 3 and "--learning_rate" not in started[-1]
+    with pytest.raises(ValueError, match="nowhere.json does not exist"):
+        script(["--output_dir", str(tmp_path / "three"), "--folds_file", "nowhere.json", *passed_on])
+
+
+def test_differences_are_paired_by_post(tmp_path, script, posts, started, capsys):
+    passed_on = ["--", "configuration/demo.yaml", "--train_file", posts]
+    for name, seeds in (("right", ["0", "1"]), ("other", ["1", "2"]), ("constant", ["7"])):
+        script(["--output_dir", str(tmp_path / name), "--num_folds", "2", "--seeds", *seeds, *passed_on])
+    same = compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
+    assert same["difference"] == 0 and tuple(same["interval"]) == (0, 0)
+    with pytest.raises(ValueError, match="have no seed in common"):
+        compare(tmp_path / "right", tmp_path / "constant", ["No-Switch", "Switch"])
+    rows = (tmp_path / "other" / "predictions.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "other" / "predictions.csv").write_text("".join(rows[:1] + rows[2:]))
+    with pytest.raises(ValueError, match="do not have the same posts: post"):
+        compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
+
+
+def test_a_failing_run_shows_the_end_of_its_log(tmp_path, posts):
+    broken = tmp_path / "broken.py"
+    broken.write_text("print('reading'); raise SystemExit('no such encoder')")
+    run = Run(tmp_path, tmp_path / "folds.json", 0, None, 0, [], broken)
+    with pytest.raises(RunError, match="(?s)failed with exit status 1.*reading.*no such encoder"):
+        run.execute()
+    broken.write_text("")
+    run.execute()
+    assert run.is_done
+
+
+def test_a_whole_cross_validation(tmp_path, script, posts):
+    """With the real script: a baseline that needs no model, in processes of their own."""
+    output = tmp_path / "out"
+    script(
+        ["--output_dir", str(output), "--num_folds", "2", "--seeds", "0", "--", "--method", "class_prior"]
+        + ["--train_file", posts]
+    )
+    with (output / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(int(row["post_id"]) for row in rows) == list(range(60))
+    results = results_of(output)
+    expected = f1_score([row["label"] for row in rows], [row["prediction"] for row in rows], average="macro")
+    assert results["scores"]["macro_f1"] == {"mean": pytest.approx(expected), "std": None}
+    assert results["parameters"] is None

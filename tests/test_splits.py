@@ -1,0 +1,63 @@
+"""Folds by timeline, and the file that keeps them."""
+
+import json
+
+import pytest
+from datasets import Dataset
+
+from modeling_tempoformer.splits import make_folds, read_folds, select_fold, split_timelines, write_folds
+
+
+@pytest.fixture
+def timelines() -> Dataset:
+    """Twenty timelines of two to six posts, every other one with Switches only."""
+    return Dataset.from_list(
+        [{"timeline_id": f"t{number}", "labels": [number % 2] * (2 + number % 5)} for number in range(20)]
+    )
+
+
+def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines):
+    folds = make_folds(timelines, 5, 0.25, seed=0)
+    assert folds == make_folds(timelines, 5, 0.25, seed=0) != make_folds(timelines, 5, 0.25, seed=1)
+    everything = sorted(timelines["timeline_id"])
+    assert sorted(timeline for fold in folds for timeline in fold["test"]) == everything
+    for fold in folds:
+        assert sorted(fold["train"] + fold["validation"] + fold["test"]) == everything
+        # Of 4 timelines to test, 16 are left, and a quarter of them is dev.
+        assert [len(fold[name]) for name in ("train", "validation", "test")] == [12, 4, 4]
+        parts = select_fold(timelines, fold)
+        assert list(parts["test"]["timeline_id"]) == sorted(fold["test"], key=lambda name: int(name[1:]))
+        for part in parts.values():
+            assert {label for labels in part["labels"] for label in labels} == {0, 1}
+
+
+def test_what_cannot_be_split_is_refused(timelines):
+    with pytest.raises(ValueError, match="Cannot make 21 folds of 20 timelines"):
+        make_folds(timelines, 21, 0.25, seed=0)
+    with pytest.raises(ValueError, match="Cannot make 1 folds"):
+        make_folds(timelines, 1, 0.25, seed=0)
+    with pytest.raises(ValueError, match="by a fraction of 0.7"):
+        split_timelines(timelines, 0.7, seed=0)
+
+
+def test_folds_can_be_given_back(tmp_path, timelines):
+    folds = make_folds(timelines, 4, 0.25, seed=0)
+    write_folds(tmp_path / "deep" / "folds.json", folds)
+    assert read_folds(tmp_path / "deep" / "folds.json", timelines) == folds
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda fold: fold["test"].append("t99"), "fold 1 has unknown timelines, or some twice: t99"),
+        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1 has unknown timelines, or some twice"),
+        (lambda fold: fold["train"].pop(), "fold 1 lacks timelines"),
+        (lambda fold: fold.pop("test"), "must be a list of objects with train, validation, test"),
+    ],
+)
+def test_folds_of_other_timelines_are_refused(tmp_path, timelines, change, problem):
+    folds = make_folds(timelines, 4, 0.25, seed=0)
+    change(folds[1])
+    (tmp_path / "folds.json").write_text(json.dumps(folds))
+    with pytest.raises(ValueError, match=problem):
+        read_folds(tmp_path / "folds.json", timelines)
