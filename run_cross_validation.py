@@ -5,7 +5,8 @@
 
 What comes after `--` goes to run_glue_style.py, once for each fold, learning rate and seed, and its output to a
 `run.log` beside its results. A stopped run goes on where it was when the same command is given again. Several at a
-time, each on its own device: `accelerate launch --num_processes 4 run_cross_validation.py ...`.
+time, each on its own device: `accelerate launch --num_processes 4 run_cross_validation.py ...`, or `torchrun
+--nproc_per_node 4 run_cross_validation.py ...` without any.
 """
 
 import logging
@@ -15,7 +16,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from accelerate import PartialState
-from transformers import TrainingArguments
 
 import run_glue_style
 from modeling_tempoformer.command_line import parse
@@ -73,11 +73,11 @@ def main(arguments: list[str]):
     (args,) = parse([CrossValidationArguments], arguments[:place])
     passed_on = arguments[place + 1 :]
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    # Waiting for the others may take as long as a run.
-    state = PartialState(timeout=timedelta(days=30))
+    # Only the runs train. Waiting for the others may take as long as a run.
+    state = PartialState(cpu=True, timeout=timedelta(days=30))
     output = Path(args.output_dir)
-    parts = [ModelArguments, DataTrainingArguments, TrainingArguments]
-    _, data, _ = parse(parts, [*passed_on, "--output_dir", args.output_dir])
+    # Without TrainingArguments, which would set up this process as a training one.
+    _, data = parse([ModelArguments, DataTrainingArguments], passed_on, only_these=False)
     with state.main_process_first():
         folds_file, num_folds, names = prepare_folds(args, data)
 

@@ -17,10 +17,10 @@ from transformers.trainer_utils import get_last_checkpoint
 logger = logging.getLogger(__name__)
 
 
-def parse(dataclasses: list[type], arguments: list[str]) -> tuple[Any, ...]:
+def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
     """
     One object of each dataclass. First arguments that end in .yaml or .json are recipes of defaults; of several, the
-    later ones win, and dicts that both have are merged.
+    later ones win, and dicts that both have are merged. Without `only_these` other arguments are passed over.
     """
     parser = HfArgumentParser(dataclasses)
     known = {action.dest for action in parser._actions}
@@ -28,10 +28,13 @@ def parse(dataclasses: list[type], arguments: list[str]) -> tuple[Any, ...]:
     while arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
         path, *arguments = arguments
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-        if unknown := sorted(set(values) - known):
+        if (unknown := sorted(set(values) - known)) and only_these:
             parser.error(f"{path} has unknown arguments: {', '.join(unknown)}")
         recipe = merge(recipe, values)
-    return parser.parse_args_into_dataclasses([*recipe_arguments(recipe), *arguments], look_for_args_file=False)
+    objects = parser.parse_args_into_dataclasses(
+        [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these
+    )
+    return objects if only_these else objects[: len(dataclasses)]
 
 
 def merge(first: dict, second: dict) -> dict:
