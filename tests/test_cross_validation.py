@@ -4,13 +4,14 @@ import csv
 import json
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sklearn.metrics import f1_score
 from test_run_glue_style import write_posts
 
 from modeling_tempoformer import cross_validation
-from modeling_tempoformer.cross_validation import Run, RunError, compare
+from modeling_tempoformer.cross_validation import Run, RunError, compare, run_all
 from modeling_tempoformer.synthetic import synthetic_posts
 
 
@@ -118,6 +119,22 @@ def test_differences_are_paired_by_post(tmp_path, script, posts, started, capsys
     (tmp_path / "other" / "predictions.csv").write_text("".join(rows[:1] + rows[2:]))
     with pytest.raises(ValueError, match="do not have the same posts: post"):
         compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
+
+
+def test_processes_share_the_runs_out(tmp_path, monkeypatch):
+    executed = []
+    monkeypatch.setattr(Run, "execute", lambda run, device: executed.append(run.seed))
+    runs = [Run(tmp_path, tmp_path / "folds.json", 0, None, seed, [], tmp_path) for seed in range(5)]
+    for process in (0, 1):
+        state = SimpleNamespace(
+            local_process_index=process,
+            process_index=process,
+            num_processes=2,
+            is_main_process=process == 0,
+            wait_for_everyone=lambda: executed.append("waited"),
+        )
+        run_all(runs, state, "Runs")
+    assert executed == [0, 2, 4, "waited", 1, 3, "waited"]
 
 
 def test_a_failing_run_shows_the_end_of_its_log(tmp_path, posts):

@@ -1,0 +1,132 @@
+"""The tables of the paper from runs that are there, and what is shown for those that are not."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import f1_score
+from test_run_glue_style import write_posts
+
+from benchmarks import paper
+from modeling_tempoformer.cross_validation import Run, collect
+
+
+NAMES = ["No-Switch", "Switch"]
+ACTUAL = [0, 1, 1, 0, 1, 0, 0, 1]
+OURS, THEIRS = [0, 1, 1, 0, 1, 0, 1, 1], [0, 0, 1, 0, 0, 0, 1, 1]
+
+
+def make_runs(output: Path, row: str, predicted: dict[int, list[int]]):
+    """Two folds of two timelines under each seed, as if they had been run."""
+    runs = []
+    for seed, classes in predicted.items():
+        for fold in (0, 1):
+            run = Run(output / row, output / "folds.json", fold, "1e-4", seed, [], Path("script"))
+            run.folder.mkdir(parents=True)
+            rows = [
+                {
+                    "post_id": str(post),
+                    "timeline_id": f"t{post // 2}",
+                    "label": NAMES[ACTUAL[post]],
+                    "prediction": NAMES[classes[post]],
+                }
+                for post in range(4 * fold, 4 * fold + 4)
+            ]
+            write_posts(run.folder / "_predictions.csv", rows)
+            scores = {"eval_macro_f1": 0.5, "train_runtime": 10.0 + fold}
+            (run.folder / "all_results.json").write_text(json.dumps(scores))
+            runs.append(run)
+    collect(output / row, runs, NAMES)
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """Collects a table of the paper and reads its CSV, by row."""
+
+    def call(number: int, *arguments: str) -> dict[str, dict[str, str]]:
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            ["paper", "--table", str(number), "--corpus", "lrs", "--train_file", "none", "--output_dir", str(tmp_path)]
+            + ["--collect", *arguments],
+        )
+        paper.main()
+        with (tmp_path / f"table_{number}.csv").open(newline="") as file:
+            return {row[""]: row for row in csv.DictReader(file)}
+
+    return call
+
+
+def macro(predicted: list[int]) -> float:
+    return 100 * f1_score(ACTUAL, predicted, average="macro")
+
+
+def test_methods_with_their_spread_and_their_difference_to_a_baseline(tmp_path, table):
+    make_runs(tmp_path, "tempoformer", {0: OURS, 1: ACTUAL})
+    make_runs(tmp_path, "bilstm", {0: THEIRS})
+    rows = table(2)
+    ours, theirs = rows["TempoFormer"], rows["BiLSTM"]
+    mean, spread = (100 + macro(OURS)) / 2, (100 - macro(OURS)) / 2**0.5
+    assert ours["macro F1"] == f"{mean:.1f} ± {spread:.1f}" and ours["seeds"] == "2"
+    assert theirs["macro F1"] == f"{macro(THEIRS):.1f}"
+    assert theirs["F1 Switch"] == f"{100 * f1_score(ACTUAL, THEIRS):.1f}"
+    # Paired under the seed that both have.
+    assert ours["less BiLSTM (95 %)"].startswith(f"{macro(OURS) - macro(THEIRS):+.1f} (")
+    assert theirs["less BiLSTM (95 %)"] == ""
+    assert (tmp_path / "tempoformer" / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
+    assert rows["SWNU"] == {**dict.fromkeys(rows["SWNU"], ""), "": "SWNU", "macro F1": "not run"}
+    assert f"| TempoFormer | {ours['macro F1']} |" in (tmp_path / "table_2.md").read_text()
+
+
+def test_training_time_is_that_of_a_fold(tmp_path, table):
+    make_runs(tmp_path, "bilstm", {0: THEIRS})
+    rows = table(6)
+    assert rows["BiLSTM"]["training of a fold"] == "10 s" and rows["TempoFormer"]["parameters"] == "not run"
+
+
+def test_windows_and_their_figure(tmp_path, table):
+    make_runs(tmp_path, "bilstm", {0: THEIRS})
+    make_runs(tmp_path, "bilstm_window_5", {0: OURS})
+    rows = table(8)
+    assert rows["BiLSTM"] == {
+        "": "BiLSTM",
+        "w = 5": f"{macro(OURS):.1f}",
+        "w = 10": "not run",
+        "w = 20": f"{macro(THEIRS):.1f}",
+    }
+    assert (tmp_path / "figure_3.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_recipe_of_a_row_is_there():
+    recipes = {recipe for recipe, _ in paper.ROWS.values() if recipe}
+    present = {path.stem for path in (paper.ROOT / "configuration").glob("*.yaml")}
+    # Those of the paper's encoders differ by --model_name_or_path alone.
+    assert recipes <= present
+    rest = {name for name in present - recipes if name.startswith(("variant_", "baseline_"))}
+    assert rest == {"variant_tempoformer_bert", "variant_tempoformer_roberta"}
+
+
+def test_a_row_is_run_by_the_cross_validation_script(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(paper.subprocess, "run", lambda command, **kwargs: commands.append(command[1:]))
+    arguments = [
+        "--corpus",
+        "lrs",
+        "--train_file",
+        "posts",
+        "--model_name_or_path",
+        "M",
+        "--output_dir",
+        str(tmp_path),
+    ]
+    monkeypatch.setattr(sys, "argv", ["paper", "--table", "2", *arguments, "--rows", "SWNU", "few-shot, post"])
+    paper.main()
+    # Few-shot prompting has no LLM.
+    (command,) = commands
+    assert command[0].endswith("run_cross_validation.py")
+    own, passed_on = command[: command.index("--")], command[command.index("--") + 1 :]
+    assert own[own.index("--learning_rates") + 1 :] == ["5e-4", "3e-4"]
+    assert passed_on[:2] == ["configuration/lrs_fast.yaml", "configuration/baseline_swnu.yaml"]
+    assert passed_on[2:4] == ["--model_name_or_path", "M"]
