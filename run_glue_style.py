@@ -21,7 +21,6 @@ from transformers import (
     AutoTokenizer,
     EarlyStoppingCallback,
     PreTrainedConfig,
-    TrainingArguments,
     set_seed,
 )
 
@@ -44,7 +43,7 @@ from modeling_tempoformer.metrics import compute_metrics
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
 from modeling_tempoformer.predictions import post_ids_of, prediction_rows, score_posts
 from modeling_tempoformer.splits import read_folds, select_fold, split_timelines
-from modeling_tempoformer.stream_trainer import StreamTrainer
+from modeling_tempoformer.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.timelines import Posts, label_names, to_rows, to_timelines
 
 
@@ -348,7 +347,7 @@ def predict_trained(
 
 
 def main(arguments: list[str]):
-    model_args, data, training = parse([ModelArguments, DataTrainingArguments, TrainingArguments], arguments)
+    model_args, data, training = parse([ModelArguments, DataTrainingArguments, StreamTrainingArguments], arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     training.remove_unused_columns = False
     # Batches differ in posts and tokens, so that one process cannot cut them for the others.

@@ -2,24 +2,51 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
 
 from .calibration import fit_temperature, tune_thresholds
 from .cards import write_card
 from .configuration_tempoformer import TempoFormerConfig
 from .decisions_tempoformer import class_probabilities
+from .learning_rates import set_learning_rate
 from .predictions import in_order, labels_of, post_ids_of
 
 
+@dataclass
+class StreamTrainingArguments(TrainingArguments):
+    """Those of the Trainer, and how fast learns what is new on a pretrained encoder."""
+
+    head_learning_rate: float | None = field(
+        default=None,
+        metadata={"help": "Of what is not the encoder: stream attention, fusion, head; else --learning_rate."},
+    )
+
+
 class StreamTrainer(Trainer):
-    """The stock Trainer, but for the model card of a TempoFormer, logits by post, and calibration."""
+    """
+    The stock Trainer, but for the learning rate of what is new on the encoder (`args.head_learning_rate`), the model
+    card of a TempoFormer, logits by post, and calibration.
+    """
 
     base_model: str | None = None
+
+    def create_optimizer(self, model=None) -> torch.optim.Optimizer:
+        is_new = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        if is_new and self.args.head_learning_rate is not None:
+            encoder = f"{self.model.base_model_prefix}."
+            if isinstance(self.model.config, TempoFormerConfig):
+                encoder += "encoder."
+            named = self.model.named_parameters()
+            head = [parameter for name, parameter in named if encoder not in name]
+            set_learning_rate(optimizer, head, self.args.head_learning_rate)
+        return optimizer
 
     def create_model_card(self, **kwargs):
         if not isinstance(self.model.config, TempoFormerConfig):

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 import torch
 from transformers import Trainer, TrainingArguments
 
+from .learning_rates import set_learning_rate
+
 
 # Time embeddings, W_T and b_T, alpha.
 TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual.")
@@ -30,14 +32,10 @@ class TemporalTrainer(Trainer):
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
         if is_new and self.args.time_learning_rate is not None:
-            time = {
-                id(parameter)
+            time = [
+                parameter
                 for name, parameter in self.model.named_parameters()
                 if any(part in name for part in TIME_PARAMETERS)
-            }
-            for group in list(optimizer.param_groups):
-                own = [parameter for parameter in group["params"] if id(parameter) in time]
-                if own:
-                    group["params"] = [parameter for parameter in group["params"] if id(parameter) not in time]
-                    optimizer.add_param_group({**group, "params": own, "lr": self.args.time_learning_rate})
+            ]
+            set_learning_rate(optimizer, time, self.args.time_learning_rate)
         return optimizer

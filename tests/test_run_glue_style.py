@@ -13,6 +13,7 @@ import torch
 from conftest import tiny_encoder
 from huggingface_hub import RepoUrl
 from huggingface_hub.utils import filter_repo_objects
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from modeling_tempoformer.command_line import parse
@@ -283,6 +284,19 @@ def test_calibration_is_fitted_on_dev_saved_and_applied(tmp_path, script, encode
     run(script, tmp_path, str(tmp_path / "calibrated"), "further")
     config = json.loads((tmp_path / "further" / "config.json").read_text())
     assert config.get("calibration_temperature") is None and config.get("decision_thresholds") is None
+
+
+@pytest.mark.parametrize("method", ["tempoformer", "post"])
+def test_what_is_new_has_a_learning_rate_of_its_own(tmp_path, script, encoder, method):
+    still = ["--method", method, "--learning_rate", "0"]
+    run(script, tmp_path, encoder, "still", *still)
+    run(script, tmp_path, encoder, "head", *still, "--head_learning_rate", "0.1")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "head"))
+    pretrained = load_file(Path(encoder) / "model.safetensors")
+    of_encoder = {name for name in after for part in pretrained if name.endswith(f".{part}")}
+    assert len(of_encoder) == len(pretrained)
+    for name, weights in after.items():
+        assert torch.equal(weights, before[name]) == (name in of_encoder), name
 
 
 def test_one_fold_of_a_file(tmp_path, script, encoder):
