@@ -20,12 +20,20 @@ from accelerate import PartialState
 import run_glue_style
 from modeling_tempoformer.command_line import parse
 from modeling_tempoformer.cross_validation import Run, collect, compare, run_all
-from modeling_tempoformer.splits import make_folds, read_folds, write_folds
+from modeling_tempoformer.predictions import labels_of
+from modeling_tempoformer.splits import check_tested_once, make_folds, read_folds, select_fold, write_folds
 from modeling_tempoformer.timelines import label_names, to_timelines
-from run_glue_style import DataTrainingArguments, ModelArguments, load_splits, timeline_columns
+from run_glue_style import (
+    UNTRAINED,
+    DataTrainingArguments,
+    ModelArguments,
+    class_weights,
+    load_splits,
+    timeline_columns,
+)
 
 
-FOLD_SEED = 0
+DEFAULT_FOLDS, FOLD_SEED = 5, 0
 
 
 @dataclass
@@ -33,7 +41,7 @@ class CrossValidationArguments:
     """Which runs."""
 
     output_dir: str = field(metadata={"help": "Of all runs, and of results.json and predictions.csv."})
-    num_folds: int = 5
+    num_folds: int | None = field(default=None, metadata={"help": "5 if omitted, or those of the folds file."})
     folds_file: str | None = field(
         default=None, metadata={"help": "Folds of before; else folds.json of the output folder, made anew if need be."}
     )
@@ -48,22 +56,41 @@ class CrossValidationArguments:
         default=None, metadata={"help": "Output folder of another cross-validation of the same posts."}
     )
 
+    def __post_init__(self):
+        for name in ("seeds", "learning_rates"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"--{name} has a value twice: {', '.join(map(str, values))}.")
 
-def prepare_folds(args: CrossValidationArguments, data: DataTrainingArguments) -> tuple[Path, int, list[str]]:
-    """The file of the folds, how many there are, and the label names."""
+
+def prepare_folds(
+    args: CrossValidationArguments, data: DataTrainingArguments
+) -> tuple[Path, list[dict[str, list[str]]], list[str]]:
+    """The file of the folds, the folds, and the label names. Every fold is checked before the first is run."""
     splits = load_splits(data)
-    if set(splits) != {"train"}:
-        raise ValueError(
-            "Cross-validation splits --train_file itself: give no other file, and no dataset with splits."
-        )
+    if set(splits) != {"train"} or data.streaming:
+        raise ValueError("Cross-validation splits --train_file: give no other file and no --streaming.")
     names = data.labels or label_names(splits["train"], data.label_column or "label")
     timelines = to_timelines(splits["train"], names, *timeline_columns(data))
     path = Path(args.folds_file or Path(args.output_dir) / "folds.json")
     if not path.exists():
         if args.folds_file is not None:
             raise ValueError(f"--folds_file {path} does not exist.")
-        write_folds(path, make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED))
-    return path, len(read_folds(path, timelines)), names
+        num_folds = DEFAULT_FOLDS if args.num_folds is None else args.num_folds
+        write_folds(path, make_folds(timelines, num_folds, data.validation_fraction, FOLD_SEED))
+    folds = read_folds(path, timelines)
+    if args.num_folds not in (None, len(folds)):
+        raise ValueError(f"--num_folds {args.num_folds}, but {path} has {len(folds)} folds.")
+    check_tested_once(path, folds)
+    for number, fold in enumerate(folds):
+        parts = select_fold(timelines, fold)
+        try:
+            class_weights(parts["train"], len(names))
+        except ValueError as problem:
+            raise ValueError(f"{path}, fold {number}: {problem}") from None
+        if not (labels_of(parts["validation"]) >= 0).any():
+            raise ValueError(f"{path}, fold {number}: the validation part has no labelled post.")
+    return path, folds, names
 
 
 def main(arguments: list[str]):
@@ -72,20 +99,25 @@ def main(arguments: list[str]):
     place = arguments.index("--")
     (args,) = parse([CrossValidationArguments], arguments[:place])
     passed_on = arguments[place + 1 :]
+    for own in ("--output_dir", "--seed", "--fold", "--folds_file"):
+        if any(argument.split("=")[0] == own for argument in passed_on):
+            raise ValueError(f"{own} cannot come after `--`: it differs from run to run.")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # Only the runs train. Waiting for the others may take as long as a run.
     state = PartialState(cpu=True, timeout=timedelta(days=30))
     output = Path(args.output_dir)
     # Without TrainingArguments, which would set up this process as a training one.
-    _, data = parse([ModelArguments, DataTrainingArguments], passed_on, only_these=False)
+    model_args, data = parse([ModelArguments, DataTrainingArguments], passed_on, only_these=False)
+    if model_args.method in UNTRAINED and args.learning_rates:
+        raise ValueError(f"--learning_rates cannot be given with --method {model_args.method}, which is not trained.")
     with state.main_process_first():
-        folds_file, num_folds, names = prepare_folds(args, data)
+        folds_file, folds, names = prepare_folds(args, data)
 
     def run(fold: int, rate: str | None, seed: int) -> Run:
-        return Run(output, folds_file, fold, rate, seed, passed_on, Path(run_glue_style.__file__))
+        return Run(output, folds_file, fold, rate, seed, passed_on, Path(run_glue_style.__file__), folds[fold])
 
     rates = args.learning_rates or [None]
-    tuned = range(1 if args.tune_on_first_fold else num_folds)
+    tuned = range(1 if args.tune_on_first_fold else len(folds))
     candidates = {fold: [run(fold, rate, args.seeds[0]) for rate in rates] for fold in tuned}
     if len(rates) > 1:
         run_all([one for of_fold in candidates.values() for one in of_fold], state, "Learning rates")
@@ -93,7 +125,7 @@ def main(arguments: list[str]):
         fold: of_fold[0] if len(rates) == 1 else max(of_fold, key=Run.dev_score)
         for fold, of_fold in candidates.items()
     }
-    chosen = {fold: best[fold if fold in best else 0].learning_rate for fold in range(num_folds)}
+    chosen = {fold: best[fold if fold in best else 0].learning_rate for fold in range(len(folds))}
     runs = [run(fold, rate, seed) for fold, rate in chosen.items() for seed in args.seeds]
     run_all(runs, state, "Folds and seeds")
     if state.is_main_process:

@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 TASKS = {"lrs": read_rumoureval, "moc": read_talklife, "topic_shift": read_topic_shift, "annomi": read_annomi}
 SHUFFLE_BUFFER = 1000  # rows
 DEFAULT_WINDOW = 20
+DEFAULT_EXAMPLES = 5
 UNTRAINED = ("class_prior", "few_shot")
 
 
@@ -66,7 +67,7 @@ class ModelArguments:
     method: Literal["tempoformer", "class_prior", "few_shot", *BASELINES] = field(
         default="tempoformer", metadata={"help": "TempoFormer, or what the paper compares it with."}
     )
-    num_examples: int = field(default=5, metadata={"help": "Examples in a prompt of --method few_shot."})
+    num_examples: int | None = field(default=None, metadata={"help": "Of --method few_shot; 5 if omitted."})
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
     )
@@ -79,8 +80,15 @@ class ModelArguments:
             raise ValueError("Give exactly one of --model_name_or_path and --config_name.")
         if self.method not in ("tempoformer", "class_prior") and given != ["model_name_or_path"]:
             raise ValueError(f"--method {self.method} needs --model_name_or_path, and no --config_name.")
-        if self.num_examples < 1:
+        if self.num_examples is not None and self.num_examples < 1:
             raise ValueError(f"--num_examples must be at least 1, got {self.num_examples}.")
+        for name, takers in (
+            ("num_examples", ("few_shot",)),
+            ("tokenizer_name", ("tempoformer",)),
+            ("config_overrides", ("tempoformer", *BASELINES)),
+        ):
+            if getattr(self, name) is not None and self.method not in takers:
+                raise ValueError(f"--{name} cannot be given with --method {self.method}.")
         if self.calibrate and self.method in UNTRAINED:
             raise ValueError(f"--calibrate cannot be given with --method {self.method}, which is not trained.")
         if isinstance(self.config_overrides, str):
@@ -204,7 +212,7 @@ def split_posts(
     if len(names) < 2:
         raise ValueError(f"There must be at least two labels, the posts have: {', '.join(names) or 'none'}.")
     if data.folds_file is not None:
-        return fold_of(timelines, data)
+        timelines = fold_of(timelines, data)
     if data.streaming and do_train and "validation" not in timelines:
         raise ValueError("--streaming needs a validation part of its own: a stream cannot be split by timeline.")
     if set(timelines) == {"train"} and not data.streaming:
@@ -314,8 +322,8 @@ def predict_untrained(
     model_args: ModelArguments, data: DataTrainingArguments, seed: int, timelines: dict[str, Posts], names: list[str]
 ) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
     """Class ids and probabilities of the test posts by a method that only looks at training posts, and what to say."""
-    if "train" not in timelines or data.streaming:
-        raise ValueError(f"--method {model_args.method} needs a training part, and takes no --streaming.")
+    if not {"train", "test"} <= set(timelines) or data.streaming:
+        raise ValueError(f"--method {model_args.method} needs a training and a test part, and takes no --streaming.")
     train_part, test_part = timelines["train"], timelines["test"]
     if model_args.method == "class_prior":
         return *class_prior_predictions(train_part, test_part, len(names), seed), {}
@@ -324,7 +332,7 @@ def predict_untrained(
         test_part,
         names,
         model_args.model_name_or_path,
-        num_examples=model_args.num_examples,
+        num_examples=DEFAULT_EXAMPLES if model_args.num_examples is None else model_args.num_examples,
         window=1 if data.window is None else data.window,
         task=data.task_name,
         seed=seed,
@@ -350,6 +358,8 @@ def main(arguments: list[str]):
     model_args, data, training = parse([ModelArguments, DataTrainingArguments, StreamTrainingArguments], arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     training.remove_unused_columns = False
+    # Its patience goes on where it was.
+    training.restore_callback_states_from_checkpoint = True
     # Batches differ in posts and tokens, so that one process cannot cut them for the others.
     training.accelerator_config.dispatch_batches = False
     set_seed(training.seed)
@@ -364,7 +374,11 @@ def main(arguments: list[str]):
     else:
         posts = splits.get("train", next(iter(splits.values())))
         names = data.labels or label_names(posts, data.label_column or "label")
-    timelines = split_posts(splits, data, names, training.do_train, training.seed)
+    untrained = model_args.method in UNTRAINED
+    if untrained and (not training.do_predict or training.world_size > 1):
+        raise ValueError(f"--method {model_args.method} needs --do_predict, in one process.")
+    # Also what is not trained sees the same posts as what is.
+    timelines = split_posts(splits, data, names, training.do_train or untrained, training.seed)
     for wanted, name in (
         (training.do_train, "train"),
         (training.do_eval or model_args.calibrate, "validation"),
@@ -374,7 +388,7 @@ def main(arguments: list[str]):
             raise ValueError(f"There is no {name} part: give --{name}_file, or --train_file alone to split it.")
     if model_args.calibrate:
         check_calibration(timelines["validation"], names)
-    if model_args.method in UNTRAINED:
+    if untrained:
         predicted, probabilities, counts = predict_untrained(model_args, data, training.seed, timelines, names)
         write_results(training.output_dir, score_posts(timelines["test"], predicted, probabilities, names) | counts)
         write_predictions(training.output_dir, prediction_rows(timelines["test"], predicted, probabilities, names))
@@ -407,10 +421,10 @@ def main(arguments: list[str]):
     if training.do_predict:
         test = timelines["test"]
         predicted, probabilities, metrics = predict_trained(trainer, prepared, test, model_args.calibrate)
+        if trainer.is_world_process_zero():
+            write_predictions(training.output_dir, prediction_rows(test, predicted, probabilities, names))
         scores = score_posts(test, predicted, probabilities, names)
         report(trainer, "predict", metrics | {f"predict_{name}": value for name, value in scores.items()})
-        if trainer.is_world_process_zero():
-            write_predictions(training.output_dir, prediction_rows(timelines["test"], predicted, probabilities, names))
     if training.push_to_hub:
         trainer.push_to_hub()
     elif training.do_train and trainer.is_world_process_zero():

@@ -19,11 +19,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.classification_report import write_classification_report
 from modeling_tempoformer.cross_validation import compare, label_ids, read_predictions
 from modeling_tempoformer.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
+from modeling_tempoformer.figures import new_figure
 from modeling_tempoformer.timelines import label_names, to_timelines
 from run_glue_style import load_posts
 
@@ -66,20 +68,23 @@ class Paper:
 
     def __init__(self, args: argparse.Namespace):
         self.args = args
+        recipe = yaml.safe_load((ROOT / "configuration" / f"{args.corpus}_{args.recipes}.yaml").read_text())
+        self.window: int = recipe["window"]
         self.output: Path = args.output_dir.resolve()
         self.output.mkdir(parents=True, exist_ok=True)
 
     def folder(self, row: str, window: int | None = None) -> Path:
         """Of the cross-validation of a row."""
         name = row.lower().replace(", ", "_").replace(" ", "_").replace("&", "_and_")
-        return self.output / (name if window in (None, self.args.window) else f"{name}_window_{window}")
+        return self.output / (name if window in (None, self.window) else f"{name}_window_{window}")
 
     def model(self, row: str) -> list[str]:
         """The argument that names the model of a row; none if it has none."""
         if row == "class prior":
             return []
         name = self.args.llm if row.startswith("few-shot") else self.args.model_name_or_path
-        return ["--model_name_or_path", name]
+        # A folder is meant from here, not from where the scripts are.
+        return ["--model_name_or_path", str(Path(name).resolve()) if Path(name).exists() else name]
 
     def run(self, row: str, window: int | None = None):
         """The cross-validation of a row, from where it stopped."""
@@ -89,25 +94,18 @@ class Paper:
         recipe, kind = ROWS[row]
         recipes = [f"{self.args.corpus}_{self.args.recipes}", *([recipe] if recipe else [])]
         rates = RATES[self.args.recipes][kind] if kind else []
-        window = ["--window", str(window or self.args.window)] if not row.startswith("few-shot") else []
         command = [
             *(sys.executable, str(ROOT / "run_cross_validation.py")),
-            *("--output_dir", str(self.folder(row, int(window[1]) if window else None))),
+            *("--output_dir", str(self.folder(row, window))),
             *("--seeds", *map(str, self.args.seeds)),
             *(["--learning_rates", *rates] if rates else []),
             *(["--tune_on_first_fold"] if self.args.tune_on_first_fold else []),
             "--",
             *(f"configuration/{name}.yaml" for name in recipes),
             *self.model(row),
-            *(
-                "--train_file",
-                str(Path(self.args.train_file).resolve()),
-                *window,
-                "--report_to",
-                "none",
-                "--disable_tqdm",
-                "true",
-            ),
+            *("--train_file", str(Path(self.args.train_file).resolve())),
+            *([] if window is None else ["--window", str(window)]),
+            *("--report_to", "none", "--disable_tqdm", "true"),
         ]
         subprocess.run(command, check=True, cwd=ROOT)
 
@@ -156,17 +154,24 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
         rates = {rate for rate in results["learning_rates"].values() if rate}
         line["learning rate"] = ", ".join(sorted(rates, key=float))
         if paper.results(baseline) is not None and row != baseline:
-            found = compare(paper.folder(row), paper.folder(baseline), results["labels"])
-            low, high = found["interval"]
-            line[f"less {baseline} (95 %)"] = (
-                f"{100 * found['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
-            )
+            line[f"less {baseline} (95 %)"] = difference(paper, row, baseline, results["labels"])
         predictions = read_predictions(paper.folder(row))
         actual, predicted = (label_ids(predictions, column, results["labels"]) for column in ("label", "prediction"))
         if min(predicted) >= 0:
             write_classification_report(paper.folder(row), actual, predicted, results["labels"])
+        else:
+            print(f"{row}: no confusion matrix, {predicted.count(-1)} posts have no prediction.")
         lines.append(line)
     paper.write(name, lines)
+
+
+def difference(paper: Paper, row: str, baseline: str, names: list[str]) -> str:
+    """Of two rows, under the seeds that both have."""
+    if not set(paper.results(row)["seeds"]) & set(paper.results(baseline)["seeds"]):
+        return "no seed in common"
+    found = compare(paper.folder(row), paper.folder(baseline), names)
+    low, high = found["interval"]
+    return f"{100 * found['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
 def table_1(paper: Paper):
@@ -176,6 +181,9 @@ def table_1(paper: Paper):
 
 def table_5(paper: Paper):
     """Diversity of the corpus, by the encoder's embeddings."""
+    if paper.args.collect:
+        paper.write("table_5", [{"": "diversity", "value": NOT_RUN}])
+        return
     timelines, _ = paper.timelines()
     texts = [text for posts in timelines["texts"] for text in posts]
     diversity = dataset_diversity(embed_texts(texts, paper.args.model_name_or_path), timelines)
@@ -194,7 +202,7 @@ def listed(figures: dict, digits: int) -> list[dict[str, str]]:
 
 
 def table_6(paper: Paper):
-    """Parameters that are trained, and seconds of training a fold."""
+    """Parameters of what is trained, and seconds of training a fold (of runs that were not interrupted)."""
     lines = []
     for row in METHODS:
         paper.run(row)
@@ -228,9 +236,7 @@ def table_8(paper: Paper):
 
 def figure_3(paper: Paper, rows: Sequence[str]):
     """Macro F1 by window, as far as it has been run."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
+    figure = new_figure(6, 4)
     axes = figure.subplots()
     for row in rows:
         found = {window: paper.results(row, window) for window in WINDOWS}
@@ -265,14 +271,13 @@ TABLES = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=int, choices=list(TABLES), required=True)
-    parser.add_argument("--corpus", choices=("lrs", "moc", "topic_shift"), required=True)
+    parser.add_argument("--corpus", choices=("lrs", "moc", "topic_shift", "annomi"), required=True)
     parser.add_argument("--train_file", required=True, help="The corpus in its original form.")
     parser.add_argument("--model_name_or_path", help="The encoder; also of the frozen embeddings.")
     parser.add_argument("--llm", help="An instruct LLM for few-shot prompting, which is not run without it.")
     parser.add_argument("--bertscore_model", help="Adds BERTScore to table 5 (extra `diversity`).")
     parser.add_argument("--output_dir", type=Path, required=True)
     parser.add_argument("--recipes", choices=("fast", "paper"), default="fast")
-    parser.add_argument("--window", type=int, default=20)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 12, 123])
     parser.add_argument("--tune_on_first_fold", action="store_true")
     parser.add_argument("--baseline", choices=list(ROWS), default="BiLSTM", help="What differences are taken to.")
@@ -281,6 +286,8 @@ def main():
     args = parser.parse_args()
     if args.model_name_or_path is None and not args.collect and args.table != 1:
         parser.error("give --model_name_or_path, or --collect")
+    # Where figures cannot be made, before hours of runs and not after them.
+    new_figure(1, 1)
     TABLES[args.table](Paper(args))
 
 

@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 from transformers.utils import logging
 
 from .change_measures import agreement
+from .figures import new_figure
 
 
 logger = logging.get_logger(__name__)
@@ -59,13 +60,9 @@ def format_table(rows: list[dict]) -> str:
 
 def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], title: str):
     """Predicted against gold ranks, each word at its place. Raises an `ImportError` without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as problem:
-        raise ImportError('Figures need matplotlib: pip install "modeling-tempoformer[change]".') from problem
     words = [word for word in truth if not math.isnan(scores.get(word, math.nan))]
     predicted, gold = (rank({word: values[word] for word in words}) for values in (scores, truth))
-    figure = Figure(figsize=(7, 7), layout="constrained")
+    figure = new_figure(7, 7)
     axes = figure.subplots()
     axes.plot([1, len(words)], [1, len(words)], color="0.8", zorder=0)
     axes.scatter([gold[word] for word in words], [predicted[word] for word in words], s=18)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.metrics import confusion_matrix
 
 from .change_report import format_table
+from .figures import new_figure
 from .metrics import StreamClassificationMetric
 
 
@@ -34,15 +35,11 @@ def confusion_figure(actual: Sequence[int], predicted: Sequence[int], label_name
     The posts of each actual class (rows) by predicted class (columns): their number, and their share of the row as
     number and colour. Raises an `ImportError` without matplotlib.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as problem:
-        raise ImportError('Figures need matplotlib: pip install "modeling-tempoformer[change]".') from problem
     places = range(len(label_names))
     counts = confusion_matrix(actual, predicted, labels=places)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = 2.5 + 0.9 * len(label_names)
-    figure = Figure(figsize=(size + 1, size), layout="constrained")
+    figure = new_figure(size + 1, size)
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes, label="share of the actual class")

@@ -3,18 +3,20 @@
 import csv
 import json
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 from datasets import Dataset, Features, IterableDataset, Value, get_dataset_split_names, load_dataset
-from transformers import HfArgumentParser, Trainer
-from transformers.trainer_utils import get_last_checkpoint
+from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer
+from transformers.trainer_callback import TrainerState
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 
 logger = logging.getLogger(__name__)
+
+TRAINER_STATE = "trainer_state.json"
 
 
 def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
@@ -99,14 +101,34 @@ def load_hub_splits(
 def train(trainer: Trainer):
     """Trains from the last checkpoint of the output folder on, if there is one, and saves and reports."""
     checkpoint = trainer.args.resume_from_checkpoint
-    if checkpoint is None and os.path.isdir(trainer.args.output_dir):
-        checkpoint = get_last_checkpoint(trainer.args.output_dir)
+    if checkpoint is None:
+        checkpoint = last_checkpoint(trainer.args.output_dir)
         if checkpoint is not None:
             logger.warning("Resuming from %s; to start afresh give another --output_dir.", checkpoint)
+    if checkpoint is not None and (steps := early_stop(checkpoint, trainer)):
+        logger.warning("It had stopped early, after %d steps.", steps)
+        trainer.args.max_steps = steps
     result = trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
     trainer.save_state()
     report(trainer, "train", result.metrics)
+
+
+def last_checkpoint(output_dir: str) -> str | None:
+    """The newest checkpoint that was written to its end: its state comes last."""
+    folders = [path.parent for path in Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE}")]
+    return str(max(folders, key=lambda folder: int(folder.name.rsplit("-", 1)[1]))) if folders else None
+
+
+def early_stop(checkpoint: str, trainer: Trainer) -> int | None:
+    """The step after which a training ran out of patience, which the Trainer would forget; None if it did not."""
+    state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE))
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, EarlyStoppingCallback):
+            saved = state.stateful_callbacks.get(EarlyStoppingCallback.__name__, {}).get("attributes", {})
+            if saved.get("early_stopping_patience_counter", 0) >= callback.early_stopping_patience:
+                return state.global_step
+    return None
 
 
 def report(trainer: Trainer, split: str, metrics: dict[str, float]):

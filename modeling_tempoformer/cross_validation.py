@@ -1,11 +1,13 @@
 """The runs of a cross-validation: each a process of `run_glue_style.py`, taken up again where it stopped."""
 
 import csv
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from tqdm.auto import tqdm
 
 from .metrics import StreamClassificationMetric
 from .significance import paired_bootstrap
+from .splits import write_json
 
 
 # What a launcher sets for its processes: a run is alone, however many there are.
@@ -42,6 +45,7 @@ class Run:
         seed (`int`): Of the training; the folds do not depend on it.
         arguments (`Sequence[str]`): All others of the script.
         script (`Path`): `run_glue_style.py`.
+        parts (`dict[str, list[str]]`): The timelines of the fold.
     """
 
     output: Path
@@ -51,6 +55,7 @@ class Run:
     seed: int
     arguments: Sequence[str]
     script: Path
+    parts: dict[str, list[str]]
 
     @property
     def folder(self) -> Path:
@@ -80,8 +85,9 @@ class Run:
         return (self.folder / "done").exists()
 
     def dev_score(self) -> float:
-        """Macro F1 of its validation part."""
-        return self.results["eval_macro_f1"]
+        """Macro F1 of its validation part; one that is not a number is the worst."""
+        score = self.results["eval_macro_f1"]
+        return score if score == score else -1.0
 
     def predictions(self) -> list[dict[str, str]]:
         """The rows of its `_predictions.csv`."""
@@ -89,29 +95,42 @@ class Run:
             return list(csv.DictReader(file))
 
     def parameters(self) -> int | None:
-        """How many numbers its model has; None where there is no model."""
+        """How many parameters its model has; None where there is no model."""
         path = self.folder / "model.safetensors"
         if not path.exists():
             return None
         with safe_open(path, "pt") as tensors:
             return sum(torch.Size(tensors.get_slice(name).get_shape()).numel() for name in tensors.keys())
 
-    def execute(self, device: int | None = None):
+    def execute(self, device: str | None = None):
         """
         Trains, evaluates and predicts, unless that is done; goes on from its last checkpoint if there is one. The
         checkpoints are deleted afterwards, the best model stays. Raises a [`RunError`] where the folder is that of
-        another command, or the run fails.
+        another command or fold, or the run fails.
+
+        Args:
+            device (`str`, *optional*): The only GPU that it sees, as in `CUDA_VISIBLE_DEVICES`.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        said = self.folder / "command.json"
-        if said.exists() and json.loads(said.read_text(encoding="utf-8")) != self.command:
-            raise RunError(f"{self.folder} is of a run with other arguments ({said}): give another --output_dir.")
-        said.write_text(json.dumps(self.command, indent=1) + "\n", encoding="utf-8")
-        if self.is_done:
-            return
+        said, wanted = self.folder / "command.json", {"command": self.command, "fold": self.parts}
+        if said.exists() and json.loads(said.read_text(encoding="utf-8")) != wanted:
+            raise RunError(
+                f"{self.folder} is of a run with other arguments or folds ({said}): give another --output_dir."
+            )
+        write_json(said, wanted)
+        if not self.is_done:
+            self.call_script(device)
+            (self.folder / "done").touch()
+        for checkpoint in self.folder.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+
+    def call_script(self, device: str | None):
+        """Runs the script; raises a [`RunError`] if it fails or leaves no results."""
+        if any(self.folder.glob("checkpoint-*")):
+            # Its training time is that of the last part only.
+            (self.folder / "resumed").touch()
         environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER)}
         if device is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = str(device)
+            environment["CUDA_VISIBLE_DEVICES"] = device
         log = self.folder / "run.log"
         with log.open("a", encoding="utf-8") as file:
             code = subprocess.call(
@@ -120,17 +139,19 @@ class Run:
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
-        if code:
+        results = [self.folder / name for name in ("all_results.json", "_predictions.csv")]
+        if code or not all(path.exists() for path in results):
             end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_A_FAILURE:]
             raise RunError("\n".join([f"{self.folder} failed with exit status {code}; the end of {log}:", *end]))
-        for checkpoint in self.folder.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint)
-        (self.folder / "done").touch()
 
 
 def run_all(runs: Sequence[Run], state: PartialState, description: str):
     """Executes the runs, shared out over the processes, and waits for all of them."""
-    device = state.local_process_index if torch.cuda.is_available() else None
+    device = None
+    if state.num_processes > 1 and torch.cuda.is_available():
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        devices = visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
+        device = devices[state.local_process_index % len(devices)]
     own = runs[state.process_index :: state.num_processes]
     for run in tqdm(own, desc=description, unit="run", disable=not state.is_main_process):
         run.execute(device)
@@ -140,11 +161,11 @@ def run_all(runs: Sequence[Run], state: PartialState, description: str):
 def collect(output: Path, runs: Sequence[Run], names: list[str]) -> str:
     """
     Writes `predictions.csv`, every test post under every seed, and `results.json`: the test scores of each seed over
-    the posts of all folds, their mean and standard deviation over the seeds, the chosen learning rates, parameters and
-    training time.
+    the posts of all folds (those of whole timelines and of probabilities as means of the folds), their mean and
+    standard deviation over the seeds, the chosen learning rates, parameters and training time.
 
     Returns:
-        A table to print.
+        A table to print. Raises a `ValueError` where a post is not predicted once under every seed.
     """
     rows = [{"seed": run.seed, "fold": run.fold, **row} for run in runs for row in run.predictions()]
     with (output / "predictions.csv").open("w", encoding="utf-8", newline="") as file:
@@ -152,22 +173,30 @@ def collect(output: Path, runs: Sequence[Run], names: list[str]) -> str:
         writer.writeheader()
         writer.writerows(rows)
     seeds = list(dict.fromkeys(run.seed for run in runs))
-    of_seeds = {seed: score([row for row in rows if row["seed"] == seed], names) for seed in seeds}
+    predicted = Counter((row["seed"], row["post_id"]) for row in rows)
+    for seed, post_id in itertools.product(seeds, {post_id for _, post_id in predicted}):
+        if predicted[seed, post_id] != 1:
+            raise ValueError(f"Post {post_id} is predicted {predicted[seed, post_id]} times under seed {seed}.")
+    of_seeds = {}
+    for seed in seeds:
+        folds = [scores_of_run(run.results) for run in runs if run.seed == seed]
+        means = {name: value["mean"] for name, value in spread(folds).items()}
+        of_seeds[seed] = score([row for row in rows if row["seed"] == seed], names) | means
     summary = spread(list(of_seeds.values()))
-    seconds = [run.results["train_runtime"] for run in runs if "train_runtime" in run.results]
+    whole = [run.results for run in runs if not (run.folder / "resumed").exists()]
+    seconds = [results["train_runtime"] for results in whole if "train_runtime" in results]
     results = {
         "labels": names,
         "folds": len({run.fold for run in runs}),
         "seeds": seeds,
         "learning_rates": {run.fold: run.learning_rate for run in runs},
         "scores": summary,
-        "scores_of_folds": spread([scores_of_fold(run.results, summary) for run in runs]),
         "scores_of_seeds": of_seeds,
         "dev_macro_f1": [run.results.get("eval_macro_f1") for run in runs],
         "parameters": runs[0].parameters(),
         "train_seconds": fmean(seconds) if seconds else None,
     }
-    (output / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_json(output / "results.json", results)
     lines = [f"{name:40} {value['mean']:8.4f}" for name, value in summary.items()]
     if len(seeds) > 1:
         lines = [f"{line} ± {value['std']:.4f}" for line, value in zip(lines, summary.values(), strict=True)]
@@ -183,11 +212,11 @@ def spread(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float | No
     }
 
 
-def scores_of_fold(results: dict[str, float], pooled: dict[str, dict]) -> dict[str, float]:
-    """The scores of whole timelines and of probabilities: those that are not taken over the posts of all folds."""
+def scores_of_run(results: dict[str, float]) -> dict[str, float]:
+    """The scores of whole timelines and of probabilities, and how many generations were unparsable."""
     scores = {name.removeprefix("predict_"): value for name, value in results.items() if name.startswith("predict_")}
-    kinds = ("window_", "coverage_", "median_delay_", "missed_", "ece")
-    return {name: value for name, value in scores.items() if name.startswith(kinds) and name not in pooled}
+    kinds = ("window_", "coverage_", "median_delay_", "missed_", "ece", "unparsable_share")
+    return {name: value for name, value in scores.items() if name.startswith(kinds)}
 
 
 def label_ids(rows: Sequence[dict[str, str]], column: str, names: list[str]) -> list[int]:
@@ -220,8 +249,8 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
         names (`list[str]`): Of the classes.
 
     Returns:
-        As [`paired_bootstrap`], by timeline. Raises a `ValueError` where they have no seed in common, or one has a
-        post that the other has not.
+        As [`paired_bootstrap`], by timeline. Raises a `ValueError` where they have no seed in common, or a post is in
+        one only or has another timeline or label there.
     """
     found = []
     for folder in (ours, theirs):
@@ -233,11 +262,19 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
     if first.keys() != second.keys():
         _, post_id = min(first.keys() ^ second.keys())
         raise ValueError(f"{ours} and {theirs} do not have the same posts: post {post_id} is in one only.")
-    keys = list(first)
+    for key, row in first.items():
+        for column in ("timeline_id", "label"):
+            if row[column] != second[key][column]:
+                problem = f"has the {column} '{row[column]}' in {ours} and '{second[key][column]}' in {theirs}"
+                raise ValueError(f"Post {key[1]} {problem}.")
+    some = min(seeds)
+    posts = [post_id for seed, post_id in first if seed == some]
     return paired_bootstrap(
-        label_ids([first[key] for key in keys], "label", names),
-        label_ids([first[key] for key in keys], "prediction", names),
-        label_ids([second[key] for key in keys], "prediction", names),
-        [first[key]["timeline_id"] for key in keys],
+        label_ids([first[some, post] for post in posts], "label", names),
+        *(
+            [label_ids([rows[seed, post] for post in posts], "prediction", names) for seed in sorted(seeds)]
+            for rows in (first, second)
+        ),
+        [first[some, post]["timeline_id"] for post in posts],
         len(names),
     )

@@ -1,5 +1,6 @@
 """What is made of the probabilities of each post: an order, scores, a table."""
 
+import logging
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -8,6 +9,9 @@ from datasets import Dataset
 from .calibration import expected_calibration_error
 from .metrics import StreamClassificationMetric
 from .timeline_metrics import Timeline, timeline_scores
+
+
+logger = logging.getLogger(__name__)
 
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
@@ -53,7 +57,8 @@ def score_posts(
 
     Returns:
         Those of [`StreamClassificationMetric`] and of [`timeline_scores`] that are defined, and `ece`, the expected
-        calibration error of the posts with a prediction; empty where no post has a label.
+        calibration error of the posts with a prediction (left out with a warning where a probability is not finite);
+        empty where no post has a label.
     """
     actual = labels_of(timelines)
     labelled = actual >= 0
@@ -70,7 +75,9 @@ def score_posts(
     # NaN, where no timeline has what a score is of, is no JSON.
     scores |= {name: value for name, value in timeline_scores(of_timelines, names).items() if value == value}
     answered = labelled & (predicted >= 0)
-    if answered.any():
+    if not np.isfinite(probabilities[answered]).all():
+        logger.warning("Some probabilities are not finite, so that there is no calibration error.")
+    elif answered.any():
         scores["ece"] = expected_calibration_error(probabilities[answered], actual[answered])
     return scores
 

@@ -11,8 +11,8 @@ BLOCK = 1000
 
 def paired_bootstrap(
     actual: Sequence[int],
-    ours: Sequence[int],
-    theirs: Sequence[int],
+    ours: Sequence[int] | Sequence[Sequence[int]],
+    theirs: Sequence[int] | Sequence[Sequence[int]],
     groups: Sequence[Hashable],
     num_labels: int,
     resamples: int = 10_000,
@@ -25,7 +25,8 @@ def paired_bootstrap(
 
     Args:
         actual (`Sequence[int]`): The class id of each post; every post must have one.
-        ours, theirs (`Sequence[int]`): The predicted class ids; -1 for none, which is wrong for every class.
+        ours, theirs (`Sequence[int]` or `Sequence[Sequence[int]]`): The predicted class ids, or those of each of
+            several seeds, over which macro F1 is averaged; -1 for none, which is wrong for every class.
         groups (`Sequence[Hashable]`): The timeline of each post, of which there must be at least 2.
         num_labels (`int`): Number of classes. One that is neither actual nor predicted counts with an F1 of 0.
         resamples (`int`, *optional*, defaults to 10,000): Of the bootstrap, at least 1.
@@ -45,23 +46,34 @@ def paired_bootstrap(
     if not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level}.")
     labels = check_ids("actual", actual, 0, num_labels)
-    predictions = {name: check_ids(name, ids, -1, num_labels) for name, ids in (("ours", ours), ("theirs", theirs))}
-    for name, values in (*predictions.items(), ("groups", groups)):
-        if len(values) != len(labels):
-            raise ValueError(f"There are {len(labels)} posts in `actual`, but {len(values)} in `{name}`.")
+    predictions = {}
+    for name, ids in (("ours", ours), ("theirs", theirs)):
+        of_seeds = ids if len(ids) and np.ndim(ids[0]) else [ids]
+        predictions[name] = [check_ids(name, of_seed, -1, num_labels) for of_seed in of_seeds]
+    for name, of_seeds in (*predictions.items(), ("groups", [groups])):
+        for values in of_seeds:
+            if len(values) != len(labels):
+                raise ValueError(f"There are {len(labels)} posts in `actual`, but {len(values)} in `{name}`.")
     places = {group: place for place, group in enumerate(dict.fromkeys(groups))}
     if len(places) < 2:
         raise ValueError(f"`groups` must name at least 2 timelines, got {len(places)}.")
     of_post = np.array([places[group] for group in groups])
-    counts = [count_by_group(labels, ids, of_post, len(places), num_labels) for ids in predictions.values()]
-    everything = np.ones((1, len(places)))
-    (difference,) = macro_f1(everything, counts[0]) - macro_f1(everything, counts[1])
+    counts = [
+        [count_by_group(labels, ids, of_post, len(places), num_labels) for ids in of_seeds]
+        for of_seeds in predictions.values()
+    ]
+
+    def differ(times: np.ndarray) -> np.ndarray:
+        first, second = (np.mean([macro_f1(times, of_seed) for of_seed in seeds], axis=0) for seeds in counts)
+        return first - second
+
+    (difference,) = differ(np.ones((1, len(places))))
     generator = np.random.default_rng(seed)
     shares = np.full(len(places), 1 / len(places))
     drawn = []
     for start in range(0, resamples, BLOCK):
         times = generator.multinomial(len(places), shares, size=min(BLOCK, resamples - start)).astype(np.float64)
-        drawn.append(macro_f1(times, counts[0]) - macro_f1(times, counts[1]))
+        drawn.append(differ(times))
     # What is 0 but for the order of a sum must count as 0.
     differences = np.round(np.concatenate(drawn), 12)
     low, high = np.quantile(differences, ((1 - level) / 2, (1 + level) / 2))

@@ -1,8 +1,10 @@
 """Splitting by timeline: a timeline is never cut."""
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -68,20 +70,29 @@ def make_folds(
 
 def write_folds(path: str | Path, folds: list[dict[str, list[str]]]):
     """Writes the folds as JSON, one list of objects with `train`, `validation` and `test`."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(json.dumps(folds, indent=1) + "\n", encoding="utf-8")
+    write_json(Path(path), folds)
+
+
+def write_json(path: Path, content: Any):
+    """Writes a file that is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
 
 
 def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:
     """
     The folds of a file. Raises a `ValueError` where a fold does not hold every timeline of `timelines` exactly once,
-    or other ones.
+    or other ones, or where a part is empty.
     """
     folds = json.loads(Path(path).read_text(encoding="utf-8"))
-    if not isinstance(folds, list) or not all(isinstance(fold, dict) and set(fold) == set(PARTS) for fold in folds):
+    if not folds or not all(isinstance(fold, dict) and set(fold) == set(PARTS) for fold in folds):
         raise ValueError(f"{path} must be a list of objects with {', '.join(PARTS)}.")
     present = Counter(timelines["timeline_id"])
     for number, fold in enumerate(folds):
+        if empty := [name for name in PARTS if not fold[name]]:
+            raise ValueError(f"{path}, fold {number}: the {empty[0]} part is empty.")
         named = Counter(timeline_id for name in PARTS for timeline_id in fold[name])
         if named == present:
             continue
@@ -92,6 +103,18 @@ def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]
             if ids:
                 raise ValueError(f"{path}, fold {number} {problem}: {', '.join(sorted(ids)[:5])} ({len(ids)} in all).")
     return folds
+
+
+def check_tested_once(path: str | Path, folds: list[dict[str, list[str]]]):
+    """Raises a `ValueError` where a timeline is not in the test part of exactly one fold."""
+    tested = Counter(timeline_id for fold in folds for timeline_id in fold["test"])
+    everything = {timeline_id for name in PARTS for timeline_id in folds[0][name]}
+    for problem, ids in (
+        ("are in no test part", everything - tested.keys()),
+        ("are in several test parts", {timeline_id for timeline_id, count in tested.items() if count > 1}),
+    ):
+        if ids:
+            raise ValueError(f"{path}: timelines {problem}: {', '.join(sorted(ids)[:5])} ({len(ids)} in all).")
 
 
 def select_fold(timelines: Dataset, fold: dict[str, list[str]]) -> dict[str, Dataset]:

@@ -72,7 +72,12 @@ class StreamTrainer(Trainer):
         Returns:
             `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`].
         """
-        output = self.predict(items, metric_key_prefix="predict")
+        # Grouped by length, the Trainer would shuffle what it predicts, too.
+        strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
+        try:
+            output = self.predict(items, metric_key_prefix="predict")
+        finally:
+            self.args.train_sampling_strategy = strategy
         # A baseline classifies one post in each item, and has no dimension for it.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
         return torch.from_numpy(in_order(wanted, post_ids, logits)).float(), output.metrics

@@ -86,13 +86,19 @@ def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp
     assert results["scores_of_seeds"]["7"]["macro_f1"] == pytest.approx(constant)
     assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
     assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
-    assert results["scores_of_folds"]["missed_Switch"]["mean"] == pytest.approx(0.1)
+    # The mean of the folds 0, 0.1 and 0.2 under each seed.
+    assert results["scores"]["missed_Switch"] == {"mean": pytest.approx(0.1), "std": pytest.approx(0)}
     assert not list(output.rglob("checkpoint-*"))
 
     script([*own, *passed_on])
     assert len(started) == 9
     with pytest.raises(RunError, match="run with other arguments"):
         script([*own, *passed_on, "--window", "3"])
+    folds = json.loads((output / "folds.json").read_text())
+    folds[0]["train"].append(folds[0]["validation"].pop())
+    (output / "folds.json").write_text(json.dumps(folds))
+    with pytest.raises(RunError, match="other arguments or folds"):
+        script([*own, *passed_on])
 
 
 def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, started):
@@ -103,8 +109,42 @@ def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, st
     folds = tmp_path / "one" / "folds.json"
     script(["--output_dir", str(tmp_path / "two"), "--folds_file", str(folds), "--seeds", "9", *passed_on])
     assert results_of(tmp_path / "two")["folds"] == 3 and "--learning_rate" not in started[-1]
-    with pytest.raises(ValueError, match="nowhere.json does not exist"):
-        script(["--output_dir", str(tmp_path / "three"), "--folds_file", "nowhere.json", *passed_on])
+
+
+@pytest.mark.parametrize(
+    ("own", "passed_on", "problem"),
+    [
+        (["--folds_file", "nowhere.json"], [], "nowhere.json does not exist"),
+        (["--seeds", "1", "1"], [], "--seeds has a value twice: 1, 1"),
+        (["--learning_rates", "1e-3", "1e-4", "1e-3"], [], "--learning_rates has a value twice"),
+        ([], ["--seed", "3"], "--seed cannot come after `--`"),
+        ([], ["--streaming"], "give no other file and no --streaming"),
+        (["--learning_rates", "1e-3"], ["--method", "class_prior"], "cannot be given with --method class_prior"),
+        (["--num_folds", "4", "--folds_file", "FOLDS"], [], "--num_folds 4, but .* has 3 folds"),
+        (["--folds_file", "TWICE"], [], "timelines are in no test part"),
+        (["--folds_file", "EMPTY"], [], "fold 0: the validation part is empty"),
+    ],
+)
+def test_what_cannot_be_cross_validated_is_said_before_the_first_run(
+    tmp_path, script, posts, started, own, passed_on, problem
+):
+    timelines = list(dict.fromkeys(post["timeline_id"] for post in synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    folds = [
+        {
+            "train": [name for place, name in enumerate(timelines) if place % 3 == (fold + 1) % 3],
+            "validation": [name for place, name in enumerate(timelines) if place % 3 == (fold + 2) % 3],
+            "test": timelines[fold::3],
+        }
+        for fold in range(3)
+    ]
+    merged = {"train": folds[0]["train"] + folds[0]["validation"], "validation": [], "test": folds[0]["test"]}
+    for name, content in (("FOLDS", folds), ("TWICE", [folds[0]] * 2), ("EMPTY", [merged])):
+        (tmp_path / name).write_text(json.dumps(content))
+    own = [str(tmp_path / argument) if argument.isupper() else argument for argument in own]
+    recipe = [] if "--method" in passed_on else ["configuration/demo.yaml"]
+    with pytest.raises(ValueError, match=problem):
+        script(["--output_dir", str(tmp_path / "out"), *own, "--", *recipe, "--train_file", posts, *passed_on])
+    assert not started
 
 
 def test_differences_are_paired_by_post(tmp_path, script, posts, started, capsys):
@@ -115,8 +155,13 @@ def test_differences_are_paired_by_post(tmp_path, script, posts, started, capsys
     assert same["difference"] == 0 and tuple(same["interval"]) == (0, 0)
     with pytest.raises(ValueError, match="have no seed in common"):
         compare(tmp_path / "right", tmp_path / "constant", ["No-Switch", "Switch"])
-    rows = (tmp_path / "other" / "predictions.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "other" / "predictions.csv").write_text("".join(rows[:1] + rows[2:]))
+    file = tmp_path / "other" / "predictions.csv"
+    rows = file.read_text().splitlines(keepends=True)
+    first = next(place for place, row in enumerate(rows) if row.startswith("1,") and ",No-Switch," in row)
+    file.write_text("".join([*rows[:first], rows[first].replace(",No-Switch,", ",Switch,", 1), *rows[first + 1 :]]))
+    with pytest.raises(ValueError, match="has the label 'No-Switch' in .*right and 'Switch' in .*other"):
+        compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
+    file.write_text("".join(rows[:first] + rows[first + 1 :]))
     with pytest.raises(ValueError, match="do not have the same posts: post"):
         compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
 
@@ -124,7 +169,7 @@ def test_differences_are_paired_by_post(tmp_path, script, posts, started, capsys
 def test_processes_share_the_runs_out(tmp_path, monkeypatch):
     executed = []
     monkeypatch.setattr(Run, "execute", lambda run, device: executed.append(run.seed))
-    runs = [Run(tmp_path, tmp_path / "folds.json", 0, None, seed, [], tmp_path) for seed in range(5)]
+    runs = [Run(tmp_path, tmp_path / "folds.json", 0, None, seed, [], tmp_path, {}) for seed in range(5)]
     for process in (0, 1):
         state = SimpleNamespace(
             local_process_index=process,
@@ -140,12 +185,13 @@ def test_processes_share_the_runs_out(tmp_path, monkeypatch):
 def test_a_failing_run_shows_the_end_of_its_log(tmp_path, posts):
     broken = tmp_path / "broken.py"
     broken.write_text("print('reading'); raise SystemExit('no such encoder')")
-    run = Run(tmp_path, tmp_path / "folds.json", 0, None, 0, [], broken)
+    run = Run(tmp_path, tmp_path / "folds.json", 0, None, 0, [], broken, {})
     with pytest.raises(RunError, match="(?s)failed with exit status 1.*reading.*no such encoder"):
         run.execute()
-    broken.write_text("")
-    run.execute()
-    assert run.is_done
+    broken.write_text("print('nothing to do')")
+    with pytest.raises(RunError, match="(?s)failed with exit status 0.*nothing to do"):
+        run.execute()
+    assert not run.is_done
 
 
 def test_a_whole_cross_validation(tmp_path, script, posts):

@@ -23,7 +23,7 @@ def make_runs(output: Path, row: str, predicted: dict[int, list[int]]):
     runs = []
     for seed, classes in predicted.items():
         for fold in (0, 1):
-            run = Run(output / row, output / "folds.json", fold, "1e-4", seed, [], Path("script"))
+            run = Run(output / row, output / "folds.json", fold, "1e-4", seed, [], Path("script"), {})
             run.folder.mkdir(parents=True)
             rows = [
                 {

@@ -183,7 +183,7 @@ def test_instructions_define_the_task_and_allow_the_labels_only():
     with pytest.raises(ValueError, match="`task='lrs'` has the labels Switch, No-Switch; `label_names` is up, down"):
         build_instructions(["up", "down"], "lrs")
     with pytest.raises(
-        ValueError, match="`task` must be one of lrs, moc, topic_shift, or a description in words; got 'l'"
+        ValueError, match="`task` must be one of lrs, moc, topic_shift, annomi, or a description in words; got 'l'"
     ):
         build_instructions(["up", "down"], "l")
 

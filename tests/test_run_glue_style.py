@@ -299,6 +299,24 @@ def test_what_is_new_has_a_learning_rate_of_its_own(tmp_path, script, encoder, m
         assert torch.equal(weights, before[name]) == (name in of_encoder), name
 
 
+def test_a_training_that_stopped_early_is_not_taken_up_again(tmp_path, script, encoder):
+    """Killed after its end, it has nothing left to train, and the same model is the best."""
+    still = ["--learning_rate", "0", "--num_train_epochs", "6", "--early_stopping_patience", "2"]
+    still += ["--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end"]
+    still += ["--metric_for_best_model", "macro_f1"]
+    states = []
+    for _ in range(2):
+        run(script, tmp_path, encoder, "out", *still)
+        states.append(json.loads((tmp_path / "out" / "trainer_state.json").read_text()))
+    # Nothing gets better after the first epoch, and two more are waited for.
+    assert [state["epoch"] for state in states] == [3, 3]
+    assert states[0]["global_step"] == states[1]["global_step"]
+    assert states[0]["best_model_checkpoint"] == states[1]["best_model_checkpoint"]
+    # A checkpoint that was not written to its end is none.
+    (tmp_path / "out" / "checkpoint-999").mkdir()
+    run(script, tmp_path, encoder, "out", *still)
+
+
 def test_one_fold_of_a_file(tmp_path, script, encoder):
     names = list(dict.fromkeys(post["timeline_id"] for post in synthetic_posts(12, seed=0, posts_per_timeline=5)))
     folds = [{"train": names[4:], "validation": names[2:4], "test": names[:2]}]
@@ -324,6 +342,10 @@ def test_one_fold_of_a_file(tmp_path, script, encoder):
         (["--method", "few_shot", "--calibrate"], "--calibrate cannot be given with --method few_shot"),
         (["--method", "post", "--do_train", "false", "--do_eval", "false"], "--method post needs --do_train"),
         (["--method", "bilstm", "--window", "0"], "window"),
+        (["--method", "bilstm", "--tokenizer_name", "tokenization"], "--tokenizer_name cannot be given with --method"),
+        (["--num_examples", "5"], "--num_examples cannot be given with --method tempoformer"),
+        (["--method", "few_shot", "--config_overrides", "{}"], "--config_overrides cannot be given with --method few"),
+        (["--method", "few_shot", "--do_predict", "false"], "--method few_shot needs --do_predict"),
         (
             ["--labels", "No-Switch", "Switch", "Other", "--calibrate"],
             "every class in the validation part; none of: Other",

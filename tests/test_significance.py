@@ -84,3 +84,15 @@ def test_bad_input_is_named(settings, message):
     values = {"actual": [0, 1, 1], "ours": [0, 1, -1], "theirs": [0, 0, 1], "groups": "aab", "num_labels": 2}
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(**values | settings)
+
+
+def test_over_several_seeds_macro_f1_is_averaged_not_pooled():
+    """Two seeds that each give one class only are no better than that, though together they give both."""
+    actual, groups = [0, 1] * 6, [post // 2 for post in range(12)]
+    zeros, ones = [0] * 12, [1] * 12
+    found = paired_bootstrap(actual, [zeros, ones], [zeros], groups, 2, resamples=50)
+    assert found["difference"] == pytest.approx(0) and found["interval"] == pytest.approx((0, 0))
+    right = paired_bootstrap(actual, [actual, zeros], zeros, groups, 2, resamples=50)
+    assert right["difference"] == pytest.approx((1 + 1 / 3) / 2 - 1 / 3)
+    with pytest.raises(ValueError, match="12 posts in `actual`, but 11 in `ours`"):
+        paired_bootstrap(actual, [zeros, ones[1:]], zeros, groups, 2)

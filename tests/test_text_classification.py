@@ -60,3 +60,5 @@ def test_the_oldest_tokens_of_a_long_history_go_and_are_counted(timelines, token
     alone = to_sequences(timelines, tokenizer, window=1, max_seq_length=4)
     assert decoded(alone, tokenizer)[2] == "[CLS] the plane [SEP]"
     assert tokenizer.truncation_side == "right"
+    with pytest.raises(ValueError, match="`max_seq_length` must be at least 3, got 2"):
+        to_sequences(timelines, tokenizer, window=3, max_seq_length=2)

@@ -65,7 +65,9 @@ def embed_texts(
     if path.is_file() and (kept := read_embeddings(path, (len(texts), config.hidden_size))) is not None:
         logger.info(f"Read the embeddings of {len(texts)} posts from {path}.")
         return kept
-    model = AutoModel.from_pretrained(model_name_or_path, dtype=torch.float32)
+    # So that what is drawn next does not depend on whether the embeddings were kept.
+    with torch.random.fork_rng():
+        model = AutoModel.from_pretrained(model_name_or_path, dtype=torch.float32)
     embeddings = mean_states(model, tokenizer, tokens, batch_size)
     folder.mkdir(parents=True, exist_ok=True)
     # Under another name until it is whole.

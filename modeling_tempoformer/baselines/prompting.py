@@ -49,6 +49,15 @@ TASKS = {
         "utterance belongs to that topic.",
         {"0": "the utterance is about the main topic", "1": "the utterance is about another topic"},
     ),
+    "annomi": Task(
+        "You read a counselling conversation about a habit that the client might change. Decide what the client's "
+        "newest utterance says about changing it.",
+        {
+            "change": "the client speaks for changing",
+            "sustain": "the client speaks for staying as it is",
+            "neutral": "neither",
+        },
+    ),
 }
 GENERIC = "You read a series of posts in the order of time. Decide which label the newest post has."
 

@@ -46,13 +46,18 @@ def to_sequences(
             posts before it in one sequence, the separator token between them.
         max_seq_length (`int`, *optional*): Tokens of a sequence. Longer ones lose the oldest tokens of the history,
             then the last ones of the post, and are counted in a log line. At most, and if omitted, the tokenizer's
-            `model_max_length`.
+            `model_max_length`; a `ValueError` where there is no room for a token of the post.
         only_labelled (`bool`, *optional*, defaults to `False`): Whether only labelled posts are targets.
 
     Returns:
         `Dataset`: The columns of the tokenizer, `labels` and `post_id`, one row for each target post.
     """
-    limit = min(max_seq_length or tokenizer.model_max_length, tokenizer.model_max_length)
+    limit = tokenizer.model_max_length
+    if max_seq_length is not None:
+        smallest = tokenizer.num_special_tokens_to_add() + 1
+        if max_seq_length < smallest:
+            raise ValueError(f"`max_seq_length` must be at least {smallest}, got {max_seq_length}.")
+        limit = min(limit, max_seq_length)
     cut = [0]
 
     def tokenize(row: dict) -> dict[str, list]:
