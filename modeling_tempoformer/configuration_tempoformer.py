@@ -31,6 +31,9 @@ class TempoFormerConfig(PreTrainedConfig):
         stream_position_embeddings (`bool` or `list[bool]`, *optional*, defaults to `True`):
             Whether the stream layers add a learned embedding of a post's place in the stream; one value for each
             stream layer, or one for all.
+        stream_position_initializer_range (`float`, *optional*, defaults to 0.02):
+            Standard deviation of those embeddings at the start. At the published code's 0.02 they are lost beside
+            hidden states of a scale near 1, and how many posts a stream has is learned late.
         stream_residual (`bool`, *optional*, defaults to `False`):
             Whether a stream layer adds the context to a post's own vector, `c' = c + attention(c)`, instead of putting
             it in its place (the paper, section 4.2). The attention's output projection then starts at 0, so that
@@ -75,6 +78,7 @@ class TempoFormerConfig(PreTrainedConfig):
     num_stream_layers: int = 2
     stream_attention: Literal["temporal_rotary", "rotary", "full"] = "temporal_rotary"
     stream_position_embeddings: bool | list[bool] = True
+    stream_position_initializer_range: float | int = 0.02
     stream_residual: bool = False
     fusion: Literal["gate", "none"] = "gate"
     head: Literal["mlp", "lstm"] = "mlp"
@@ -105,7 +109,7 @@ class TempoFormerConfig(PreTrainedConfig):
         """The window and the stream layers must fit the encoder."""
         if self.window < 1:
             raise ValueError(f"`window` must be at least 1, got {self.window}.")
-        for name in ("lstm_hidden_size", "rope_theta"):
+        for name in ("lstm_hidden_size", "rope_theta", "stream_position_initializer_range"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"`{name}` must be positive, got {getattr(self, name)}.")
         if min(self.head_hidden_sizes, default=1) < 1:

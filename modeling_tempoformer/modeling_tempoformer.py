@@ -125,6 +125,10 @@ def flag(kwargs: dict, name: str, config: TempoFormerConfig) -> bool:
     return bool(getattr(config, name) if value is None else value)
 
 
+class PlaceEmbedding(nn.Embedding):
+    """Embeddings of the places in a stream; a class of its own for their initial scale."""
+
+
 class StreamPosition(nn.Module):
     """
     Adds the embedding of a post's place in the stream to all its tokens, then LayerNorm and dropout. Below a pre-norm
@@ -135,7 +139,7 @@ class StreamPosition(nn.Module):
         super().__init__()
         adapter = get_encoder_adapter(config.encoder_config)
         hidden_size = config.encoder_config.hidden_size
-        self.embedding = nn.Embedding(config.window, hidden_size)
+        self.embedding = PlaceEmbedding(config.window, hidden_size)
         self.norm = None if adapter.is_pre_norm else nn.LayerNorm(hidden_size)
         self.dropout = nn.Dropout(adapter.dropout(config.encoder_config))
 
@@ -293,6 +297,8 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
                 init.uniform_(weight, -bound, bound)
         elif isinstance(module, ZeroLinear):
             init.zeros_(module.weight)
+        elif isinstance(module, PlaceEmbedding):
+            init.normal_(module.weight, std=self.config.stream_position_initializer_range)
 
     @classmethod
     def from_encoder_pretrained(cls, name: str, config: TempoFormerConfig | None = None, **kwargs):

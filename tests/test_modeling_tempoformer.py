@@ -262,6 +262,7 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
     [
         ({"window": 0}, "window"),
         ({"rope_theta": -1}, "rope_theta"),
+        ({"stream_position_initializer_range": 0}, "stream_position_initializer_range"),
         ({"head_dropout": 1.0}, "head_dropout"),
         ({"head_hidden_sizes": [8, 0]}, "head_hidden_sizes"),
         ({"num_stream_layers": 9}, "num_stream_layers"),

@@ -98,3 +98,19 @@ def test_the_residual_form_moves_from_its_start():
     model(**tiny_batch()).loss.backward()
     for layer in model.tempoformer.stream_layers:
         assert not layer.attention.o_proj.weight.any() and layer.attention.o_proj.weight.grad.abs().sum() > 0
+
+
+def test_stream_positions_start_at_a_scale_of_their_own():
+    """And alone they do."""
+    encoder = AutoConfig.for_model("bert", hidden_size=64, num_hidden_layers=2, num_attention_heads=2)
+    scales = []
+    for settings in ({}, {"stream_position_initializer_range": 0.5}):
+        torch.manual_seed(0)
+        config = TempoFormerConfig(encoder_config=encoder, window=50, **settings)
+        model = TempoFormerForStreamClassification(config)
+        scales.append({name: weights.std().item() for name, weights in model.named_parameters() if weights.dim() > 1})
+    small, large = scales
+    for name in small:
+        expected = 0.5 if "position.embedding" in name else small[name]
+        assert large[name] == pytest.approx(expected, rel=0.05), name
+    assert small["tempoformer.stream_layers.0.position.embedding.weight"] == pytest.approx(0.02, rel=0.05)
