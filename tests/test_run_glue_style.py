@@ -14,8 +14,9 @@ from conftest import tiny_encoder
 from huggingface_hub import RepoUrl
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
+from modeling_tempoformer.baselines import prompting
 from modeling_tempoformer.command_line import parse
 from modeling_tempoformer.synthetic import synthetic_posts
 from modeling_tempoformer.timelines import to_timelines
@@ -284,6 +285,29 @@ def test_calibration_is_fitted_on_dev_saved_and_applied(tmp_path, script, encode
     run(script, tmp_path, str(tmp_path / "calibrated"), "further")
     config = json.loads((tmp_path / "further" / "config.json").read_text())
     assert config.get("calibration_temperature") is None and config.get("decision_thresholds") is None
+
+
+def test_few_shot_answers_are_counted_where_they_are_no_label(tmp_path, script, tokenization, monkeypatch):
+    tokenizer = AutoTokenizer.from_pretrained(tokenization, model_max_length=4096)
+    llm = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=4096, n_embd=16, n_layer=1, n_head=2, bos_token_id=2, eos_token_id=3
+    )
+    GPT2LMHeadModel(llm).save_pretrained(tmp_path / "llm")
+    tokenizer.save_pretrained(tmp_path / "llm")
+    answers = ["Switch", "no-switch.", "I cannot tell"]
+    monkeypatch.setattr(
+        prompting,
+        "generate_texts",
+        lambda model, tokenizer, prompts, *settings: [answers[place % 3] for place in range(len(prompts))],
+    )
+    recipe = "configuration/baseline_few_shot_stream.yaml"
+    rows, results = run(script, tmp_path, str(tmp_path / "llm"), "out", recipe)
+    # In the order of the timelines, which is that of the file.
+    expected = [("Switch", "No-Switch", "")[place % 3] for place in range(len(rows))]
+    assert [row["prediction"] for row in rows] == expected
+    assert results["predict_unparsable"] == expected.count("")
+    right = sum(row["label"] == row["prediction"] == "Switch" for row in rows)
+    assert results["predict_precision_Switch"] == pytest.approx(right / expected.count("Switch"))
 
 
 @pytest.mark.parametrize("method", ["tempoformer", "post"])
