@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from sklearn.metrics import f1_score
 from test_run_glue_style import write_posts
 
@@ -37,6 +39,7 @@ def make_runs(output: Path, row: str, predicted: dict[int, list[int]]):
             write_posts(run.folder / "_predictions.csv", rows)
             scores = {"eval_macro_f1": 0.5, "train_runtime": 10.0 + fold}
             (run.folder / "all_results.json").write_text(json.dumps(scores))
+            save_file({"a": torch.zeros(300, 100), "b": torch.zeros(5000)}, run.folder / "model.safetensors")
             runs.append(run)
     collect(output / row, runs, NAMES)
 
@@ -83,7 +86,10 @@ def test_methods_with_their_spread_and_their_difference_to_a_baseline(tmp_path, 
 def test_training_time_is_that_of_a_fold(tmp_path, table):
     make_runs(tmp_path, "bilstm", {0: THEIRS})
     rows = table(6)
-    assert rows["BiLSTM"]["training of a fold"] == "10 s" and rows["TempoFormer"]["parameters"] == "not run"
+    assert rows["BiLSTM"] == {"": "BiLSTM", "parameters": "0.04 M", "training of a fold": "10 s"}
+    assert rows["TempoFormer"]["parameters"] == "not run"
+    results = json.loads((tmp_path / "bilstm" / "results.json").read_text())
+    assert results["parameters"] == 35_000 and results["train_seconds"] == 10.5
 
 
 def test_windows_and_their_figure(tmp_path, table):
