@@ -32,8 +32,8 @@ class TempoFormerConfig(PreTrainedConfig):
             Whether the stream layers add a learned embedding of a post's place in the stream; one value for each
             stream layer, or one for all.
         stream_position_initializer_range (`float`, *optional*, defaults to 0.02):
-            Standard deviation of those embeddings at the start. At the published code's 0.02 they are lost beside
-            hidden states of a scale near 1, and how many posts a stream has is learned late.
+            Standard deviation of those embeddings at the start; 0.02 in the published code, which is small beside
+            hidden states of a scale near 1.
         stream_residual (`bool`, *optional*, defaults to `False`):
             Whether a stream layer adds the context to a post's own vector, `c' = c + attention(c)`, instead of putting
             it in its place (the paper, section 4.2). The attention's output projection then starts at 0, so that
