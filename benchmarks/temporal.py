@@ -11,7 +11,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -20,7 +19,6 @@ from transformers import BertConfig, BertForMaskedLM
 from workload import show, table
 
 from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalBertConfig
-from modeling_tempoformer.modeling_temporal_bert import TemporalSelfAttention
 
 
 CONFIGURATION = Path(__file__).parents[1] / "configuration"
@@ -34,6 +32,7 @@ FORMS = {
     "attention, 2 times": (TWO, 1, {}),
     "attention, 1,000 times": (MANY, 1, {}),
     "attention, a time for each token": (MANY, LENGTH, {}),
+    "residual, 2 times": (TWO, 1, {"temporal_residual": True}),
     "prepended, 2 times": (TWO, 1, {"temporal_attention": "none", "prepend_time": True}),
 }
 
@@ -61,36 +60,15 @@ def build(form: str, size: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor
     return BertWithTemporalAttentionForMaskedLM(config), batch
 
 
-class Timer:
-    """Seconds spent in a function."""
-
-    def __init__(self, function: Callable):
-        self.function, self.seconds = function, 0.0
-
-    def __get__(self, instance, owner):
-        def call(*args, **kwargs):
-            start = time.perf_counter()
-            try:
-                return self.function(instance, *args, **kwargs)
-            finally:
-                self.seconds += time.perf_counter() - start
-
-        return call
-
-
 def run(form: str, size: str, threads: int):
-    """
-    Answers each line of its input with the seconds of a forward pass or a step, those of them in which queries were
-    turned by time, and the peak memory in MiB.
-    """
+    """Answers each line of its input with the seconds of a forward pass or a step, and the peak memory in MiB."""
     torch.set_num_threads(threads)
-    timer = TemporalSelfAttention.turn_query = Timer(TemporalSelfAttention.turn_query)
     model, batch = build(form, size)
     labels = torch.where(torch.rand(batch["input_ids"].shape) < 0.15, batch["input_ids"], -100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     base = model.base_model
     for task in sys.stdin:
-        start, timer.seconds = time.perf_counter(), 0.0
+        start = time.perf_counter()
         if task.strip() == "forward":
             model.eval()
             with torch.inference_mode():
@@ -102,7 +80,7 @@ def run(form: str, size: str, threads: int):
             optimizer.zero_grad()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         seconds = time.perf_counter() - start
-        print(json.dumps({"seconds": seconds, "of_time": timer.seconds / seconds, "peak_mib": peak}), flush=True)
+        print(json.dumps({"seconds": seconds, "peak_mib": peak}), flush=True)
 
 
 def measure(size: str, forms: list[str], repeats: int, threads: int) -> dict[str, dict[str, float]]:
@@ -116,7 +94,6 @@ def measure(size: str, forms: list[str], repeats: int, threads: int) -> dict[str
     # Forward passes are short, and processes on one machine differ by more than time costs.
     for task, turns in (("forward", 3 * repeats), ("step", repeats)):
         seconds: dict[str, list[float]] = {form: [] for form in forms}
-        shares: dict[str, list[float]] = {form: [] for form in forms}
         for repeat in range(turns + 1):
             for form, worker in workers.items():
                 worker.stdin.write(f"{task}\n")
@@ -125,10 +102,8 @@ def measure(size: str, forms: list[str], repeats: int, threads: int) -> dict[str
                 found[form][f"{task}_peak_mib"] = answer["peak_mib"]
                 if repeat:
                     seconds[form].append(answer["seconds"])
-                    shares[form].append(answer["of_time"])
         for form in forms:
             found[form][f"{task}_seconds"] = median(seconds[form])
-            found[form][f"{task}_share_of_time"] = median(shares[form])
             # Of each turn, so that a machine that slows down does so for both.
             turns = zip(seconds[form], seconds[forms[0]], strict=True)
             found[form][f"{task}_ratio"] = median(own / plain for own, plain in turns)
@@ -159,11 +134,10 @@ def main():
         rows.append(
             [size, form, f"{values['parameters'] / 1e6:.2f} M ({plain['parameters'] / 1e6:.2f} M)"]
             + [f"{values[f'{task}_seconds']:.3f} s ({values[f'{task}_ratio']:.3f} x)" for task in ("forward", "step")]
-            + [f"{100 * values['forward_share_of_time']:.1f} %"]
             + [f"{values['step_peak_mib']:.0f} MiB ({values['step_peak_mib'] / plain['step_peak_mib']:.3f} x)"]
         )
     table(
-        [f"{BATCH} x {LENGTH} tokens", "", "parameters (plain)", "forward", "MLM step", "of forward", "peak memory"],
+        [f"{BATCH} x {LENGTH} tokens", "", "parameters (plain)", "forward", "MLM step", "peak memory"],
         rows,
     )
 

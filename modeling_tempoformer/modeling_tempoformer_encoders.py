@@ -22,13 +22,7 @@ from transformers.masking_utils import create_bidirectional_mask, create_bidirec
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.mpnet.modeling_mpnet import MPNetLayer
 
-from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention
-
-
-def is_plain(linear: nn.Module) -> bool:
-    """Whether a projection is its weight and bias alone: no adapter around it, no hook that brings its weights in."""
-    hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
-    return type(linear) is nn.Linear and linear.bias is not None and not hooked
+from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention, is_plain
 
 
 class ClsAttention(nn.Module):

@@ -31,6 +31,12 @@ from .configuration_temporal_bert import (
 )
 
 
+def is_plain(linear: nn.Module) -> bool:
+    """Whether a projection is its weight and bias alone: no adapter around it, no hook that brings its weights in."""
+    hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
+    return type(linear) is nn.Linear and linear.bias is not None and not hooked
+
+
 @dataclass
 class TextTimes:
     """
@@ -69,8 +75,7 @@ def count_times(
     counts = torch.zeros(len(time_ids), len(points), device=time_ids.device)
     counts = counts.scatter_add(1, place, has_time.to(counts.dtype))
     only_point = None
-    # Keeps less for the backward pass; without one the product is faster.
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling() and ((counts > 0).sum(1) <= 1).all():
+    if not torch.compiler.is_compiling() and ((counts > 0).sum(1) <= 1).all():
         only_point = counts.argmax(1)
     return TextTimes(embeddings, points, counts, token_times, only_point)
 
@@ -114,10 +119,10 @@ class TemporalSelfAttention:
         """`hidden_states` (batch, sequence, hidden), `query_scale` (batch, sequence); without it and times, plain."""
         kwargs.pop("past_key_values", None)
         shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
-        query, key, value = (
-            projection(hidden_states).view(shape).transpose(1, 2) for projection in (self.query, self.key, self.value)
-        )
-        query = self.turn_query(query, text_times, query_scale)
+        key, value = (projection(hidden_states).view(shape).transpose(1, 2) for projection in (self.key, self.value))
+        query = self.query_of_one_time(hidden_states, text_times)
+        if query is None:
+            query = self.turn_query(self.query(hidden_states).view(shape).transpose(1, 2), text_times, query_scale)
         attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.dropout.p if self.training else 0.0
         context, weights = attention(
@@ -138,20 +143,45 @@ class TemporalSelfAttention:
         return query
 
     def turn_to_one_time(self, query: torch.Tensor, text_times: TextTimes) -> torch.Tensor:
+        """`Q'` of texts with one time point each, without a d x d product."""
+        time, along, has_norm = self.time_vectors(text_times)
+        read = (query * time.to(query.dtype).unsqueeze(2)).sum(-1, keepdim=True)
+        along = along.to(query.dtype).unsqueeze(2)
+        if self.residual is not None:
+            return torch.addcmul(query, read, along)
+        turned = read * along
+        return turned if has_norm.all() else torch.where(has_norm[..., None, None], turned, query)
+
+    def query_of_one_time(self, hidden_states: torch.Tensor, text_times: TextTimes | None) -> torch.Tensor | None:
         """
-        `Q'` of texts with one time point each. `T^T T / |T|` is then `sqrt(n) t t^T / |t|`, for n tokens with the time
-        vector t, so that no d x d product is needed.
+        `Q'` (batch, heads, sequence, d) where the paper's formula needs no queries: of texts with one time point each
+        only `q t` is read, and `(W_q x + b_q) t = (W_q^T t) x + b_q t`. None where it does need them.
+        """
+        if text_times is None or text_times.only_point is None:
+            return None
+        if self.residual is not None or not is_plain(self.query):
+            return None
+        time, along, has_norm = self.time_vectors(text_times)
+        if not has_norm.all():
+            return None
+        weight, bias = self.query.weight.unflatten(0, time.shape[1:]), self.query.bias.view(time.shape[1:])
+        read = torch.einsum("bhd,hde->bhe", time.to(weight.dtype), weight) @ hidden_states.mT
+        # Autocasting multiplies in another precision than it adds in.
+        read = read + (time * bias).sum(-1, keepdim=True).to(read.dtype)
+        return read.unsqueeze(-1) * along.to(read.dtype).unsqueeze(2)
+
+    def time_vectors(self, text_times: TextTimes) -> tuple[torch.Tensor, torch.Tensor, torch.BoolTensor]:
+        """
+        For texts with one time point each, n tokens with the time vector t, `T^T T / |T| = sqrt(n) t t^T / |t|`: the
+        two vectors `t` and `sqrt(n) t / |t|` (with the residual times alpha), (batch, heads, d), and where |t| > 0.
         """
         projected = self.time(text_times.embeddings(text_times.points)).float()
         time = projected.unflatten(-1, (self.num_attention_heads, -1))[text_times.only_point]
         norm_squared = text_times.counts.sum(1, keepdim=True) * time.square().sum(-1)
         has_norm = norm_squared > 0
         scale = norm_squared.masked_fill(~has_norm, 1.0).rsqrt() * text_times.counts.sum(1, keepdim=True)
-        along = (time * (scale if self.residual is None else self.residual(scale)).unsqueeze(-1)).to(query.dtype)
-        turned = (query * time.to(query.dtype).unsqueeze(2)).sum(-1, keepdim=True) * along.unsqueeze(2)
-        if self.residual is not None:
-            return query + turned
-        return turned if has_norm.all() else torch.where(has_norm[..., None, None], turned, query)
+        along = time * (scale if self.residual is None else self.residual(scale)).unsqueeze(-1)
+        return time, along, has_norm
 
     def time_product(self, text_times: TextTimes) -> torch.Tensor:
         """

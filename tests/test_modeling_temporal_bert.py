@@ -401,3 +401,48 @@ def test_texts_of_one_time_need_no_full_product(residual):
     torch.testing.assert_close(general[2], query[2])
     batch["time_ids"][0, 0] = 4
     assert count_times(model.time_embeddings, batch["time_ids"], batch["attention_mask"]).only_point is None
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_texts_of_one_time_need_no_queries(autocast):
+    """The paper's formula read off the hidden states, and its gradients, against queries that are projected first."""
+    model = make_model(BertWithTemporalAttention).train()
+    batch = make_batch()
+    batch["time_ids"] = torch.tensor([[3] * 7, [1] * 7, [4] * 7, [5, 5, 2, 5, 0, 0, 0]])
+    attention = model.encoder.layer[0].attention.self
+    torch.nn.init.normal_(attention.query.bias)
+    hidden = torch.randn(4, 7, 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    weight = torch.randn(4, 2, 7, 8, generator=torch.Generator().manual_seed(1))
+    parameters = [*attention.query.parameters(), *attention.time.parameters(), model.time_embeddings.weight, hidden]
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        times = count_times(model.time_embeddings, batch["time_ids"], batch["attention_mask"])
+        general = dataclasses.replace(times, only_point=None)
+        expected = attention.turn_query(attention.query(hidden).view(4, 7, 2, 8).transpose(1, 2), general)
+        found = attention.query_of_one_time(hidden, times)
+    assert found.dtype == expected.dtype == (torch.bfloat16 if autocast else torch.float32)
+    tolerance = {"atol": 1e-1, "rtol": 5e-2} if autocast else {"atol": 1e-5, "rtol": 1e-5}
+    torch.testing.assert_close(found, expected, **tolerance)
+    if autocast:
+        return
+    both = [torch.autograd.grad((queries * weight).sum(), parameters) for queries in (found, expected)]
+    for own, other in zip(*both, strict=True):
+        torch.testing.assert_close(own, other, atol=1e-4, rtol=1e-4)
+
+
+def test_queries_are_projected_where_they_are_needed():
+    """With the residual, for a text of unknown time, with a hook on the projection, and with several times."""
+    batch = make_batch()
+    known = torch.full((4, 7), 3)
+    hidden = torch.randn(4, 7, 16)
+
+    def has_short_form(model, time_ids):
+        times = count_times(model.time_embeddings, time_ids, batch["attention_mask"])
+        return model.encoder.layer[0].attention.self.query_of_one_time(hidden, times) is not None
+
+    model = make_model(BertWithTemporalAttention)
+    assert has_short_form(model, known)
+    assert not has_short_form(model, batch["time_ids"])
+    assert not has_short_form(model, torch.where(torch.arange(4)[:, None] == 1, 2, known))
+    assert not has_short_form(make_model(BertWithTemporalAttention, temporal_residual=True), known)
+    model.encoder.layer[0].attention.self.query.register_forward_hook(lambda module, args, output: output * 2)
+    assert not has_short_form(model, known)
