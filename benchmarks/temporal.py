@@ -1,16 +1,16 @@
 """What time costs by size (Table 4): forward pass, MLM training step and memory against plain BERT.
 
-Every model has a process of its own, because the peak of memory is that of a process. Each is measured in turns with
-a plain BERT of its own, so that both meet the same machine.
+Time is measured in one process, in which a model and plain BERT take turns: two processes differ by more than time
+costs. The peak of memory is that of a process, so there every model has one of its own.
 """
 
 import argparse
 import itertools
 import json
-import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -60,58 +60,55 @@ def build(form: str, size: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor
     return BertWithTemporalAttentionForMaskedLM(config), batch
 
 
-def run(form: str, size: str, threads: int):
-    """Answers each line of its input with the seconds of a forward pass or a step, and the peak memory in MiB."""
-    torch.set_num_threads(threads)
+def make_tasks(form: str, size: str) -> dict[str, Callable[[], None]]:
+    """A forward pass and a training step."""
     model, batch = build(form, size)
     labels = torch.where(torch.rand(batch["input_ids"].shape) < 0.15, batch["input_ids"], -100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    base = model.base_model
-    for task in sys.stdin:
-        start = time.perf_counter()
-        if task.strip() == "forward":
-            model.eval()
-            with torch.inference_mode():
-                base(**batch)
-        else:
-            model.train()
-            model(**batch, labels=labels).loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        seconds = time.perf_counter() - start
-        print(json.dumps({"seconds": seconds, "peak_mib": peak}), flush=True)
+
+    def forward():
+        model.eval()
+        with torch.inference_mode():
+            model.base_model(**batch)
+
+    def step():
+        model.train()
+        model(**batch, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return {"forward": forward, "step": step}
 
 
-def measure(size: str, forms: list[str], repeats: int, threads: int) -> dict[str, dict[str, float]]:
-    """Medians of each form, and of its ratio to the first, after one call to warm up; the forms take turns."""
-    command = [sys.executable, __file__, "--size", size, "--threads", str(threads)]
-    workers = {
-        form: subprocess.Popen([*command, "--form", form], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for form in forms
-    }
-    found: dict[str, dict[str, float]] = {form: {} for form in forms}
-    # Forward passes are short, and processes on one machine differ by more than time costs.
-    for task, turns in (("forward", 3 * repeats), ("step", repeats)):
-        seconds: dict[str, list[float]] = {form: [] for form in forms}
-        for repeat in range(turns + 1):
-            for form, worker in workers.items():
-                worker.stdin.write(f"{task}\n")
-                worker.stdin.flush()
-                answer = json.loads(worker.stdout.readline())
-                found[form][f"{task}_peak_mib"] = answer["peak_mib"]
-                if repeat:
-                    seconds[form].append(answer["seconds"])
-        for form in forms:
-            found[form][f"{task}_seconds"] = median(seconds[form])
-            # Of each turn, so that a machine that slows down does so for both.
-            turns = zip(seconds[form], seconds[forms[0]], strict=True)
-            found[form][f"{task}_ratio"] = median(own / plain for own, plain in turns)
-    for form, worker in workers.items():
-        worker.stdin.close()
-        worker.wait()
-        found[form]["parameters"] = sum(parameter.numel() for parameter in build(form, size)[0].parameters())
-        show(benchmark="temporal", size=size, form=form, **found[form])
+def peak_mib(form: str, size: str, threads: int) -> float:
+    """Memory of two steps of a model, in a process of its own."""
+    command = [sys.executable, __file__, "--only", form, "--sizes", size, "--threads", str(threads)]
+    return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+def measure(size: str, form: str, repeats: int, threads: int) -> dict[str, float]:
+    """Medians of a form and of plain BERT in turns, and of their ratio in each turn, after one turn to warm up."""
+    tasks = {name: make_tasks(name, size) for name in (PLAIN, form)}
+    found = {}
+    # Forward passes are short.
+    for task, turns in (("forward", 2 * repeats), ("step", repeats)):
+        seconds: dict[str, list[float]] = {name: [] for name in tasks}
+        for turn in range(turns + 1):
+            # Neither is always the first.
+            for name in sorted(tasks, reverse=bool(turn % 2)):
+                start = time.perf_counter()
+                tasks[name][task]()
+                if turn:
+                    seconds[name].append(time.perf_counter() - start)
+        found[f"{task}_seconds"], found[f"{task}_plain_seconds"] = median(seconds[form]), median(seconds[PLAIN])
+        # Of each turn, so that a machine that slows down does so for both.
+        pairs = zip(seconds[form], seconds[PLAIN], strict=True)
+        found[f"{task}_ratio"] = median(own / plain for own, plain in pairs)
+    del tasks
+    found["peak_mib"], found["plain_peak_mib"] = (peak_mib(name, size, threads) for name in (form, PLAIN))
+    for name, which in (("parameters", form), ("plain_parameters", PLAIN)):
+        found[name] = sum(parameter.numel() for parameter in build(which, size)[0].parameters())
+    show(benchmark="temporal", size=size, form=form, **found)
     return found
 
 
@@ -121,25 +118,26 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--forms", nargs="+", default=[form for form in FORMS if form != PLAIN], choices=list(FORMS))
-    parser.add_argument("--form", choices=list(FORMS), help="Only this one, in this process.")
-    parser.add_argument("--size", choices=list(SIZES))
+    parser.add_argument("--only", choices=list(FORMS), help="Print the peak of memory of this one, in MiB.")
     args = parser.parse_args()
-    if args.form:
-        run(args.form, args.size, args.threads)
+    torch.set_num_threads(args.threads)
+    if args.only:
+        step = make_tasks(args.only, args.sizes[0])["step"]
+        step()
+        step()
+        # Not `ru_maxrss`, which starts at the peak of the process that started this one.
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        print(int(status["VmHWM"].split()[0]) / 1024)
         return
     rows = []
     for size, form in itertools.product(args.sizes, args.forms):
-        found = measure(size, [PLAIN, form], args.repeats, args.threads)
-        plain, values = found[PLAIN], found[form]
+        found = measure(size, form, args.repeats, args.threads)
         rows.append(
-            [size, form, f"{values['parameters'] / 1e6:.2f} M ({plain['parameters'] / 1e6:.2f} M)"]
-            + [f"{values[f'{task}_seconds']:.3f} s ({values[f'{task}_ratio']:.3f} x)" for task in ("forward", "step")]
-            + [f"{values['step_peak_mib']:.0f} MiB ({values['step_peak_mib'] / plain['step_peak_mib']:.3f} x)"]
+            [size, form, f"{found['parameters'] / 1e6:.2f} M ({found['plain_parameters'] / 1e6:.2f} M)"]
+            + [f"{found[f'{task}_seconds']:.3f} s ({found[f'{task}_ratio']:.3f} x)" for task in ("forward", "step")]
+            + [f"{found['peak_mib']:.0f} MiB ({found['peak_mib'] / found['plain_peak_mib']:.3f} x)"]
         )
-    table(
-        [f"{BATCH} x {LENGTH} tokens", "", "parameters (plain)", "forward", "MLM step", "peak memory"],
-        rows,
-    )
+    table([f"{BATCH} x {LENGTH} tokens", "", "parameters (plain)", "forward", "MLM step", "peak memory"], rows)
 
 
 if __name__ == "__main__":
