@@ -214,5 +214,5 @@ dist.destroy_process_group()
 def test_sharded_weights_compute_the_same(tmp_path):
     """FSDP: the blocks that may not be split, and the rest, half of every weight in each process."""
     script = tmp_path / "sharded.py"
-    script.write_text(f"import sys\\nsys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\\n{SHARDED}")
+    script.write_text(f"import sys\nsys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n{SHARDED}")
     assert run([], 2, str(script)).count(" blocks agree") == 2
