@@ -285,7 +285,8 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_attention_backend = True
-    _no_split_modules = ["StreamLayer", "GateAndNorm"]
+    # Each is entered by its own call, where sharded weights are gathered.
+    _no_split_modules = ["StreamPosition", "StreamAttention", "GateAndNorm"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):

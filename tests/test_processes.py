@@ -60,6 +60,7 @@ def training(files: dict[str, str], output: Path, **settings) -> list[str]:
         "config_overrides": '{"head_dropout": 0.0}',
         "targets_per_row": 3,
         "warmup_steps": 0,
+        "logging_steps": 1,
         "max_steps": 6,
         "eval_strategy": "no",
         "save_strategy": "no",
@@ -79,14 +80,15 @@ def predictions(folder: Path) -> list[dict[str, str]]:
 def test_two_processes_train_as_one(tmp_path, files):
     """Each process has half of the rows of each step: the same weights and scores after it."""
     for processes in (1, 2):
-        size = {"per_device_train_batch_size": 8 // processes, "per_device_eval_batch_size": 8 // processes}
-        run(training(files, tmp_path / str(processes), **size), processes)
+        # Less than an epoch, whose last batch is filled up where there are several processes.
+        settings = {"max_steps": 3, "per_device_train_batch_size": 8 // processes}
+        run(training(files, tmp_path / str(processes), **settings), processes)
     weights, others = (load_file(tmp_path / name / "model.safetensors") for name in ("1", "2"))
     for name, weight in weights.items():
-        torch.testing.assert_close(others[name], weight, atol=1e-4, rtol=1e-4, msg=name)
+        torch.testing.assert_close(others[name], weight, atol=1e-5, rtol=0, msg=name)
     first, second = (json.loads((tmp_path / name / "all_results.json").read_text()) for name in ("1", "2"))
-    for name in ("train_loss", "eval_loss", "eval_macro_f1", "predict_macro_f1"):
-        assert second[name] == pytest.approx(first[name], abs=1e-4), name
+    for name in ("train_loss", "eval_macro_f1", "predict_macro_f1"):
+        assert second[name] == pytest.approx(first[name], abs=1e-5), name
 
 
 def test_two_processes_predict_as_one(tmp_path, files):
