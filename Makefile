@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: bench demo install lint style test
+.PHONY: bench demo docs install lint style test
 
 install: .venv/installed
 
@@ -17,6 +17,13 @@ lint: install
 style: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: .venv/installed_docs
+	$(BIN)/mkdocs build --strict
+
+.venv/installed_docs: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[docs]"
+	touch $@
 
 demo: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py
