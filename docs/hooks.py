@@ -1,4 +1,4 @@
-"""For mkdocs: names in docstrings, written [`Name`] as Transformers does, become links to where the page describes them."""
+"""For mkdocs: a name in a docstring, written [`Name`] as in Transformers, becomes a link to its place on the page."""
 
 import re
 

@@ -57,6 +57,9 @@ def read_targets(path: str | Path) -> list[str]:
     """
     The target words of a file with one word in each line, in its order.
 
+    Args:
+        path (`str` or `Path`): UTF-8, plain or `.gz`; blank lines are passed over.
+
     Raises a `ValueError` that names the line of a word that is there twice or is not one word, or for an empty file.
     """
     path, targets = Path(path), []
@@ -75,6 +78,9 @@ def read_targets(path: str | Path) -> list[str]:
 def read_truth(path: str | Path) -> dict[str, float]:
     """
     The scores of a file with a word, a tab and a score in each line, by word, in its order.
+
+    Args:
+        path (`str` or `Path`): UTF-8, plain or `.gz`; blank lines are passed over.
 
     Raises a `ValueError` that names the line of a word that is there twice, of a score that is not a finite number, or
     of anything else; and for an empty file.

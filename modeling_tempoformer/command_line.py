@@ -62,7 +62,17 @@ def recipe_arguments(recipe: dict) -> list[str]:
 
 
 def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
-    """The rows of a table. CSV cells are text, and an empty one is empty."""
+    """
+    The rows of a table.
+
+    Args:
+        path (`str`): A `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet` file, UTF-8 where it is text. CSV cells are
+            text, and an empty one is empty.
+        streaming (`bool`, *optional*, defaults to `False`): Whether rows are read as they are needed.
+
+    Returns:
+        `Dataset` or `IterableDataset`. Raises a `ValueError` for another kind of file and a CSV file without rows.
+    """
     kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
         Path(path).suffix
     )

@@ -14,32 +14,7 @@ NUM_SPECIAL_TIMES = 3
 
 @dataclass(kw_only=True)
 class TemporalFields:
-    r"""
-    What temporal attention (Rosin and Radinsky, 2022) adds to an encoder's configuration.
-
-    Args:
-        times (`list[str]`, *optional*, defaults to `()`):
-            The time points in order. In `time_ids` 0 is padding, 1 mask, 2 unknown, then they.
-        temporal_attention (`str`, *optional*, defaults to `"attention"`):
-            `"attention"` multiplies queries by `T^T T / |T|` (the paper's formula), `"scaled"` by a number for each
-            time point (the paper's scaled baselines), `"none"` leaves them as they are.
-        temporal_residual (`bool`, *optional*, defaults to `False`):
-            Whether queries are multiplied by `I + alpha T^T T / |T|` instead, with a learned weight alpha for each
-            head that starts at 0: an adapted checkpoint then starts as the plain encoder.
-        time_scaling (`str`, *optional*, defaults to `"linear"`):
-            With `"scaled"`: the number is the time point's index from 1 (`"linear"`), 2 to its index from 0
-            (`"exponential"`), or its share of the documents (`"documents"`).
-        time_document_counts (`list[int]`, *optional*):
-            Documents of each time point, for `time_scaling="documents"`.
-        prepend_time (`bool`, *optional*, defaults to `False`):
-            Whether texts begin with a token of their time point (TempoBERT; Rosin, Guy and Radinsky, 2022), alone
-            (`temporal_attention="none"`) or beside temporal attention. The tokenizer puts it there, and the
-            vocabulary holds it.
-        time_initializer_range (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new time embeddings.
-
-    Raises a validation error that names the field for values that do not fit together.
-    """
+    r"""What temporal attention adds to an encoder's configuration; [`TemporalBertConfig`] describes the fields."""
 
     times: list[str] | tuple[str, ...] = ()
     temporal_attention: Literal["attention", "scaled", "none"] = "attention"
@@ -77,7 +52,33 @@ class TemporalFields:
 
 @strict
 class TemporalBertConfig(TemporalFields, BertConfig):
-    r"""Configuration of a [`BertWithTemporalAttention`]: that of BERT, and `TemporalFields`."""
+    r"""
+    Configuration of a [`BertWithTemporalAttention`] (Rosin and Radinsky, 2022): that of BERT, and these fields.
+
+    Args:
+        times (`list[str]`, *optional*, defaults to `()`):
+            The time points in order. In `time_ids` 0 is padding, 1 mask, 2 unknown, then they.
+        temporal_attention (`str`, *optional*, defaults to `"attention"`):
+            `"attention"` multiplies queries by `T^T T / |T|` (the paper's formula), `"scaled"` by a number for each
+            time point (the paper's scaled baselines), `"none"` leaves them as they are.
+        temporal_residual (`bool`, *optional*, defaults to `False`):
+            Whether queries are multiplied by `I + alpha T^T T / |T|` instead, with a learned weight alpha for each
+            head that starts at 0: an adapted checkpoint then starts as the plain encoder.
+        time_scaling (`str`, *optional*, defaults to `"linear"`):
+            With `"scaled"`: the number is the time point's index from 1 (`"linear"`), 2 to its index from 0
+            (`"exponential"`), or its share of the documents (`"documents"`).
+        time_document_counts (`list[int]`, *optional*):
+            Documents of each time point, for `time_scaling="documents"`.
+        prepend_time (`bool`, *optional*, defaults to `False`):
+            Whether texts begin with a token of their time point (TempoBERT; Rosin, Guy and Radinsky, 2022), alone
+            (`temporal_attention="none"`) or beside temporal attention. The tokenizer puts it there, and the
+            vocabulary holds it.
+        time_initializer_range (`float`, *optional*, defaults to 0.02):
+            Standard deviation of new time embeddings.
+        kwargs: The fields of [`BertConfig`].
+
+    Raises a validation error that names the field for values that do not fit together.
+    """
 
     model_type = "temporal_bert"
     _model_name = "BertWithTemporalAttention"
@@ -85,7 +86,16 @@ class TemporalBertConfig(TemporalFields, BertConfig):
 
 @strict
 class TemporalRobertaConfig(TemporalFields, RobertaConfig):
-    r"""Configuration of a [`RobertaWithTemporalAttention`]: that of RoBERTa, and `TemporalFields`."""
+    r"""
+    Configuration of a [`RobertaWithTemporalAttention`] (Rosin and Radinsky, 2022): that of RoBERTa, and some fields.
+
+    Args:
+        times, temporal_attention, temporal_residual, time_scaling: As in [`TemporalBertConfig`].
+        time_document_counts, prepend_time, time_initializer_range: As in [`TemporalBertConfig`].
+        kwargs: The fields of [`RobertaConfig`].
+
+    Raises a validation error that names the field for values that do not fit together.
+    """
 
     model_type = "temporal_roberta"
     _model_name = "RobertaWithTemporalAttention"

@@ -43,7 +43,16 @@ class StreamClassificationMetric(evaluate.Metric):
 
 
 def compute_metrics(label_names: list[str]):
-    """What the Trainer's `compute_metrics` takes: scores of the posts that have a label."""
+    """
+    What the Trainer's `compute_metrics` takes: scores of the posts that have a label.
+
+    Args:
+        label_names (`list[str]`): Of the classes, in the order of their ids.
+
+    Returns:
+        A function of an `EvalPrediction` with logits (rows, streams, classes) and labels (rows, streams), -100 for
+        none, that returns the scores of [`StreamClassificationMetric`]; nothing where no post has a label.
+    """
     return partial(score_streams, metric=StreamClassificationMetric(), label_names=label_names)
 
 

@@ -277,7 +277,12 @@ class StreamClassificationHead(nn.Module):
 
 
 class TempoFormerPreTrainedModel(PreTrainedModel):
-    """Loading, saving and initialisation, common to all TempoFormer models."""
+    """
+    Loading, saving and initialisation, common to all TempoFormer models (Tseriotou, Tsakalidis and Liakata, 2024).
+
+    Args:
+        config ([`TempoFormerConfig`]): Of the model.
+    """
 
     config: TempoFormerConfig
     base_model_prefix = "tempoformer"
@@ -344,7 +349,8 @@ def has_pooler(config: TempoFormerConfig) -> bool:
 class TempoFormerModel(TempoFormerPreTrainedModel):
     r"""
     An encoder whose top `num_stream_layers` layers read each post in the light of its stream: posts pass alone through
-    the lower layers; in each stream layer the posts' [CLS] vectors attend to each other, rotated by log time.
+    the lower layers; in each stream layer the posts' [CLS] vectors attend to each other, rotated by log time
+    (Tseriotou, Tsakalidis and Liakata, 2024, section 4).
 
     Args:
         config ([`TempoFormerConfig`]): Its `encoder_config` says which encoder is built.
@@ -399,7 +405,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
 
         Returns:
-            [`TempoFormerModelOutput`].
+            [`TempoFormerModelOutput`]. Raises a `ValueError` for posts of more tokens than the encoder reads, streams
+            of more posts than `config.window`, and positions in `stream_index` that are none; a `TypeError` for an
+            unknown argument.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
@@ -629,7 +637,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
 class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
     r"""
-    [`TempoFormerModel`] with a classifier of the newest post of each stream, trained with the focal loss.
+    [`TempoFormerModel`] with a classifier of the newest post of each stream, trained with the focal loss (Tseriotou,
+    Tsakalidis and Liakata, 2024, section 4).
 
     Args:
         config ([`TempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
@@ -665,11 +674,11 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post, -100 where it has none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                Labelled streams in all batches that are accumulated into one step.
+                Labelled streams in all batches that are accumulated into one step; those of `labels` if omitted.
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
 
         Returns:
-            [`StreamClassifierOutput`].
+            [`StreamClassifierOutput`]. Raises what [`TempoFormerModel.forward`] does.
         """
         outputs = self.tempoformer(
             input_ids=input_ids,
@@ -729,7 +738,9 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
                 `state.num_dropped`, instead of raising a `LatePostError`.
 
         Returns:
-            [`StreamStepOutput`].
+            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post; a `ValueError` that names the post for a
+            timestamp that is missing or not finite or a post without a token, and in training mode; a `TypeError` for
+            timestamps of fewer than 64 bits and timeline ids that are no strings.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")

@@ -1,16 +1,6 @@
 """
-What differs between encoder families, one adapter each: where the parts are and how a layer is called.
-
-To add a family:
-
-1. Read its `modeling_*.py` in Transformers beside [`EncoderAdapter`], which says what an encoder is taken to be:
-   `embeddings`, post-norm layers in `encoder.layer` that take an `attention_mask`, no pooler.
-2. Subclass it (or `BertAdapter`, where blocks are BERT's) and override only what differs. Tensors that need a gradient
-   go into a layer by position, as reentrant checkpointing sees no others, and layers are entered by their own call.
-3. Add it to `ENCODER_ADAPTERS` under the `model_type` of its configuration.
-4. Add a tiny configuration to `ENCODERS` in `tests/conftest.py` and its paths to `FAMILY_PARTS` in
-   `tests/dense_reference.py`; `tests/test_encoders.py` then compares it with the family's own code, and tests
-   gradients, checkpointing, online inference and the Hub format.
+What differs between encoder families, one adapter each: where the parts are and how a layer is called. How to add a
+family is in `docs/encoders.md`.
 """
 
 from typing import Any
@@ -395,7 +385,15 @@ ENCODER_ADAPTERS = {
 
 
 def get_encoder_adapter(config: PreTrainedConfig) -> EncoderAdapter:
-    """The adapter for an encoder's configuration. Raises a `ValueError` that lists the supported families."""
+    """
+    The adapter of an encoder's family.
+
+    Args:
+        config (`PreTrainedConfig`): Of the encoder; its `model_type` names the family.
+
+    Returns:
+        [`EncoderAdapter`]. Raises a `ValueError` that lists the supported families for any other.
+    """
     if config.model_type not in ENCODER_ADAPTERS:
         raise ValueError(
             f"TempoFormer has no adapter for encoders of type '{config.model_type}'. "

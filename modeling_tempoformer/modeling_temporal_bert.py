@@ -266,14 +266,19 @@ class TemporalEncoder(TemporalInitialisation):
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
         r"""
         Args:
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds: As in the library's model.
-            time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`):
+            input_ids, attention_mask, token_type_ids, position_ids (`torch.LongTensor`, *optional*):
+                Of shape `(batch_size, sequence_length)`, as in the library's model.
+            inputs_embeds (`torch.FloatTensor` of shape `(batch_size, sequence_length, hidden_size)`, *optional*):
+                Instead of `input_ids`.
+            time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*):
                 Time of each token: 0 padding, 1 mask, 2 unknown, then `config.times` in order. Not needed with
                 `temporal_attention="none"`.
-            kwargs: What else the encoder takes.
+            kwargs: What else the encoder takes: `output_attentions`, `output_hidden_states`, `return_dict`.
 
         Returns:
-            [`BaseModelOutputWithPoolingAndCrossAttentions`]. Raises a `ValueError` where times are missing or unknown.
+            `BaseModelOutputWithPoolingAndCrossAttentions`: Its `last_hidden_state` has the shape
+            `(batch_size, sequence_length, hidden_size)`. Raises a `ValueError` where `time_ids` are missing, have
+            another shape or hold an id that no time point has.
         """
         if time_ids is not None:
             shape = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
@@ -303,9 +308,13 @@ class TemporalEncoder(TemporalInitialisation):
 
     def resize_time_embeddings(self, times: list[str], time_document_counts: list[int] | None = None):
         """
-        Gives the model other `times`, which must hold all it has; in any order, and each keeps its embedding. Those
-        that are new start anew. With `time_scaling="documents"` the counts of all must be given too. Raises a
-        `ValueError` that names the times that would be lost, or that are there twice.
+        Gives the model other times. Each that it has keeps its embedding; those that are new start anew.
+
+        Args:
+            times (`list[str]`): Must hold all that the model has, in any order.
+            time_document_counts (`list[int]`, *optional*): Of all times, with `time_scaling="documents"`.
+
+        Raises a `ValueError` that names the times that would be lost, or that are there twice.
         """
         if lost := [time for time in self.config.times if time not in times]:
             raise ValueError(f"`times` must hold all that the model has; missing: {', '.join(lost)}.")
@@ -352,6 +361,10 @@ class BertWithTemporalAttention(TemporalEncoder, BertModel):
     r"""
     BERT whose self-attention knows when a text was written (Rosin and Radinsky, 2022). A plain BERT checkpoint loads
     with all its weights: `BertWithTemporalAttention.from_pretrained(name, times=["1810-1860", "1960-2010"])`.
+
+    Args:
+        config ([`TemporalBertConfig`]): Its `temporal_attention` says how queries are changed by time.
+        add_pooling_layer (`bool`, *optional*, defaults to `True`): Whether BERT's pooler is built.
     """
 
     config: TemporalBertConfig
@@ -359,7 +372,14 @@ class BertWithTemporalAttention(TemporalEncoder, BertModel):
 
 
 class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
-    r"""RoBERTa whose self-attention knows when a text was written; as [`BertWithTemporalAttention`]."""
+    r"""
+    RoBERTa whose self-attention knows when a text was written (Rosin and Radinsky, 2022). A plain RoBERTa checkpoint
+    loads with all its weights, as with [`BertWithTemporalAttention`].
+
+    Args:
+        config ([`TemporalRobertaConfig`]): Its `temporal_attention` says how queries are changed by time.
+        add_pooling_layer (`bool`, *optional*, defaults to `True`): Whether RoBERTa's pooler is built.
+    """
 
     config: TemporalRobertaConfig
     _attention_class = TemporalRobertaSelfAttention
@@ -396,8 +416,16 @@ class TemporalHead(TemporalInitialisation):
     ) -> ModelOutput:
         r"""
         Args:
-            time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`):
-                As in [`BertWithTemporalAttention.forward`]; everything else as in the library's model.
+            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, time_ids: As in
+                [`BertWithTemporalAttention.forward`].
+            labels (`torch.LongTensor`, *optional*):
+                As the library's model of the same task takes them: `(batch_size,)` for texts,
+                `(batch_size, sequence_length)` for tokens, -100 where a token has none.
+            kwargs: What else the library's model takes.
+
+        Returns:
+            The output of the library's model: `loss` where there are labels, and `logits`, of shape
+            `(batch_size, num_labels)` for texts, `(batch_size, sequence_length, num_labels)` for tokens.
         """
         return super().forward(
             input_ids=input_ids,
@@ -412,11 +440,7 @@ class TemporalHead(TemporalInitialisation):
 
 
 class TemporalMaskedLM(TemporalHead):
-    """
-    Masked language modelling with time. With the attribute `sparse_prediction` set to True, a forward pass with labels
-    predicts the labelled tokens alone, and `logits` are (labelled tokens, vocabulary): on a large vocabulary the
-    others take most of the time of a training step.
-    """
+    """Masked language modelling with time; [`BertWithTemporalAttentionForMaskedLM`] describes it."""
 
     sparse_prediction = False
     _head_name: str
@@ -433,6 +457,18 @@ class TemporalMaskedLM(TemporalHead):
         labels: torch.LongTensor | None = None,
         **kwargs,
     ) -> MaskedLMOutput:
+        r"""
+        Args:
+            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, time_ids: As in
+                [`BertWithTemporalAttention.forward`].
+            labels (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*):
+                The token to predict at each place, -100 where none is.
+            kwargs: What else the library's model takes.
+
+        Returns:
+            `MaskedLMOutput`: `loss` where there are labels, and `logits` of shape
+            `(batch_size, sequence_length, vocab_size)`, or with `sparse_prediction` `(labelled tokens, vocab_size)`.
+        """
         inputs = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -454,7 +490,16 @@ class TemporalMaskedLM(TemporalHead):
 
 
 class BertWithTemporalAttentionForMaskedLM(TemporalMaskedLM, BertForMaskedLM):
-    r"""[`BertWithTemporalAttention`] with BERT's masked language modelling head."""
+    r"""
+    [`BertWithTemporalAttention`] with BERT's masked language modelling head (Rosin and Radinsky, 2022).
+
+    Args:
+        config ([`TemporalBertConfig`]): Of the encoder.
+
+    With the attribute `sparse_prediction` set to True, a forward pass with labels predicts the labelled tokens alone,
+    and `logits` are (labelled tokens, vocabulary): on a large vocabulary the others take most of the time of a
+    training step.
+    """
 
     config: TemporalBertConfig
     _encoder_class = BertWithTemporalAttention
@@ -462,21 +507,40 @@ class BertWithTemporalAttentionForMaskedLM(TemporalMaskedLM, BertForMaskedLM):
 
 
 class BertWithTemporalAttentionForSequenceClassification(TemporalHead, BertForSequenceClassification):
-    r"""[`BertWithTemporalAttention`] with a classifier of texts."""
+    r"""
+    [`BertWithTemporalAttention`] with BERT's classifier of texts.
+
+    Args:
+        config ([`TemporalBertConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+    """
 
     config: TemporalBertConfig
     _encoder_class = BertWithTemporalAttention
 
 
 class BertWithTemporalAttentionForTokenClassification(TemporalHead, BertForTokenClassification):
-    r"""[`BertWithTemporalAttention`] with a classifier of tokens."""
+    r"""
+    [`BertWithTemporalAttention`] with BERT's classifier of tokens.
+
+    Args:
+        config ([`TemporalBertConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+    """
 
     config: TemporalBertConfig
     _encoder_class = BertWithTemporalAttention
 
 
 class RobertaWithTemporalAttentionForMaskedLM(TemporalMaskedLM, RobertaForMaskedLM):
-    r"""[`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head."""
+    r"""
+    [`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head (Rosin and Radinsky, 2022).
+
+    Args:
+        config ([`TemporalRobertaConfig`]): Of the encoder.
+
+    With the attribute `sparse_prediction` set to True, a forward pass with labels predicts the labelled tokens alone,
+    and `logits` are (labelled tokens, vocabulary): on a large vocabulary the others take most of the time of a
+    training step.
+    """
 
     config: TemporalRobertaConfig
     _encoder_class = RobertaWithTemporalAttention
@@ -484,14 +548,24 @@ class RobertaWithTemporalAttentionForMaskedLM(TemporalMaskedLM, RobertaForMasked
 
 
 class RobertaWithTemporalAttentionForSequenceClassification(TemporalHead, RobertaForSequenceClassification):
-    r"""[`RobertaWithTemporalAttention`] with a classifier of texts."""
+    r"""
+    [`RobertaWithTemporalAttention`] with RoBERTa's classifier of texts.
+
+    Args:
+        config ([`TemporalRobertaConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+    """
 
     config: TemporalRobertaConfig
     _encoder_class = RobertaWithTemporalAttention
 
 
 class RobertaWithTemporalAttentionForTokenClassification(TemporalHead, RobertaForTokenClassification):
-    r"""[`RobertaWithTemporalAttention`] with a classifier of tokens."""
+    r"""
+    [`RobertaWithTemporalAttention`] with RoBERTa's classifier of tokens.
+
+    Args:
+        config ([`TemporalRobertaConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+    """
 
     config: TemporalRobertaConfig
     _encoder_class = RobertaWithTemporalAttention

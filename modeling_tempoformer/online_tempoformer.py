@@ -43,12 +43,25 @@ class StreamState:
         return sum(tensor.nbytes for tensor in self.state_dict().values())
 
     def last_seen(self, timeline_id: str) -> float | None:
-        """Time of the newest post of a timeline in seconds; None for a timeline that is new or has no times."""
+        """
+        Time of the newest post of a timeline.
+
+        Args:
+            timeline_id (`str`): Of any timeline.
+
+        Returns:
+            `float`: Seconds; None for a timeline that is new or has no times.
+        """
         times = self.times.get(timeline_id)
         return None if times is None else times[-1]
 
     def evict(self, timeline_ids: Iterable[str]):
-        """Forgets timelines; a later post of one of them begins it anew. Raises a `KeyError` for an unknown one."""
+        """
+        Forgets timelines; a later post of one of them begins it anew.
+
+        Args:
+            timeline_ids (`Iterable[str]`): Of timelines that are remembered. Raises a `KeyError` for another one.
+        """
         for timeline_id in timeline_ids:
             del self.posts[timeline_id], self.times[timeline_id]
             self.time_ids.pop(timeline_id, None)
@@ -112,7 +125,13 @@ class StreamState:
             self.time_ids[timeline_id] = [post.clone() for post in time_ids[first:]]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """For each timeline its posts one after the other (tokens, hidden), their lengths, times and time ids."""
+        """
+        All that is held, as tensors that safetensors can save.
+
+        Returns:
+            `dict[str, torch.Tensor]`: For each timeline its posts one after the other (tokens, hidden), their lengths
+            in tokens, their times in seconds (float64) and the calendar time of their tokens, where there are any.
+        """
         tensors = {"num_dropped": torch.tensor(self.num_dropped)}
         for timeline_id, posts in self.posts.items():
             tensors[f"states.{timeline_id}"] = torch.cat(posts) if posts else torch.zeros(0)
@@ -125,7 +144,12 @@ class StreamState:
 
     @classmethod
     def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
-        """The state that `state_dict` was taken from."""
+        """
+        The state that `state_dict` was taken from.
+
+        Args:
+            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
+        """
         state = cls()
         state.num_dropped = int(tensors["num_dropped"])
         for name, states in tensors.items():

@@ -21,7 +21,7 @@ logger = logging.get_logger(__name__)
 
 class StreamClassificationPipeline(Pipeline):
     """
-    Classifies every post of timelines in the light of the posts before it.
+    Classifies every post of timelines in the light of the posts before it (Tseriotou, Tsakalidis and Liakata, 2024).
 
         pipe = pipeline("stream-classification", model=folder_or_hub_id, trust_remote_code=True)
         pipe({"text": ["so happy today", "leave me alone"], "timestamp": ["2024-05-01", "2024-05-02T22:10"]})
@@ -32,9 +32,10 @@ class StreamClassificationPipeline(Pipeline):
     in the order of the input.
 
     A call takes one timeline and returns a list of one dict for each post; a list of timelines and returns a list of
-    such lists; or any other iterable of timelines, and returns an iterator that reads it as it goes. Options of a call
-    or of the constructor:
+    such lists; or any other iterable of timelines, and returns an iterator that reads it as it goes. These options are
+    those of a call or of the constructor.
 
+    Args:
         batch_size (`int`, *optional*, defaults to 8): Rows of a batch; rows of different timelines share batches.
         targets_per_row (`int`, *optional*, defaults to 64): Posts classified in a row; fewer take less memory.
         top_k (`int`, *optional*): Return for each post a list of the `top_k` best labels with their scores, best
@@ -70,6 +71,19 @@ class StreamClassificationPipeline(Pipeline):
         return preprocess, {}, postprocess
 
     def __call__(self, inputs: dict | Iterable[dict], batch_size: int | None = None, **kwargs):
+        """
+        Classifies timelines.
+
+        Args:
+            inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
+            batch_size (`int`, *optional*): As the class has it, like all that follow.
+            kwargs: `targets_per_row`, `top_k`, `calibrated`.
+
+        Returns:
+            For a timeline a dict with `label` and `score` (0 to 1) for each post, in the order of the input; for a
+            list a list of these, for any other iterable an iterator. Raises a `ValueError` that names the timeline,
+            the post and the value for what is no timeline.
+        """
         preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
         settings = (
             batch_size or self._batch_size or self.default_batch_size,

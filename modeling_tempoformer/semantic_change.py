@@ -16,7 +16,14 @@ from .sentence_time import predict_times
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One occurrence of a word: the characters from `start` to `end` (exclusive) of a text of some time."""
+    """
+    One occurrence of a word.
+
+    Attributes:
+        time (`str`): The name of the time point.
+        text (`str`): That the word is in.
+        start, end (`int`): The word's first character in `text`, and the character after its last.
+    """
 
     time: str
     text: str
@@ -32,8 +39,19 @@ def sample_usages(
     sentences: Iterable[DatedSentence], targets: Sequence[str], times: Sequence[str], num_samples: int, seed: int = 42
 ) -> Usages:
     """
-    Every occurrence of each word in `num_samples` sentences of each time, drawn at random without replacement, or in
-    all where there are fewer; nothing where there is none. Raises a `ValueError` for a sentence of another time.
+    Every occurrence of each word in some sentences of each time.
+
+    Args:
+        sentences (`Iterable[DatedSentence]`): In any order.
+        targets (`Sequence[str]`): The words.
+        times (`Sequence[str]`): The names of the time points.
+        num_samples (`int`): Sentences of each word and time, drawn at random without replacement; all where there are
+            fewer.
+        seed (`int`, *optional*, defaults to 42): Of the draw; a word's sample does not depend on the other words.
+
+    Returns:
+        For each word and time a list of [`Usage`], empty where there is none. Raises a `ValueError` for a sentence of
+        another time.
     """
     found: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
     for sentence in sentences:
@@ -147,7 +165,18 @@ def time_differences(
     """
     How sure a model with prepended time tokens is of when a word's sentences were written: the mean over them of
     |p(last time) - p(first time)|, the probabilities of the time tokens in the place of a masked one (time-diff of
-    TempoBERT; Rosin, Guy and Radinsky, 2022). NaN for a word without a usage at one of the two times.
+    TempoBERT; Rosin, Guy and Radinsky, 2022).
+
+    Args:
+        model: A model with a masked language modelling head that was trained with `prepend_time`.
+        tokenizer: Its [`TemporalBertTokenizer`].
+        usages: As [`sample_usages`] returns them.
+        times (`Sequence[str]`): The names of the time points in order; the first and the last are compared.
+        batch_size (`int`, *optional*, defaults to 32): Texts of a batch.
+
+    Returns:
+        The score (0 to 1) of each word, NaN for one without a usage at one of the two times. Raises a `ValueError` if
+        the tokenizer does not prepend time.
     """
     # Each sentence once, however often it has the word.
     texts = {

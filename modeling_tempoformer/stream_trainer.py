@@ -20,7 +20,13 @@ from .predictions import in_order, labels_of, post_ids_of
 
 @dataclass
 class StreamTrainingArguments(TrainingArguments):
-    """Those of the Trainer, and how fast learns what is new on a pretrained encoder."""
+    """
+    Those of the Trainer, and how fast learns what is new on a pretrained encoder.
+
+    Args:
+        head_learning_rate (`float`, *optional*): Of what is not the encoder: stream attention, fusion, head;
+            `learning_rate` if omitted.
+    """
 
     head_learning_rate: float | None = field(
         default=None,

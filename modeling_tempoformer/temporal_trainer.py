@@ -14,7 +14,13 @@ TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self
 
 @dataclass
 class TemporalTrainingArguments(TrainingArguments):
-    """Those of the Trainer, and how fast time is learned."""
+    """
+    Those of the Trainer, and how fast time is learned.
+
+    Args:
+        time_learning_rate (`float`, *optional*): Of time embeddings, W_T and alpha, which are new; `learning_rate` if
+            omitted.
+    """
 
     time_learning_rate: float | None = field(
         default=None,

@@ -21,7 +21,15 @@ NO_LABEL = "-100"
 
 
 class PostError(ValueError):
-    """A post that cannot be read: names its row (counting from 0), the column and the value."""
+    """
+    A post that cannot be read.
+
+    Args:
+        row (`int`): Of the post, counting from 0.
+        column (`str`): That could not be read.
+        value: What it holds.
+        problem (`str`): What is wrong with it.
+    """
 
     def __init__(self, row: int, column: str, value: Any, problem: str):
         super().__init__(f"Row {row} (counting from 0), column '{column}', value {value!r}: {problem}.")
@@ -44,8 +52,15 @@ def class_label(posts: Posts, column: str) -> ClassLabel | None:
 
 def label_names(posts: Posts, column: str = "label") -> list[str]:
     """
-    The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order where all are
-    integers, and in alphabetical order otherwise. The integer -100 is no label.
+    The names of the classes.
+
+    Args:
+        posts (`Dataset` or `IterableDataset`): One row for each post; all of them are looked at.
+        column (`str`, *optional*, defaults to `"label"`): Of the labels.
+
+    Returns:
+        `list[str]`: The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order
+        where all are integers, and in alphabetical order otherwise. Empty cells and the integer -100 are no labels.
     """
     if named := class_label(posts, column):
         return list(named.names)

@@ -25,29 +25,7 @@ NO_TIME = object()
 
 
 class TemporalTokenizer:
-    r"""
-    What time adds to a tokenizer: calls take `time=` beside the text and return `time_ids` beside `input_ids`.
-
-    Args:
-        times (`list[str]`, *optional*, defaults to `()`):
-            The time points in order, as in the model's configuration. Names such as `"1810-1860"` take in years and
-            dates; see [`TimePoints`].
-        time_granularity (`str`, *optional*):
-            `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`: how dates are named in `times`.
-        unknown_times (`str`, *optional*, defaults to `"error"`):
-            What becomes of a time that is missing, or that is in none of `times`: `"error"` raises an
-            `UnknownTimeError` that lists them, `"unknown"` gives it the id of unknown times.
-        prepend_time (`bool`, *optional*, defaults to `False`):
-            Whether each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or with
-            the mask token where its time is unknown. The model's vocabulary must hold these tokens:
-            `model.resize_token_embeddings(len(tokenizer))`.
-        mask_token_time (`bool`, *optional*, defaults to `False`):
-            Whether masked tokens have the time id of masks instead of their text's (Rosin and Radinsky, 2022,
-            footnote 3).
-
-    `tokenizer(text, time=...)` takes one time for all texts or a list with one for each: a time point's name, a year,
-    an ISO-8601 date, a `date` or a `datetime`.
-    """
+    r"""What time adds to a tokenizer; [`TemporalBertTokenizer`] describes it."""
 
     # Whether a word's token begins with the space before it.
     _spaces_in_words = False
@@ -91,7 +69,16 @@ class TemporalTokenizer:
         return self.convert_tokens_to_ids([f"[{name}]" for name in self.times]) if self.prepend_time else []
 
     def time_id(self, time: Any) -> int:
-        """The id of a time in `time_ids`. Raises an `UnknownTimeError` unless `unknown_times="unknown"`."""
+        """
+        The id of a time in `time_ids`.
+
+        Args:
+            time: As in a call: a time point's name, a year, an ISO-8601 date, a `date` or a `datetime`.
+
+        Returns:
+            `int`: From 3 for the first of `times`; 2 for an unknown time with `unknown_times="unknown"`, which is else
+            an [`UnknownTimeError`].
+        """
         if time is NO_TIME:
             return UNKNOWN_TIME
         try:
@@ -184,7 +171,33 @@ class TemporalTokenizer:
 
 
 class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
-    __doc__ = TemporalTokenizer.__doc__
+    r"""
+    BERT's tokenizer, with time: calls take `time=` beside the text and return `time_ids` beside `input_ids`, for a
+    [`BertWithTemporalAttention`] (Rosin and Radinsky, 2022).
+
+    Args:
+        times (`list[str]`, *optional*, defaults to `()`):
+            The time points in order, as in the model's configuration. Names such as `"1810-1860"` take in years and
+            dates; see [`TimePoints`].
+        time_granularity (`str`, *optional*):
+            `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`: how dates are named in `times`.
+        unknown_times (`str`, *optional*, defaults to `"error"`):
+            What becomes of a time that is missing, or that is in none of `times`: `"error"` raises an
+            `UnknownTimeError` that lists them, `"unknown"` gives it the id of unknown times.
+        prepend_time (`bool`, *optional*, defaults to `False`):
+            Whether each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or with
+            the mask token where its time is unknown. The model's vocabulary must hold these tokens:
+            `model.resize_token_embeddings(len(tokenizer))`.
+        mask_token_time (`bool`, *optional*, defaults to `False`):
+            Whether masked tokens have the time id of masks instead of their text's (Rosin and Radinsky, 2022,
+            footnote 3).
+        kwargs: What BERT's own tokenizer takes.
+
+    `tokenizer(text, time=...)` takes one time for all texts or a list with one for each: a time point's name, a year,
+    an ISO-8601 date, a `date` or a `datetime`. In `time_ids`, of the shape of `input_ids`, 0 is padding, 1 mask, 2
+    unknown, then `times` in order. Raises a `ValueError` where there are not as many times as texts.
+    """
+
     model_input_names = [*BertTokenizer.model_input_names, "time_ids"]
 
     def _template(self):
@@ -197,7 +210,17 @@ class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
 
 
 class TemporalRobertaTokenizer(TemporalTokenizer, RobertaTokenizer):
-    __doc__ = TemporalTokenizer.__doc__
+    r"""
+    RoBERTa's tokenizer, with time: calls take `time=` beside the text and return `time_ids` beside `input_ids`, for a
+    [`RobertaWithTemporalAttention`] (Rosin and Radinsky, 2022).
+
+    Args:
+        times, time_granularity, unknown_times, prepend_time, mask_token_time: As in [`TemporalBertTokenizer`].
+        kwargs: What RoBERTa's own tokenizer takes.
+
+    Called as [`TemporalBertTokenizer`].
+    """
+
     model_input_names = [*RobertaTokenizer.model_input_names, "time_ids"]
     _spaces_in_words = True
 

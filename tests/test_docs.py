@@ -1,0 +1,375 @@
+"""Every block of the README and of the docs runs or is checked, and every public name is described."""
+
+import argparse
+import ast
+import configparser
+import contextlib
+import csv
+import dataclasses
+import doctest
+import inspect
+import io
+import pkgutil
+import re
+import runpy
+import shlex
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from conftest import TINY, tiny_model
+from datasets import disable_progress_bars
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
+
+import modeling_tempoformer
+from modeling_tempoformer import command_line
+from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
+from modeling_tempoformer.synthetic import synthetic_posts
+
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+# Their commands are run, for two steps where they train; those of other pages are parsed.
+RUN_PAGES = {"README.md", "docs/quick_start.md", "docs/semantic_change.md"}
+TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py")
+RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_semantic_change.py", "modeling_tempoformer.synthetic")
+NO_ARGUMENTS = (["source", ".venv/bin/activate"], ["hf", "auth", "login"])
+FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
+# A line of benchmarks/demo_reload.py.
+TIMELINE_LINE = re.compile(r"  .{16}  .{42} [# ]{10} [ \d]{3}%  (>> SWITCH| {9}) \(label: (No-)?Switch\)")
+NAMES = ["No-Switch", "Switch"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block: where it is, its language, the file that it is, if it is one, and its text."""
+
+    place: str
+    language: str
+    title: str
+    text: str
+
+
+def blocks_of(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = list(FENCE.finditer(text))
+    fences = re.findall(r"^\s*```", text, flags=re.MULTILINE)
+    assert len(fences) == 2 * len(found), f"{page}: a fence is not understood"
+    return [Block(f"{page}, line {text[: match.start()].count(chr(10)) + 1}", *match.groups("")) for match in found]
+
+
+def write_table(path: Path, rows: list[dict]):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture(scope="session")
+def stand_ins(tmp_path_factory) -> Path:
+    """Folders named as the checkpoints in the docs, which Transformers prefers to the Hub's."""
+    folder = tmp_path_factory.mktemp("stand_ins")
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=512)
+    sizes = {**TINY, "vocab_size": len(tokenizer), "max_position_embeddings": 512}
+    torch.manual_seed(0)
+    encoder = BertForMaskedLM(BertConfig(**sizes))
+    model = tiny_model(
+        encoder_config={"model_type": "bert", **sizes},
+        window=20,
+        num_labels=2,
+        id2label=dict(enumerate(NAMES)),
+        label2id={name: index for index, name in enumerate(NAMES)},
+        calibration_temperature=1.5,
+    )
+    for name, saved in (("google-bert/bert-base-uncased", encoder), ("me/my-model", model)):
+        saved.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path, stand_ins, monkeypatch) -> Path:
+    """Where a page is run: with what the repository has, the checkpoints, and files that pages take for granted."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT))
+    for name in ("configuration", "tokenization", "benchmarks"):
+        Path(name).symlink_to(ROOT / name)
+    for name in ("google-bert", "me"):
+        Path(name).symlink_to(stand_ins / name)
+    posts = list(synthetic_posts(12, seed=0, posts_per_timeline=6))
+    write_table(Path("posts.csv"), posts)
+    write_table(Path("new.csv"), [{**post, "label": ""} for post in posts])
+    # Of the years 1999 to 2002.
+    write_table(Path("dated_posts.csv"), [{**post, "timestamp": post["timestamp"] - 685_000_000} for post in posts])
+    words = ["plane_nn", "tree_nn", "air_nn"]
+    Path("words.txt").write_text("\n".join(words), encoding="utf-8")
+    Path("texts").mkdir()
+    for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):
+        lines = [f"the {word} {verb} {number}" for word in words for number in range(20)]
+        Path(f"texts/{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    disable_progress_bars()
+    return tmp_path
+
+
+def lengthen(path: Path):
+    """Rows of the same kind below those that a page shows, so that there are enough to train on."""
+    with path.open(encoding="utf-8", newline="") as file:
+        shown = list(csv.DictReader(file))
+    assert shown and all(None not in row and None not in row.values() for row in shown), f"{path}: not a table"
+    if path.name == "posts.csv":
+        posts = synthetic_posts(12, seed=0, posts_per_timeline=6)
+        shown += [{name: post[name] for name in shown[0]} for post in posts]
+    elif path.name == "texts.csv":
+        shown *= 20
+    write_table(path, shown)
+
+
+def run_python(block: Block, names: dict):
+    """Executes a block; each of its prints has what it prints behind it, with `...` for what varies."""
+    printing = [line for line in block.text.splitlines() if line.lstrip().startswith("print(")]
+    expected = [line.partition("  # ")[2] for line in printing]
+    printed: list[str] = []
+    names["print"] = lambda *values: printed.append(" ".join(map(str, values)))
+    exec(compile(block.text, block.place, "exec"), names)
+    assert len(printed) == len(expected), f"{block.place}: a print was not run, or several times"
+    for want, got in zip(expected, printed, strict=True):
+        check = doctest.OutputChecker().check_output(f"{want}\n", f"{got}\n", doctest.ELLIPSIS)
+        assert check, f"{block.place}: expected {want}, got {got}"
+
+
+class Parsed(Exception):
+    """Raised where a program has understood its arguments."""
+
+
+def and_stop(parse):
+    def parse_and_stop(*args, **kwargs):
+        parse(*args, **kwargs)
+        raise Parsed
+
+    return parse_and_stop
+
+
+def start(program: str, arguments: list[str]):
+    """Runs a script of the repository, or one of its modules, in this process."""
+    with patch.object(sys, "argv", [program, *arguments]):
+        if program.endswith(".py"):
+            runpy.run_path(str(ROOT / program), run_name="__main__")
+        else:
+            runpy.run_module(program, run_name="__main__")
+
+
+def parse_only(program: str, arguments: list[str]):
+    """Lets a program read its arguments, with its own parser."""
+    with (
+        patch.object(argparse.ArgumentParser, "parse_args", and_stop(argparse.ArgumentParser.parse_args)),
+        patch.object(command_line, "parse", and_stop(command_line.parse)),
+        contextlib.redirect_stderr(io.StringIO()) as said,
+    ):
+        try:
+            start(program, arguments)
+        except Parsed:
+            return
+        except SystemExit:
+            pass
+    pytest.fail(f"{program} {shlex.join(arguments)}: {said.getvalue()}")
+
+
+def run_command(words: list[str], really: bool) -> str:
+    """Runs or checks one command; returns what it printed."""
+    while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+        words = words[1:]
+    if words in NO_ARGUMENTS:
+        return ""
+    if words[:2] == ["accelerate", "launch"]:
+        words = ["python", *words[next(place for place, word in enumerate(words) if word.endswith(".py")) :]]
+    if words[0] == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert set(words[1:]) <= set(targets), words
+    elif words[:2] == ["pip", "install"]:
+        check_install(words[2:])
+    elif words[0] == "python":
+        program, *arguments = words[2:] if words[1] == "-m" else words[1:]
+        if not really or program not in RUN_SCRIPTS:
+            parse_only(program, arguments)
+            if "--" in arguments:
+                passed_on = arguments[arguments.index("--") + 1 :]
+                parse_only("run_glue_style.py", [*passed_on, "--output_dir", "outputs"])
+            return ""
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            start(program, [*arguments, *(["--max_steps", "2"] if program in TRAINING_SCRIPTS else [])])
+        return printed.getvalue()
+    else:
+        pytest.fail(f"A command of no known kind: {shlex.join(words)}")
+    return ""
+
+
+def check_install(arguments: list[str]):
+    """`pip install -c FILE .[EXTRA]`: the file and the extra are there."""
+    assert arguments[0] == "-c" and (ROOT / arguments[1]).is_file(), arguments
+    extras = configparser.ConfigParser()
+    extras.read(ROOT / "setup.cfg", encoding="utf-8")
+    for requirement in arguments[2:]:
+        name = re.fullmatch(r"\.(?:\[(\w+)\])?", requirement)
+        assert name and (name[1] is None or name[1] in extras["options.extras_require"]), requirement
+
+
+def check_shown(block: Block, printed: str):
+    """Shown output has the form of what a program prints: the ranked words, or the demo's timeline."""
+    lines = block.text.splitlines()
+    if lines[0].startswith("rank "):
+        (header,) = (line.split() for line in printed.splitlines() if line.startswith("rank "))
+        assert lines[0].split() == header, block.place
+        for line in lines[1:]:
+            if line != "...":
+                rank, _, *numbers = line.split()
+                assert len(numbers) == len(header) - 2 and all(map(float, (rank, *numbers))), (block.place, line)
+        return
+    reload = runpy.run_path(str(ROOT / "benchmarks" / "demo_reload.py"))["main"]
+    write_table(Path("timeline.csv"), list(synthetic_posts(1, seed=0)))
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        reload("me/my-model", "timeline.csv")
+    for line in (*lines, *said.getvalue().splitlines()[3:]):
+        assert TIMELINE_LINE.fullmatch(line), (block.place, line)
+
+
+@pytest.mark.parametrize("page", PAGES)
+@patch.dict(ENCODER_ADAPTERS)
+def test_the_blocks_of_a_page_run(page, folder):
+    names, printed = {"__name__": "docs"}, ""
+    for block in blocks_of(page):
+        if block.language in ("csv", "yaml", "text") and block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+            if block.language == "csv":
+                lengthen(Path(block.title))
+        elif block.language == "python":
+            run_python(block, names)
+        elif block.language == "bash":
+            for line in block.text.replace("\\\n", " ").splitlines():
+                if words := shlex.split(line, comments=True):
+                    printed = run_command(words, page in RUN_PAGES) or printed
+        elif block.language == "text":
+            check_shown(block, printed)
+        else:
+            pytest.fail(f"{block.place}: a block of no known kind: '{block.language}', title '{block.title}'")
+
+
+def anchors_of(page: Path) -> set[str]:
+    """What a link to a place on a page may be."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), flags=re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r"^::: (\S+)", text, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        if target.startswith("https://"):
+            continue
+        path = (ROOT / page).parent / target if target else ROOT / page
+        assert path.exists(), target
+        assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
+
+
+def test_options_in_the_text_exist():
+    known = {"num_processes"}
+    for script in ("run_glue_style", "run_temporal_mlm", "run_semantic_change", "run_cross_validation"):
+        module = runpy.run_path(str(ROOT / f"{script}.py"))
+        arguments = [value for name, value in module.items() if name.endswith("Arguments")]
+        known |= {action.dest for action in HfArgumentParser(arguments)._actions}
+    for path in (*ROOT.glob("benchmarks/*.py"), ROOT / "modeling_tempoformer" / "conversion.py"):
+        known |= set(re.findall(r'"--(\w+)"', path.read_text(encoding="utf-8")))
+    for page in PAGES:
+        named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / page).read_text(encoding="utf-8")))
+        assert named <= known, (page, named - known)
+
+
+def test_every_recipe_is_described():
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    for path in (ROOT / "configuration").glob("*.yaml"):
+        assert f"`{re.sub('^(variant|baseline)_', '', path.stem)}`" in text, path.name
+
+
+@pytest.mark.parametrize(("section", "page"), [("Results", "results"), ("Speed", "speed")])
+def test_figures_of_the_readme_are_those_of_the_page(section, page):
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    figures = set(re.findall(r"\d+\.\d+", text))
+    there = set(re.findall(r"\d+\.\d+", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")))
+    assert figures and figures <= there, figures - there
+
+
+def test_messages_of_the_troubleshooting_page_are_in_the_code():
+    texts = []
+    for path in (*ROOT.glob("*.py"), *(ROOT / "modeling_tempoformer").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else "..." for part in node.values)
+                texts.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(re.sub("%[ds]", "...", node.value))
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    messages = re.findall(r"^\| `(.+?)` \|", page, flags=re.MULTILINE)
+    assert messages
+    for message in messages:
+        assert any(message in text for text in texts), message
+
+
+API = re.findall(
+    r"^::: (\S+)(?:\n    options:\n      members: \[(.*?)\])?",
+    (ROOT / "docs" / "api.md").read_text(encoding="utf-8"),
+    flags=re.MULTILINE,
+)
+
+
+def test_every_public_name_is_on_the_api_page():
+    package = f"{modeling_tempoformer.__name__}."
+    named = [name.removeprefix(package) for name, _ in API]
+    assert {name for name in named if "." not in name} == set(modeling_tempoformer.__all__)
+    assert len(set(named)) == len(named)
+
+
+def parameters_of(thing) -> set[str]:
+    """What our own code takes to make or call a thing."""
+    if not inspect.isclass(thing):
+        return set(inspect.signature(thing).parameters) - {"self", "args"}
+    found: set[str] = set()
+    for base in thing.__mro__:
+        if base.__module__.split(".")[0] != modeling_tempoformer.__name__:
+            continue
+        if dataclasses.is_dataclass(base):
+            found |= {field.name for field in dataclasses.fields(base)} & set(base.__dict__.get("__annotations__", ()))
+        else:
+            for maker in ("__init__", "_sanitize_parameters"):
+                found |= set(inspect.signature(base.__dict__[maker]).parameters) if maker in base.__dict__ else set()
+    return found - {"self", "args"}
+
+
+def described(thing) -> set[str]:
+    """The names in the lists of arguments and attributes of a docstring."""
+    found, inside = set(), False
+    for line in inspect.getdoc(thing).splitlines():
+        if line and not line.startswith(" "):
+            inside = line in ("Args:", "Attributes:")
+        elif inside and (match := re.match(r"    (\w[\w, ]*?)(?: \(|:)", line)):
+            found |= set(match[1].split(", "))
+    return found
+
+
+@pytest.mark.parametrize(("name", "members"), API)
+def test_docstrings_describe_every_parameter(name, members):
+    thing = pkgutil.resolve_name(name)
+    # A class's own, not that of a class of the library.
+    assert vars(thing).get("__doc__") if inspect.isclass(thing) else thing.__doc__
+    assert parameters_of(thing) <= described(thing), parameters_of(thing) - described(thing)
+    for member in filter(None, members.split(", ")):
+        method = inspect.getattr_static(thing, member)
+        assert inspect.getdoc(method), member
+        if name.count(".") == 1 and not isinstance(method, property):
+            method = getattr(thing, member)
+            missing = parameters_of(method) - described(method)
+            assert not missing, (member, missing)
