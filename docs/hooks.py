@@ -1,9 +1,15 @@
-"""For mkdocs: a name in a docstring, written [`Name`] as in Transformers, becomes a link to its place on the page."""
+"""For mkdocs: docstrings as Transformers writes them, where mkdocstrings takes their markup for text."""
 
 import re
 
 
+DEFAULT = re.compile(r", default:\s*<code>[^<]*</code>\s*")  # in the type already, and in the signature
+TYPE = re.compile(r"<code>([^<]*[`*][^<]*)</code>")
+NAME = re.compile(r"\[(?:<code>|`)([\w.]+)(?:</code>|`)\]")
+
+
 def on_page_content(html: str, page, **kwargs) -> str:
+    """Types without their marks; names written [`Name`] become links to their place on the page, if they have one."""
     if page.file.src_uri != "api.md":
         return html
     places = {}
@@ -12,8 +18,11 @@ def on_page_content(html: str, page, **kwargs) -> str:
         places |= {".".join(parts[start:]): identifier for start in range(1, len(parts))}
 
     def link(match: re.Match) -> str:
-        place = places.get(match[1])
-        code = f"<code>{match[1]}</code>"
+        place, code = places.get(match[1]), f"<code>{match[1]}</code>"
         return f'<a href="#{place}">{code}</a>' if place else code
 
-    return re.sub(r"\[<code>([\w.]+)</code>\]", link, html)
+    def without_marks(match: re.Match) -> str:
+        text = re.sub("`(.+?)`", r"<code>\1</code>", NAME.sub(link, match[1]))
+        return text.replace("*optional*", "<em>optional</em>")
+
+    return NAME.sub(link, TYPE.sub(without_marks, DEFAULT.sub("", html)))

@@ -102,11 +102,10 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
         num_clusters (`int`, *optional*, defaults to 5): Of k-means. Affinity propagation finds their number itself.
 
     Returns:
-        For `name` in `affinity_propagation` and `k_means`:
-        `name_jensen_shannon`: Jensen-Shannon distance (the root of the divergence, base 2, 0 to 1) between the two
-        distributions over clusters.
-        `name_wasserstein`: the least cost of moving the one distribution to the other, where the cost between two
-        clusters is the cosine distance of the means of their usages before and after.
+        Where NAME is `affinity_propagation` or `k_means`, `NAME_jensen_shannon`, the Jensen-Shannon distance (the root
+        of the divergence, base 2, 0 to 1) between the two distributions over clusters, and `NAME_wasserstein`, the
+        least cost of moving the one distribution to the other, where the cost between two clusters is the cosine
+        distance of the means of their usages before and after.
         All are NaN if there are no usages before or after; those of a clustering are NaN, and a warning says so, if
         affinity propagation does not converge or there are fewer usages than `num_clusters`. Raises a `ValueError` if
         the widths differ or a vector is not finite.
@@ -166,9 +165,12 @@ class Agreement:
     How well scores agree with gold scores, over the words that have both.
 
     Attributes:
-        pearson, spearman (`float`): The correlations.
-        pearson_p, spearman_p (`float`): Two-sided p-values.
-        pearson_interval, spearman_interval (`tuple[float, float]`): 95 % percentile-bootstrap intervals over words.
+        pearson (`float`): The correlation of scores.
+        pearson_p (`float`): Its two-sided p-value.
+        pearson_interval (`tuple[float, float]`): Its 95 % percentile-bootstrap interval over words.
+        spearman (`float`): The correlation of ranks.
+        spearman_p (`float`): Its two-sided p-value.
+        spearman_interval (`tuple[float, float]`): Its 95 % percentile-bootstrap interval over words.
         num_words (`int`): How many words have both.
         missing (`tuple[str, ...]`): Words with a gold score, but without a score or with a score that is NaN.
         extra (`tuple[str, ...]`): Words with a score (also NaN), but without a gold score.

@@ -424,7 +424,7 @@ class TemporalHead(TemporalInitialisation):
             kwargs: What else the library's model takes.
 
         Returns:
-            The output of the library's model: `loss` where there are labels, and `logits`, of shape
+            `ModelOutput`: That of the library's model, with `loss` where there are labels, and `logits`, of shape
             `(batch_size, num_labels)` for texts, `(batch_size, sequence_length, num_labels)` for tokens.
         """
         return super().forward(

@@ -22,7 +22,8 @@ class Usage:
     Attributes:
         time (`str`): The name of the time point.
         text (`str`): That the word is in.
-        start, end (`int`): The word's first character in `text`, and the character after its last.
+        start (`int`): The word's first character in `text`.
+        end (`int`): The character after its last.
     """
 
     time: str

@@ -13,8 +13,8 @@ class Timeline:
     One timeline, its posts in order.
 
     Attributes:
-        actual, predicted (`Sequence[int]`): A class id for each post; -100 in `actual` for a post without a label,
-            which is left out.
+        actual (`Sequence[int]`): A class id for each post; -100 for a post without a label, which is left out.
+        predicted (`Sequence[int]`): A class id for each post.
         timestamps (`Sequence[float]`, *optional*): Seconds.
     """
 

@@ -159,9 +159,9 @@ def to_timelines(
             timelines are untimed and keep their order. Without `id_column` a post's id is its row.
 
     Returns:
-        A dataset of the same kind, one row for each timeline in the order of its first post: `timeline_id`,
-        `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent where untimed), `texts`, `labels` (class
-        ids, -100 = none). Raises a [`PostError`] that names the first bad row, column and value.
+        `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
+        `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent where untimed), `texts`,
+        `labels` (class ids, -100 = none). Raises a [`PostError`] that names the first bad row, column and value.
     """
     columns = {"timeline_id": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column}
@@ -235,8 +235,9 @@ def to_rows(
             training, or classified too, as in prediction.
 
     Returns:
-        A dataset of the same kind with the columns of the tokenizer, `timestamps`, `num_context`, `labels` (one for
-        each post after the context, None = not a target) and `post_ids` (of the posts after the context).
+        `Dataset` or `IterableDataset`, as `timelines` is: rows with the columns of the tokenizer, `timestamps`,
+        `num_context`, `labels` (one for each post after the context, None = not a target) and `post_ids` (of the posts
+        after the context). Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:

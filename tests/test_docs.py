@@ -236,6 +236,7 @@ def check_shown(block: Block, printed: str):
         assert TIMELINE_LINE.fullmatch(line), (block.place, line)
 
 
+@pytest.mark.filterwarnings("ignore:'modeling_tempoformer.* found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize("page", PAGES)
 @patch.dict(ENCODER_ADAPTERS)
 def test_the_blocks_of_a_page_run(page, folder):
@@ -280,8 +281,9 @@ def test_options_in_the_text_exist():
     known = {"num_processes"}
     for script in ("run_glue_style", "run_temporal_mlm", "run_semantic_change", "run_cross_validation"):
         module = runpy.run_path(str(ROOT / f"{script}.py"))
-        arguments = [value for name, value in module.items() if name.endswith("Arguments")]
-        known |= {action.dest for action in HfArgumentParser(arguments)._actions}
+        for name, value in module.items():
+            if name.endswith("Arguments"):
+                known |= {action.dest for action in HfArgumentParser(value)._actions}
     for path in (*ROOT.glob("benchmarks/*.py"), ROOT / "modeling_tempoformer" / "conversion.py"):
         known |= set(re.findall(r'"--(\w+)"', path.read_text(encoding="utf-8")))
     for page in PAGES:
