@@ -20,7 +20,6 @@ from unittest.mock import patch
 import pytest
 import torch
 from conftest import TINY, tiny_model
-from datasets import disable_progress_bars
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
 import modeling_tempoformer
@@ -111,7 +110,6 @@ def folder(tmp_path, stand_ins, monkeypatch) -> Path:
     for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):
         lines = [f"the {word} {verb} {number}" for word in words for number in range(20)]
         Path(f"texts/{time}.txt").write_text("\n".join(lines), encoding="utf-8")
-    disable_progress_bars()
     return tmp_path
 
 
