@@ -31,6 +31,7 @@ from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.command_line import (
     load_hub_splits,
     load_table,
+    name_dataset,
     parse,
     report,
     train,
@@ -411,6 +412,7 @@ def main(arguments: list[str]):
         callbacks=[EarlyStoppingCallback(data.early_stopping_patience)] if data.early_stopping_patience else None,
     )
     trainer.base_model = model_args.model_name_or_path
+    name_dataset(training, data.dataset_name, data.dataset_config_name)
 
     if training.do_train:
         train(trainer)

@@ -25,7 +25,15 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     TemporalRobertaTokenizer,
 )
-from modeling_tempoformer.command_line import load_hub_splits, load_table, parse, report, train, write_predictions
+from modeling_tempoformer.command_line import (
+    load_hub_splits,
+    load_table,
+    name_dataset,
+    parse,
+    report,
+    train,
+    write_predictions,
+)
 from modeling_tempoformer.corpora import read_speeches
 from modeling_tempoformer.data_collator_temporal_mlm import TemporalMlmCollator
 from modeling_tempoformer.dated_texts import (
@@ -308,6 +316,8 @@ def main(arguments: list[str]):
             tokenizer, mlm_probability=data.mlm_probability, time_mlm_probability=data.time_mlm_probability
         ),
     )
+    trainer.base_model = model_args.model_name_or_path
+    name_dataset(training, data.dataset_name, data.dataset_config_name)
     if training.do_train:
         train(trainer)
     if training.do_eval:
@@ -322,6 +332,8 @@ def main(arguments: list[str]):
             write_predictions(training.output_dir, predictions)
     if training.push_to_hub:
         trainer.push_to_hub()
+    elif training.do_train:
+        trainer.create_model_card()
 
 
 if __name__ == "__main__":

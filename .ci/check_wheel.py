@@ -17,7 +17,7 @@ presets = files("modeling_tempoformer.configuration")
 window = yaml.safe_load((presets / "lrs_paper.yaml").read_text(encoding="utf-8"))["window"]
 config = modeling_tempoformer.TempoFormerConfig(window=window)
 with TemporaryDirectory() as folder:
-    write_card(folder, config, {})
+    write_card(folder, config)
     card = (Path(folder) / "README.md").read_text(encoding="utf-8")
 if f"Window: {window} posts" not in card:
     sys.exit(f"The card does not say the window:\n{card}")

@@ -31,6 +31,7 @@ from .modeling_temporal_bert import (
 )
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
+from .saved_cards import give_card
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
 
@@ -58,6 +59,9 @@ for config_class, model_classes in MODELS.items():
     for auto_class, model_class in model_classes.items():
         auto_class.register(config_class, model_class, exist_ok=True)
         model_class.register_for_auto_class(auto_class.__name__)
+        # The card shows how to classify, which a model without its head cannot do.
+        if model_class is not TempoFormerModel:
+            give_card(model_class)
 for config_class, tokenizer_class in {
     TemporalBertConfig: TemporalBertTokenizer,
     TemporalRobertaConfig: TemporalRobertaTokenizer,

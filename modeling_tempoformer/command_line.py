@@ -13,6 +13,9 @@ from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from .cards import public_id
+from .hub_trainer import HubTrainingArguments
+
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +109,12 @@ def load_hub_splits(
     if not splits:
         raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(wanted)}.")
     return splits
+
+
+def name_dataset(training: HubTrainingArguments, name: str | None, config_name: str | None):
+    """The dataset's Hub id on the model card, unless the card is told another; a folder has none."""
+    if public_id(name) is not None:
+        training.model_card = {"dataset_tags": name, "dataset_args": config_name, **training.model_card}
 
 
 def train(trainer: Trainer):

@@ -1,25 +1,22 @@
 """The stock Trainer for streams of posts."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import Trainer, TrainingArguments
 
 from .calibration import fit_temperature, tune_thresholds
-from .cards import write_card
 from .configuration_tempoformer import TempoFormerConfig
 from .decisions_tempoformer import class_probabilities
+from .hub_trainer import HubTrainer, HubTrainingArguments
 from .learning_rates import set_learning_rate
 from .predictions import in_order, labels_of, post_ids_of
 
 
 @dataclass
-class StreamTrainingArguments(TrainingArguments):
+class StreamTrainingArguments(HubTrainingArguments):
     """
     Those of the Trainer, and how fast learns what is new on a pretrained encoder.
 
@@ -34,13 +31,11 @@ class StreamTrainingArguments(TrainingArguments):
     )
 
 
-class StreamTrainer(Trainer):
+class StreamTrainer(HubTrainer):
     """
     The stock Trainer, but for the learning rate of what is new on the encoder (`args.head_learning_rate`), the model
     card of a TempoFormer, logits by post, and calibration.
     """
-
-    base_model: str | None = None
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
         is_new = self.optimizer is None
@@ -53,16 +48,6 @@ class StreamTrainer(Trainer):
             head = [parameter for name, parameter in named if encoder not in name]
             set_learning_rate(optimizer, head, self.args.head_learning_rate)
         return optimizer
-
-    def create_model_card(self, **kwargs):
-        if not isinstance(self.model.config, TempoFormerConfig):
-            super().create_model_card(**kwargs)
-            return
-        folder = Path(self.args.output_dir)
-        results = folder / "all_results.json"
-        scores = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
-        scores = {name: value for name, value in scores.items() if "_f1" in name}
-        write_card(folder, self.model.config, scores, self.base_model, self.hub_model_id)
 
     def predict_posts(
         self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str]

@@ -1,10 +1,10 @@
-"""The stock Trainer, with a learning rate of its own for what temporal attention adds."""
+"""The stock Trainer, with a learning rate of its own for what temporal attention adds, and a card."""
 
 from dataclasses import dataclass, field
 
 import torch
-from transformers import Trainer, TrainingArguments
 
+from .hub_trainer import HubTrainer, HubTrainingArguments
 from .learning_rates import set_learning_rate
 
 
@@ -13,7 +13,7 @@ TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self
 
 
 @dataclass
-class TemporalTrainingArguments(TrainingArguments):
+class TemporalTrainingArguments(HubTrainingArguments):
     """
     Those of the Trainer, and how fast time is learned.
 
@@ -28,7 +28,7 @@ class TemporalTrainingArguments(TrainingArguments):
     )
 
 
-class TemporalTrainer(Trainer):
+class TemporalTrainer(HubTrainer):
     """
     Trains time embeddings, W_T and alpha at `args.time_learning_rate`: at the smallest learning rates of the paper
     what is new would hardly move. Tokens of prepended times are rows of the word embeddings and learn at their rate.

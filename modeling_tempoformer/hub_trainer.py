@@ -1,0 +1,144 @@
+"""The stock Trainer, but for what it writes beside the weights: every push can be loaded, has a card, and no token."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers.dynamic_module_utils import custom_object_save
+from transformers.modelcard import TrainingSummary
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+
+from .cards import CARD_TYPES, public_id, write_card
+from .training_facts import TrainingFacts, epoch_rows, last_evaluation, read_emissions
+
+
+CARD_ARGUMENTS = (
+    *("language", "license", "tags", "model_name", "finetuned_from"),
+    *("dataset", "dataset_tags", "dataset_args"),
+)
+# Learning rates that not every Trainer here has.
+OWN_ARGUMENTS = ("head_learning_rate", "time_learning_rate")
+PARTS = {"eval": "validation", "predict": "test"}
+
+
+@dataclass
+class HubTrainingArguments(TrainingArguments):
+    """Those of the Trainer, and what is said on the model card."""
+
+    model_card: dict | str | None = field(
+        default=None,
+        metadata={"help": 'For the card (JSON): language, license, dataset ..., as in {"language": "en"}.'},
+    )
+
+    def __post_init__(self):
+        if isinstance(self.model_card, str):
+            self.model_card = json.loads(self.model_card)
+        self.model_card = self.model_card or {}
+        if unknown := sorted(set(self.model_card) - set(CARD_ARGUMENTS)):
+            raise ValueError(f"--model_card takes {', '.join(CARD_ARGUMENTS)}; it has also: {', '.join(unknown)}.")
+        super().__post_init__()
+
+    def __getstate__(self):
+        # The Trainer pickles its arguments beside the weights and pushes them.
+        return {**self.__dict__, "hub_token": None}
+
+
+class HubTrainer(Trainer):
+    """
+    Writes a card of `hub_cards/` for the models that have one, and the stock card for others. What is pushed during
+    the training has the code and the card too.
+
+    Attributes:
+        base_model (`str`, *optional*): Hub id or folder of what the model was made from, if its configuration does not
+            say it.
+    """
+
+    base_model: str | None = None
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.add_callback(WholePushes(self))
+
+    def create_model_card(self, **kwargs):
+        """As [`Trainer.create_model_card`]; `args.model_card` holds defaults of its arguments."""
+        if not self.is_world_process_zero():
+            return
+        given = {name: value for name, value in kwargs.items() if value is not None}
+        kwargs = {**self.args.model_card, **given}
+        model = self.accelerator.unwrap_model(self.model)
+        if not isinstance(model, PreTrainedModel) or model.config.model_type not in CARD_TYPES:
+            super().create_model_card(**kwargs)
+            return
+        base_model = public_id(kwargs.pop("finetuned_from", None) or self.base_model or model.config.name_or_path)
+        # The licence of the base model, if none is given; an empty name of it is not guessed from the configuration.
+        summary = TrainingSummary.from_trainer(
+            self, finetuned_from=base_model or "", license=kwargs.get("license"), tags=kwargs.get("tags")
+        )
+        limit = getattr(self.processing_class, "model_max_length", None)
+        write_card(
+            self.args.output_dir,
+            model.config,
+            repo_id=self.hub_model_id,
+            model_name=kwargs.get("model_name"),
+            base_model=base_model,
+            language=kwargs.get("language"),
+            license=summary.license,
+            tags=summary.tags,
+            dataset=kwargs.get("dataset", ()),
+            dataset_tags=kwargs.get("dataset_tags", ()),
+            dataset_args=kwargs.get("dataset_args", ()),
+            timed=getattr(self.data_collator, "timed", None),
+            max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
+            scores=self.scores(),
+            training=self.training_facts(summary.hyperparameters),
+        )
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False):
+        super().save_model(output_dir, _internal_call=_internal_call)
+        if not _internal_call and not self.args.push_to_hub and output_dir in (None, self.args.output_dir):
+            self.create_model_card()
+
+    def scores(self) -> dict[str, dict[str, float]]:
+        """What is known of the model as it is, by part of the data."""
+        best_step = self.state.best_global_step if self.args.load_best_model_at_end else None
+        results = Path(self.args.output_dir) / "all_results.json"
+        known = last_evaluation(self.state.log_history, best_step)
+        if results.exists() and not self.is_in_train:
+            known = known | json.loads(results.read_text(encoding="utf-8"))
+        return {
+            part: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
+            for prefix, part in PARTS.items()
+        }
+
+    def training_facts(self, arguments: dict) -> TrainingFacts | None:
+        """How the model was trained; None if nothing was logged."""
+        history = self.state.log_history
+        if not any("loss" in entry or "train_runtime" in entry for entry in history):
+            return None
+        own = {name: getattr(self.args, name, None) for name in OWN_ARGUMENTS}
+        device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
+        return TrainingFacts(
+            arguments=arguments | {name: value for name, value in own.items() if value is not None},
+            hardware=f"{self.args.world_size} x {device}",
+            epochs=epoch_rows(history),
+            seconds=next((entry["train_runtime"] for entry in reversed(history) if "train_runtime" in entry), None),
+            emissions=read_emissions(Path(self.args.output_dir)),
+        )
+
+
+class WholePushes(TrainerCallback):
+    """Puts code and card into the output folder before each push: during the training the Trainer pushes neither."""
+
+    def __init__(self, trainer: HubTrainer):
+        self.trainer = trainer
+
+    def on_push_begin(self, args, state, control, **kwargs):
+        if not self.trainer.is_world_process_zero():
+            return
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        for part in (model, getattr(model, "config", None)):
+            if getattr(part, "_auto_class", None) is not None:
+                custom_object_save(part, args.output_dir)
+        self.trainer.create_model_card()
