@@ -17,7 +17,8 @@ from transformers import PreTrainedConfig
 from .training_facts import TrainingFacts
 
 
-CARD_TYPES = ("tempoformer", "temporal_bert", "temporal_roberta")
+DATED_ENCODERS = {"temporal_bert": "BERT", "temporal_roberta": "RoBERTa"}
+CARD_TYPES = ("tempoformer", *DATED_ENCODERS)
 PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub")
 TIME_TEXTS = {
     "temporal_rotary": "queries and keys are rotated by the logarithm of the seconds to the newest post",
@@ -187,7 +188,7 @@ def dated_facts(config: PreTrainedConfig) -> dict[str, Any]:
         "task_name": task.replace("-", " ").capitalize(),
         "tags": ["temporal-attention", "semantic-change"],
         "auto_class": auto_class,
-        "encoder_type": config.model_type.removeprefix("temporal_"),
+        "encoder_type": DATED_ENCODERS[config.model_type],
         "times": list(map(markdown, config.times)),
         "example_times": list(dict.fromkeys([*config.times[:1], *config.times[-1:]])),
         "time_text": "; ".join(parts),

@@ -82,7 +82,6 @@ def read_emissions(folder: Path) -> dict[str, Any] | None:
     facts = {
         "emissions": float(last["emissions"]) * 1000,
         "source": "codecarbon",
-        "training_type": "fine-tuning",
         "geographical_location": last.get("country_name"),
         "hardware_used": hardware,
     }

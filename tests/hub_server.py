@@ -9,14 +9,17 @@ with the same status and `X-Error-Code`.
 import base64
 import hashlib
 import json
+import os
 import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import huggingface_hub
 import yaml
 
 
@@ -141,6 +144,40 @@ class HubServer:
         self.server.server_close()
         self.thread.join()
 
+    def environment(self, home: Path, token: str | None = TOKEN, **more: str) -> dict[str, str]:
+        """For a process whose client talks to this Hub, and keeps what it downloads in a folder of its own."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
+        settings = {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(home),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_XET": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+        return {**others, **settings, **({} if token is None else {"HF_TOKEN": token}), **more}
+
+    def connect(self, monkeypatch, home: Path, token: str | None = TOKEN):
+        """Lets the client of this process, which reads its settings as it is imported, talk to this Hub."""
+        for name in [name for name in os.environ if name.startswith("HF_")]:
+            monkeypatch.delenv(name)
+        for name, value in self.environment(home, token).items():
+            if name.startswith("HF_") or name.lower() == "no_proxy":
+                monkeypatch.setenv(name, value)
+        settings = {
+            "ENDPOINT": self.url,
+            "HUGGINGFACE_CO_URL_TEMPLATE": self.url + "/{repo_id}/resolve/{revision}/{filename}",
+            "HF_HUB_CACHE": str(home / "hub"),
+            "HF_HUB_DISABLE_XET": True,
+            "HF_HUB_OFFLINE": False,
+            "HF_TOKEN_PATH": str(home / "token"),
+        }
+        for name, value in settings.items():
+            monkeypatch.setattr(huggingface_hub.constants, name, value)
+        # Transformers keeps a client with the endpoint of before.
+        monkeypatch.setattr("transformers.utils.hub._hf_api", None, raising=False)
+        huggingface_hub.close_session()
+
     def files(self, repo_id: str, revision: str = "main") -> dict[str, bytes]:
         """What a repository holds."""
         return {path: blob.content for path, blob in self.repositories[repo_id].find(revision).files.items()}
@@ -158,6 +195,7 @@ class HubHandler(BaseHTTPRequestHandler):
 
     hub: HubServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *arguments):
         """Tests look at `hub.requests` instead."""

@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 import torch
 from conftest import tiny_encoder
-from huggingface_hub import RepoUrl
-from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
@@ -152,32 +150,6 @@ def test_a_dataset_by_its_name(tmp_path, script):
     script(["configuration/demo.yaml", "--dataset_name", str(folder), "--load_best_model_at_end", "false", *output])
     with (tmp_path / "out" / "_predictions.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 30
-
-
-def test_a_push_holds_code_and_card_and_no_predictions(tmp_path, script, monkeypatch):
-    """What goes to the Hub, with its client replaced."""
-    pushed = {}
-
-    class Client:
-        def upload_folder(self, *, repo_id, folder_path, ignore_patterns, **kwargs):
-            names = [str(path.relative_to(folder_path)) for path in Path(folder_path).rglob("*") if path.is_file()]
-            pushed[repo_id] = set(filter_repo_objects(names, ignore_patterns=ignore_patterns))
-            pushed["card"] = (Path(folder_path) / "README.md").read_text()
-
-        def create_repo(self, repo_id, **kwargs):
-            return RepoUrl(f"https://huggingface.co/{repo_id}")
-
-    monkeypatch.setattr("transformers.trainer.hf_api", Client, raising=False)
-    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(10, seed=0, posts_per_timeline=5)))
-    output = ["--output_dir", str(tmp_path / "out"), "--max_steps", "2", "--push_to_hub", "--hub_model_id", "me/mine"]
-    output += ["--hub_strategy", "end"]
-    script(["configuration/demo.yaml", "--train_file", posts, *output])
-    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "modeling_tempoformer.py"} <= pushed[
-        "me/mine"
-    ]
-    assert not any("predictions" in name or name.startswith("checkpoint") for name in pushed["me/mine"])
-    assert (tmp_path / "out" / "_predictions.csv").exists()
-    assert 'model="me/mine"' in pushed["card"] and "predict_macro_f1" in pushed["card"]
 
 
 def test_predictions_come_in_the_order_of_the_input(tmp_path, script):
