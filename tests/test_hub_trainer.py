@@ -27,17 +27,20 @@ def make(tokenization, output_dir, **settings) -> StreamTrainer:
     tokenizer.model_max_length = 16
     model = tiny_model(**CHANGES, encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
     row = {"input_ids": tokenizer(TEXTS)["input_ids"], "timestamps": [0, 60, 90000], "labels": [0, 1, 2]}
-    arguments = StreamTrainingArguments(
-        str(output_dir),
-        **{
-            "num_train_epochs": 2,
-            "per_device_train_batch_size": 2,
-            "eval_strategy": "epoch",
-            "save_strategy": "epoch",
-        },
-        **{"report_to": "none", "use_cpu": True, "disable_tqdm": True, "remove_unused_columns": False},
-        **{"load_best_model_at_end": True, "metric_for_best_model": "macro_f1", **settings},
-    )
+    defaults = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 2,
+        "logging_steps": 1,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "macro_f1",
+        "report_to": "none",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+    }
+    arguments = StreamTrainingArguments(str(output_dir), **{**defaults, **settings})
     return StreamTrainer(
         model,
         arguments,
