@@ -80,14 +80,14 @@ def write_card(
 
     Raises a `ValueError` for a configuration of another model.
     """
-    if config.model_type not in CARD_TYPES:
+    if not has_card(config):
         raise ValueError(f"There is no card for a '{config.model_type}'; only for: {', '.join(CARD_TYPES)}.")
     folder = Path(folder)
     repo_id = repo_id or folder.resolve().name
     name = model_name or repo_id.split("/")[-1]
     base_model = public_id(base_model)
     datasets = [found for found in map(public_id, as_list(dataset_tags)) if found]
-    of_family = stream_facts(config, timed) if config.model_type == "tempoformer" else dated_facts(config)
+    of_family = dated_facts(config) if type(config).model_type in DATED_ENCODERS else stream_facts(config, timed)
     labels = [config.id2label[index] for index in range(config.num_labels)]
     scores = {part: of_part for part, values in (scores or {}).items() if (of_part := finite(values))}
     results = [
@@ -141,6 +141,12 @@ def write_card(
     card.save(folder / "README.md")
 
 
+def has_card(config: PreTrainedConfig) -> bool:
+    """Whether there is a card for such a model."""
+    # Of the class: until it is saved, a configuration that was read from a plain BERT's says that it is one.
+    return type(config).model_type in CARD_TYPES
+
+
 def stream_facts(config: PreTrainedConfig, timed: bool | None) -> dict[str, Any]:
     """What the card of a stream classifier says of its configuration."""
     time_text = TIME_TEXTS[config.stream_attention]
@@ -188,7 +194,7 @@ def dated_facts(config: PreTrainedConfig) -> dict[str, Any]:
         "task_name": task.replace("-", " ").capitalize(),
         "tags": ["temporal-attention", "semantic-change"],
         "auto_class": auto_class,
-        "encoder_type": DATED_ENCODERS[config.model_type],
+        "encoder_type": DATED_ENCODERS[type(config).model_type],
         "times": list(map(markdown, config.times)),
         "example_times": list(dict.fromkeys([*config.times[:1], *config.times[-1:]])),
         "time_text": "; ".join(parts),

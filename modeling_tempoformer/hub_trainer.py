@@ -10,7 +10,7 @@ from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from .cards import CARD_TYPES, public_id, write_card
+from .cards import has_card, public_id, write_card
 from .training_facts import TrainingFacts, epoch_rows, last_evaluation, read_emissions
 
 
@@ -68,7 +68,7 @@ class HubTrainer(Trainer):
         given = {name: value for name, value in kwargs.items() if value is not None}
         kwargs = {**self.args.model_card, **given}
         model = self.accelerator.unwrap_model(self.model)
-        if not isinstance(model, PreTrainedModel) or model.config.model_type not in CARD_TYPES:
+        if not isinstance(model, PreTrainedModel) or not has_card(model.config):
             super().create_model_card(**kwargs)
             return
         base_model = public_id(kwargs.pop("finetuned_from", None) or self.base_model or model.config.name_or_path)

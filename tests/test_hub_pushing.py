@@ -16,7 +16,7 @@ from hub_server import READ_TOKEN, TOKEN, HubServer, card_problems
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.lfs import UploadInfo
-from test_cards import CHANGES, dated_config
+from test_cards import CHANGES, SIZES, dated_config
 from test_hub_format import HUB_MODULES, TOKENIZER_MODULES
 from test_run_glue_style import write_posts
 from test_tokenization_temporal_bert import VOCABULARY
@@ -216,9 +216,7 @@ def glue(tmp_path: Path, *arguments: str):
 
 def mlm(tmp_path: Path, *arguments: str):
     main = runpy.run_path(str(ROOT / "run_temporal_mlm.py"))["main"]
-    BertForMaskedLM(BertConfig(**{**dated_config().to_dict(), "model_type": "bert"})).save_pretrained(
-        tmp_path / "bert"
-    )
+    BertForMaskedLM(BertConfig(**SIZES)).save_pretrained(tmp_path / "bert")
     BertTokenizer(vocab=VOCABULARY, model_max_length=16).save_pretrained(tmp_path / "bert")
     texts = []
     for time, word in (("1810-1860", "tree"), ("1960-2010", "plane")):
@@ -267,9 +265,7 @@ def test_a_script_pushes_all_but_predictions(connected, tmp_path, monkeypatch, s
         (TOKEN, "you/refused", '403[^$]*namespace "you"'),
     ],
 )
-def test_who_may_not_push_is_told_before_training(
-    hub, monkeypatch, tmp_path, tokenization, token, repo, status, problem
-):
+def test_who_may_not_push_is_told_before_training(hub, monkeypatch, tmp_path, tokenization, token, repo, problem):
     hub.connect(monkeypatch, tmp_path / "home", token)
     with pytest.raises(HfHubHTTPError, match=problem):
         make_trainer("stream", tokenization, tmp_path / "out", push_to_hub=True, hub_model_id=repo)

@@ -19,18 +19,20 @@ from modeling_tempoformer.synthetic import synthetic_posts
 
 ROOT = Path(__file__).parents[1]
 REPO = "me/walk"
-# Where this package is not: predicts with the model of a revision, then, if asked to, trains it further with the stock
-# Trainer and the collator of its repository, and predicts again.
+# Where this package is not: predicts with the models of revisions, then, if asked to, trains the last further with the
+# stock Trainer and the collator of its repository, and predicts again.
 ELSEWHERE = f"""
 import json, sys
 sys.modules["modeling_tempoformer"] = None
 from transformers import Trainer, TrainingArguments, pipeline
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-revision, train, posts = json.loads(sys.argv[1])
+revisions, train, posts = json.loads(sys.argv[1])
 timelines = [{{name: timeline[name] for name in ("text", "timestamp")}} for timeline in posts]
-pipe = pipeline("stream-classification", model="{REPO}", revision=revision, trust_remote_code=True)
-answers = [pipe(timelines, top_k=2)]
+answers = []
+for revision in revisions:
+    pipe = pipeline("stream-classification", model="{REPO}", revision=revision, trust_remote_code=True)
+    answers.append(pipe(timelines, top_k=2))
 if train:
     collator_class = get_class_from_dynamic_module("data_collator_tempoformer.StreamCollator", "{REPO}")
     rows = [
@@ -55,11 +57,11 @@ print("ANSWERS", json.dumps(answers))
 """
 
 
-def elsewhere(hub: HubServer, folder: Path, posts: list[dict], revision: str, train: bool = False) -> list:
-    """Probabilities of the posts by class, before and after training, in a process with a cache of its own."""
+def elsewhere(hub: HubServer, folder: Path, posts: list[dict], revisions: list[str], train: bool = False):
+    """Probabilities of the posts by class, for each model, in a process with a cache of its own."""
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, json.dumps([revision, train, posts])],
+        [sys.executable, "-c", ELSEWHERE, json.dumps([revisions, train, posts])],
         cwd=folder,
         env=hub.environment(folder / "home"),
         capture_output=True,
@@ -99,7 +101,7 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         first = hub.commits(REPO)[-1].sha
         of_first = predictions(tmp_path / "first")
 
-        before, after = elsewhere(hub, tmp_path / "a", timelines, "main", train=True)
+        before, after = elsewhere(hub, tmp_path / "a", timelines, ["main"], train=True)
         assert of_first == before
         assert after != [{name: score.expected for name, score in post.items()} for post in before]
 
@@ -107,9 +109,8 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         second = hub.commits(REPO)[-1].sha
         assert second != first and whole("stream") <= set(hub.files(REPO))
         assert not [path for path in hub.files(REPO) if path.startswith("_")]
-        (of_main,) = elsewhere(hub, tmp_path / "b", timelines, "main")
+        of_main, of_old = elsewhere(hub, tmp_path / "b", timelines, ["main", first])
         assert [{name: score.expected for name, score in post.items()} for post in of_main] == after
-        (of_old,) = elsewhere(hub, tmp_path / "c", timelines, first)
         assert of_first == of_old
 
         # And where the package is, its script goes on from the Hub's model as from a folder.
