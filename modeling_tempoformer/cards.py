@@ -120,7 +120,7 @@ def write_card(
     )
     card = ModelCard.from_template(
         data,
-        template_str=read_template(of_family["template"]) + "\n" + read_template("shared.md"),
+        template_str=read_template(of_family["template"]) + "\n" + read_template("shared.md") + "\n",
         **of_family,
         title=markdown(name),
         repo_id=repo_id,
@@ -237,13 +237,21 @@ def named_scores(scores: Mapping[str, float], labels: Sequence[str]) -> list[tup
 
 
 def score_table(scores: Mapping[str, float], labels: Sequence[str]) -> str:
-    """The classes' scores in one table, and what else there is below it."""
-    rows = [[label, *(scores.get(f"{kind}_{label}") for kind in KINDS)] for label in labels]
-    rows.append(["macro average", *(scores.get(f"macro_{kind}") for kind in KINDS)])
-    rows = [row for row in rows if any(value is not None for value in row[1:])]
-    others = [[title, scores[name]] for name, title in OTHER_SCORES.items() if name in scores]
-    tables = [table(["class", *KINDS.values()], rows)] if rows else []
-    return "\n\n".join(tables + ([table(["score", "value"], others)] if others else []))
+    """The classes' scores in one table with their means, and what else there is below it."""
+
+    def row(name: str, keys: list[str]) -> list[str]:
+        return [name, *(f"{scores[key]:.4f}" if key in scores else "" for key in keys)]
+
+    classes = [row(label, [f"{kind}_{label}" for kind in KINDS]) for label in labels]
+    classes = [line for line in classes if any(line[1:])]
+    means = {f"macro_{kind}": f"Macro {title}" for kind, title in KINDS.items()}
+    tables = []
+    if classes:
+        tables.append(table(["class", *KINDS.values()], [*classes, row("macro average", list(means))]))
+    others = {**({} if classes else means), **OTHER_SCORES}
+    if rest := [row(title, [key]) for key, title in others.items() if key in scores]:
+        tables.append(table(["score", "value"], rest))
+    return "\n\n".join(tables)
 
 
 def epochs_table(rows: Sequence[Mapping[str, float]]) -> str:

@@ -117,13 +117,15 @@ class HubTrainer(Trainer):
         history = self.state.log_history
         if not any("loss" in entry or "train_runtime" in entry for entry in history):
             return None
+        end = next((entry for entry in history if "train_runtime" in entry), {})
         own = {name: getattr(self.args, name, None) for name in OWN_ARGUMENTS}
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
         return TrainingFacts(
             arguments=arguments | {name: value for name, value in own.items() if value is not None},
             hardware=f"{self.args.world_size} x {device}",
             epochs=epoch_rows(history),
-            seconds=next((entry["train_runtime"] for entry in reversed(history) if "train_runtime" in entry), None),
+            seconds=end.get("train_runtime"),
+            loss=end.get("train_loss"),
             emissions=read_emissions(Path(self.args.output_dir)),
         )
 

@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ class TrainingFacts:
     """
     Args:
         arguments (`dict[str, Any]`): Those of the training, by name.
-        epochs (`list[dict[str, float]]`): Rows of [`epoch_rows`].
-        seconds (`float`, *optional*): How long it took.
         hardware (`str`): What it ran on.
+        epochs (`list[dict[str, float]]`, *optional*): Rows of [`epoch_rows`].
+        seconds (`float`, *optional*): How long it took.
+        loss (`float`, *optional*): Mean training loss.
         emissions (`dict[str, Any]`, *optional*): What [`read_emissions`] found.
     """
 
@@ -23,18 +25,20 @@ class TrainingFacts:
     hardware: str
     epochs: list[dict[str, float]] = field(default_factory=list)
     seconds: float | None = None
+    loss: float | None = None
     emissions: dict[str, Any] | None = None
 
 
 def epoch_rows(history: Sequence[dict[str, float]]) -> list[dict[str, float]]:
     """
-    One row for each evaluation in a Trainer's `state.log_history`, with the training loss that was logged last before
-    it; without evaluations, one row for each epoch in which a training loss was logged, with the last.
+    One row for each evaluation during the training in a Trainer's `state.log_history`, with the training loss that was
+    logged last before it; without evaluations, one row for each epoch in which a training loss was logged, with the
+    last.
 
     Columns, where there is something: `epoch`, `step`, `training loss`, `validation loss`, `macro F1`.
     """
     evaluations, losses, loss = [], {}, None
-    for entry in history:
+    for entry in takewhile(lambda entry: "train_runtime" not in entry, history):
         where = {"epoch": entry.get("epoch", 0.0), "step": entry.get("step", 0)}
         if "loss" in entry:
             loss = {"training loss": entry["loss"]}

@@ -45,6 +45,7 @@ def test_card_says_what_the_model_is(tmp_path):
         hardware="1 x CPU",
         epochs=[{"epoch": 1.0, "step": 7, "training loss": 0.5, "validation loss": 0.25, "macro F1": 0.51239}],
         seconds=12.34,
+        loss=0.625,
         emissions={"emissions": 0.15379, "source": "codecarbon"},
     )
     write_card(
@@ -89,12 +90,13 @@ def test_card_says_what_the_model_is(tmp_path):
         "- Language: en, no",
         "- Dataset: Posts of mine",
         "- Licence: mit",
-        "| IS | 0.125 |  | 0.25 |",
-        "| macro average |  | 0.5 | 0.5124 |",
+        "| IS | 0.1250 |  | 0.2500 |",
+        "| macro average |  | 0.5000 | 0.5124 |",
+        "| Loss | 0.7500 |",
         "| learning_rate | 0.0001 |".replace("_", r"\_"),
         r"| optimizer | a\|b |",
         "| 1 | 7 | 0.5 | 0.25 | 0.5124 |",
-        "Training took 12.3 seconds on 1 x CPU.",
+        "Training took 12.3 seconds on 1 x CPU; the mean training loss was 0.625.",
         "It emitted about 0.154 g of CO2 equivalents, by codecarbon.",
     ):
         assert line in card.text.splitlines(), line
@@ -140,8 +142,8 @@ def test_a_label_is_shown_as_it_is_and_changes_nothing(tmp_path, label):
     assert not re.search(r"[\\`*_\[\]|~$#<>]", re.sub(r"\\[^a-zA-Z0-9\s]", "", shown))
     # ... and what it then shows is the label, on one line.
     assert html.unescape(re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", shown)) == " ".join(label.split())
-    row = next(line for line in card.text.splitlines() if line.endswith("|  | 0.5 | 0.25 |"))
-    assert row == f"| {shown} |  | 0.5 | 0.25 |"
+    row = next(line for line in card.text.splitlines() if line.endswith("|  | 0.5000 | 0.2500 |"))
+    assert row == f"| {shown} |  | 0.5000 | 0.2500 |"
 
 
 def run_snippet(folder, monkeypatch, capsys) -> str:
@@ -223,7 +225,7 @@ AFTER = {"eval_loss": 0.7001, "eval_macro_f1": 0.6, "epoch": 2.0, "step": 20}
 def test_rows_by_evaluation_or_by_epoch():
     first = {"epoch": 1.0, "step": 10, "training loss": 0.8, "validation loss": 0.7, "macro F1": 0.6}
     second = {"epoch": 2.0, "step": 20, "training loss": 0.6, "validation loss": 0.5, "macro F1": 0.4}
-    assert epoch_rows([*HISTORY, END]) == [first, second]
+    assert epoch_rows([*HISTORY, END, AFTER]) == [first, second]
     without = [entry for entry in HISTORY if "loss" in entry]
     assert epoch_rows([*without, END]) == [
         {"epoch": 1.0, "step": 10, "training loss": 0.8},

@@ -254,6 +254,7 @@ def test_a_script_pushes_all_but_predictions(connected, tmp_path, monkeypatch, s
     else:
         assert shown["validation", "Perplexity"] == results["eval_perplexity"]
         assert shown["test", "Accuracy"] == results["predict_accuracy"]
+        assert f"| Macro F1 | {results['predict_macro_f1']:.4f} |" in card.text and "| class |" not in card.text
 
 
 @pytest.mark.parametrize(
