@@ -9,7 +9,7 @@ import torch
 from conftest import ENCODERS, tiny_batch, tiny_encoder
 from dense_reference import dense_logits, plain_encoder
 from test_run_glue_style import write_posts
-from transformers import AutoConfig, AutoModel, TrainingArguments
+from transformers import AutoConfig, AutoModel
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.command_line import parse
@@ -45,7 +45,7 @@ def test_a_variant_is_built_runs_and_is_saved(tmp_path, variant, recipe):
     plain.save_pretrained(tmp_path / "encoder")
     settings = ["--model_name_or_path", str(tmp_path / "encoder"), "--output_dir", str(tmp_path)]
     arguments = [str(ROOT / "configuration" / f"{recipe}.yaml"), str(variant), *settings]
-    dataclasses = [SCRIPT["ModelArguments"], SCRIPT["DataTrainingArguments"], TrainingArguments]
+    dataclasses = [SCRIPT["ModelArguments"], SCRIPT["DataTrainingArguments"], SCRIPT["StreamTrainingArguments"]]
     model_args, data, _ = parse(dataclasses, arguments)
     model = SCRIPT["load_model"](model_args, plain.config, data.window, ["a", "b", "c"])
     assert model.config.window == data.window and model.config.id2label == {0: "a", 1: "b", 2: "c"}
