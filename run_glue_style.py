@@ -55,6 +55,7 @@ SHUFFLE_BUFFER = 1000  # rows
 DEFAULT_WINDOW = 20
 DEFAULT_EXAMPLES = 5
 UNTRAINED = ("class_prior", "few_shot")
+STOCK_BASELINES = ("post", "concatenated")  # models of Transformers
 
 
 @dataclass
@@ -375,6 +376,8 @@ def main(arguments: list[str]):
     else:
         posts = splits.get("train", next(iter(splits.values())))
         names = data.labels or label_names(posts, data.label_column or "label")
+    if training.push_to_hub and model_args.method not in ("tempoformer", *STOCK_BASELINES):
+        raise ValueError(f"--push_to_hub: what --method {model_args.method} makes can only be read by this package.")
     untrained = model_args.method in UNTRAINED
     if untrained and (not training.do_predict or training.world_size > 1):
         raise ValueError(f"--method {model_args.method} needs --do_predict, in one process.")

@@ -12,12 +12,16 @@ from hub_server import card_problems
 from huggingface_hub import ModelCard
 from test_tokenization_temporal_bert import VOCABULARY
 from test_tokenization_temporal_bert import bert as dated_tokenizer
+from test_tokenization_temporal_bert import roberta as roberta_tokenizer
 from transformers import AutoTokenizer, BertConfig
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForTokenClassification,
+    RobertaWithTemporalAttentionForMaskedLM,
     TemporalBertConfig,
+    TemporalBertTokenizer,
+    TemporalRobertaConfig,
 )
 from modeling_tempoformer.cards import write_card
 from modeling_tempoformer.training_facts import TrainingFacts, epoch_rows, last_evaluation, read_emissions
@@ -169,7 +173,7 @@ def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, 
 @pytest.mark.parametrize("times", [["1810-1860", "1960-2010"], ["2017-03", "2017-04"], ["1800s", "1900s"]])
 def test_the_snippet_for_dated_posts_runs(tmp_path, monkeypatch, capsys, times):
     granularity = {"2017-03": "month", "1800s": "century"}.get(times[0])
-    tokenizer = dated_tokenizer().__class__(vocab=VOCABULARY, times=times, time_granularity=granularity)
+    tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=times, time_granularity=granularity)
     encoder = {**dated_config().to_dict(), "times": times}
     model = tiny_model(**CHANGES, encoder_config=encoder)
     model.save_pretrained(tmp_path / "mine")
@@ -193,6 +197,20 @@ def test_the_card_of_a_model_of_dated_texts(tmp_path, monkeypatch, capsys, model
     assert card_problems(card.content) == []
     assert card.data.pipeline_tag == task and "- Times: 1810-1860, 1960-2010" in card.text
     assert ("token of their time" in card.text) is prepend_time
+    printed = run_snippet(tmp_path / "mine", monkeypatch, capsys)
+    assert re.findall(r"^(1810-1860|1960-2010) ", printed, flags=re.MULTILINE) == ["1810-1860", "1960-2010"]
+
+
+def test_the_card_of_a_roberta(tmp_path, monkeypatch, capsys):
+    tokenizer = roberta_tokenizer()
+    config = TemporalRobertaConfig(
+        **{**SIZES, "vocab_size": len(tokenizer), "pad_token_id": 1, "times": ["1810-1860", "1960-2010"]},
+        temporal_residual=True,
+    )
+    RobertaWithTemporalAttentionForMaskedLM(config).save_pretrained(tmp_path / "mine")
+    tokenizer.save_pretrained(tmp_path / "mine")
+    card = (tmp_path / "mine" / "README.md").read_text()
+    assert "A RoBERTa that knows when" in card and "with a learned weight for each head" in card
     printed = run_snippet(tmp_path / "mine", monkeypatch, capsys)
     assert re.findall(r"^(1810-1860|1960-2010) ", printed, flags=re.MULTILINE) == ["1810-1860", "1960-2010"]
 

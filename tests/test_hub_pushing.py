@@ -31,7 +31,8 @@ from modeling_tempoformer.temporal_trainer import TemporalTrainer, TemporalTrain
 
 
 ROOT = Path(__file__).parents[1]
-MODEL_CODE = {"stream": HUB_MODULES, "dated": {"configuration_temporal_bert", "modeling_temporal_bert"}}
+DATED_CODE = {"configuration_temporal_bert", "modeling_temporal_bert"}
+MODEL_CODE = {"stream": HUB_MODULES, "both": HUB_MODULES, "dated": DATED_CODE}
 TIMELINE = {"text": ["sad today", "so glad", "tired again"], "timestamp": [0, 60, 90000]}
 TEXT, TIME = "the [MASK] flew", "1815"
 QUICK = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True, "remove_unused_columns": False}
@@ -50,22 +51,16 @@ def connected(hub, monkeypatch, tmp_path):
     return hub
 
 
-def stream_model(tokenizer, seed: int = 0):
-    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    return tiny_model(**CHANGES, encoder_config=encoder, seed=seed)
-
-
-def dated_model(seed: int = 0):
-    torch.manual_seed(seed)
-    return BertWithTemporalAttentionForMaskedLM(dated_config(initializer_range=0.3)).eval()
-
-
 def make(family: str, tokenization: Path, seed: int = 0):
-    """A model and its tokenizer."""
+    """A model and its tokenizer: of streams, of dated texts, or of streams of dated posts."""
+    config = dated_config(initializer_range=0.3)
     if family == "dated":
-        return dated_model(seed), dated_tokenizer()
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    return stream_model(tokenizer, seed), tokenizer
+        torch.manual_seed(seed)
+        return BertWithTemporalAttentionForMaskedLM(config).eval(), dated_tokenizer()
+    tokenizer = dated_tokenizer() if family == "both" else AutoTokenizer.from_pretrained(tokenization)
+    plain = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
+    encoder = config.to_dict() if family == "both" else plain
+    return tiny_model(**CHANGES, encoder_config=encoder, seed=seed), tokenizer
 
 
 def make_trainer(family: str, tokenization: Path, output_dir: Path, **settings):
@@ -84,14 +79,14 @@ def make_trainer(family: str, tokenization: Path, output_dir: Path, **settings):
 
 def whole(family: str) -> set[str]:
     """The files that make a repository that loads."""
-    modules = MODEL_CODE[family] | (TOKENIZER_MODULES if family == "dated" else set())
+    modules = MODEL_CODE[family] | (TOKENIZER_MODULES if family != "stream" else set())
     files = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     return files | {f"{name}.py" for name in modules}
 
 
 def answer(model, tokenizer) -> list:
     """What a model says, as the process elsewhere asks it."""
-    if "time_ids" in tokenizer.model_input_names:
+    if isinstance(model, BertWithTemporalAttentionForMaskedLM):
         with torch.no_grad():
             return model(**tokenizer(TEXT, time=TIME, return_tensors="pt")).logits.flatten().tolist()
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer)
@@ -130,14 +125,15 @@ def elsewhere(wanted: list[tuple[str, str]], environment: dict[str, str], folder
 
 def test_what_is_pushed_loads_elsewhere_by_revision_from_the_cache_and_offline(connected, tmp_path, tokenization):
     expected, wanted = [], []
-    for family in ("stream", "dated"):
+    for family in ("stream", "dated", "both"):
         repo = f"me/{family}"
-        for seed in range(2):
+        for seed in range(1 if family == "both" else 2):
             model, tokenizer = make(family, tokenization, seed)
             tokenizer.push_to_hub(repo)
             wanted.append((repo, model.push_to_hub(repo).oid))
             expected.append(answer(model, tokenizer))
         wanted[-1] = (repo, "main")
+        assert set(connected.files(repo)) >= whole(family)
     connected.requests.clear()
     home = tmp_path / "elsewhere"
     online = elsewhere(wanted * 2, connected.environment(home), tmp_path)
@@ -275,6 +271,18 @@ def test_who_may_not_push_is_told_before_training(hub, monkeypatch, tmp_path, to
         with pytest.raises(HfHubHTTPError, match=problem):
             part.push_to_hub(repo)
     assert repo not in hub.repositories
+
+
+@pytest.mark.parametrize("method", ["class_prior", "bilstm"])
+def test_what_nobody_could_load_is_not_pushed(connected, tmp_path, monkeypatch, method):
+    monkeypatch.chdir(ROOT)
+    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(6, seed=0, posts_per_timeline=5)))
+    model = [] if method == "class_prior" else ["--model_name_or_path", str(ROOT / "configuration/encoder_tiny.json")]
+    main = runpy.run_path(str(ROOT / "run_glue_style.py"))["main"]
+    output = ["--output_dir", str(tmp_path / "out"), "--push_to_hub", "--hub_model_id", "me/own"]
+    with pytest.raises(ValueError, match=f"--push_to_hub: what --method {method} makes"):
+        main(["--train_file", posts, "--method", method, *model, *output, "--do_train", "--do_predict"])
+    assert "me/own" not in connected.repositories
 
 
 def test_weights_that_arrive_damaged_are_refused(connected, tokenization, monkeypatch):
