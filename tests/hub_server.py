@@ -174,7 +174,8 @@ class HubServer:
         }
         for name, value in settings.items():
             monkeypatch.setattr(huggingface_hub.constants, name, value)
-        # Transformers keeps a client with the endpoint of before.
+        # The clients that were made before know the other address.
+        monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", self.url)
         monkeypatch.setattr("transformers.utils.hub._hf_api", None, raising=False)
         huggingface_hub.close_session()
 
