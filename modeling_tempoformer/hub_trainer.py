@@ -71,7 +71,11 @@ class HubTrainer(Trainer):
         if not isinstance(model, PreTrainedModel) or not has_card(model.config):
             super().create_model_card(**kwargs)
             return
-        base_model = public_id(kwargs.pop("finetuned_from", None) or self.base_model or model.config.name_or_path)
+        if unknown := sorted(set(kwargs) - set(CARD_ARGUMENTS)):
+            raise TypeError(f"This card takes {', '.join(CARD_ARGUMENTS)}; it cannot take {', '.join(unknown)}.")
+        base_model = public_id(kwargs.get("finetuned_from") or self.base_model or model.config.name_or_path)
+        if base_model == self.hub_model_id:
+            base_model = None  # trained further in its own repository
         # The licence of the base model, if none is given; an empty name of it is not guessed from the configuration.
         summary = TrainingSummary.from_trainer(
             self, finetuned_from=base_model or "", license=kwargs.get("license"), tags=kwargs.get("tags")

@@ -121,7 +121,9 @@ def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monke
     assert not (tmp_path / "mine" / "emissions.csv").exists()
 
 
-def test_what_a_card_takes_is_checked(tmp_path):
+def test_what_a_card_takes_is_checked(tmp_path, tokenization):
+    with pytest.raises(TypeError, match="it cannot take tasks"):
+        make(tokenization, tmp_path).create_model_card(tasks="fill-mask")
     with pytest.raises(ValueError, match="--model_card takes language, license, .*; it has also: licence"):
         StreamTrainingArguments(str(tmp_path), model_card='{"licence": "mit"}')
 

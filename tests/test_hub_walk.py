@@ -114,11 +114,13 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         assert of_first == of_old
 
         # And where the package is, its script goes on from the Hub's model as from a folder.
-        start = ["--model_name_or_path", REPO, "--output_dir", str(tmp_path / "third")]
-        script([*start, *files, *push, "--max_steps", "1", "--learning_rate", "0", "--do_train", "--do_predict"])
-        assert predictions(tmp_path / "third") == after
-        third = hub.commits(REPO)[-1]
-        assert third.sha != second and whole("stream") <= set(third.files)
-        card = ModelCard(third.files["README.md"].content.decode())
-        assert card_problems(card.content) == [] and card.data.base_model == REPO
-        assert "## Intended use and limits" in card.text
+        start = ["--model_name_or_path", REPO, "--output_dir", str(tmp_path / "third"), "--push_to_hub"]
+        quick = ["--max_steps", "1", "--learning_rate", "0", "--save_strategy", "no", "--do_train", "--do_predict"]
+        for repo, base_model in (("me/further", REPO), (REPO, None)):
+            script([*start, *files, *quick, "--hub_model_id", repo])
+            assert predictions(tmp_path / "third") == after
+            pushed = hub.commits(repo)[-1]
+            assert pushed.sha != second and whole("stream") <= set(pushed.files)
+            card = ModelCard(pushed.files["README.md"].content.decode())
+            assert card_problems(card.content) == [] and card.data.base_model == base_model
+            assert "## Intended use and limits" in card.text
