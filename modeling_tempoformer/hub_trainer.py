@@ -25,7 +25,13 @@ PARTS = {"eval": "validation", "predict": "test"}
 
 @dataclass
 class HubTrainingArguments(TrainingArguments):
-    """Those of the Trainer, and what is said on the model card."""
+    """
+    Those of the Trainer, and what is said on the model card.
+
+    Args:
+        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], or JSON of them: language,
+            license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Others are a `ValueError`.
+    """
 
     model_card: dict | str | None = field(
         default=None,
@@ -62,7 +68,12 @@ class HubTrainer(Trainer):
         self.add_callback(WholePushes(self))
 
     def create_model_card(self, **kwargs):
-        """As [`Trainer.create_model_card`]; `args.model_card` holds defaults of its arguments."""
+        """
+        Writes the model card into the output folder.
+
+        Args:
+            kwargs: As in [`Trainer.create_model_card`]; `args.model_card` holds defaults of them.
+        """
         if not self.is_world_process_zero():
             return
         given = {name: value for name, value in kwargs.items() if value is not None}

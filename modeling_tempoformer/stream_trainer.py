@@ -21,6 +21,7 @@ class StreamTrainingArguments(HubTrainingArguments):
     Those of the Trainer, and how fast learns what is new on a pretrained encoder.
 
     Args:
+        model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         head_learning_rate (`float`, *optional*): Of what is not the encoder: stream attention, fusion, head;
             `learning_rate` if omitted.
     """
@@ -35,6 +36,9 @@ class StreamTrainer(HubTrainer):
     """
     The stock Trainer, but for the learning rate of what is new on the encoder (`args.head_learning_rate`), the model
     card of a TempoFormer, logits by post, and calibration.
+
+    Args:
+        args, kwargs: As in [`Trainer`].
     """
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:

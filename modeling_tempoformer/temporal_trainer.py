@@ -18,6 +18,7 @@ class TemporalTrainingArguments(HubTrainingArguments):
     Those of the Trainer, and how fast time is learned.
 
     Args:
+        model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         time_learning_rate (`float`, *optional*): Of time embeddings, W_T and alpha, which are new; `learning_rate` if
             omitted.
     """
@@ -32,6 +33,9 @@ class TemporalTrainer(HubTrainer):
     """
     Trains time embeddings, W_T and alpha at `args.time_learning_rate`: at the smallest learning rates of the paper
     what is new would hardly move. Tokens of prepended times are rows of the word embeddings and learn at their rate.
+
+    Args:
+        args, kwargs: As in [`Trainer`].
     """
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
