@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: bench demo docs install lint style test
+.PHONY: bench demo docs install lint style test test-lowest
 
 install: .venv/installed
 
@@ -36,3 +36,16 @@ bench: install
 
 test: install
 	$(BIN)/python -m pytest
+
+# The oldest Transformers that setup.cfg allows, with what it takes beside it.
+LOWEST := transformers==5.6.0
+
+test-lowest: .venv-lowest/installed
+	.venv-lowest/bin/python -m pytest
+
+.venv-lowest/installed: setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-lowest
+	grep -Ev '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > .venv-lowest/constraints.txt
+	echo '$(LOWEST)' >> .venv-lowest/constraints.txt
+	.venv-lowest/bin/pip install --quiet -c .venv-lowest/constraints.txt -e ".[test]"
+	touch $@
