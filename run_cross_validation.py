@@ -5,8 +5,8 @@
 
 What comes after `--` goes to run_glue_style.py, once for each fold, learning rate and seed, and its output to a
 `run.log` beside its results. A stopped run goes on where it was when the same command is given again. Several at a
-time, each on its own device: `accelerate launch --num_processes 4 run_cross_validation.py ...`, or `torchrun
---nproc_per_node 4 run_cross_validation.py ...` without any.
+time, each on its own device: `accelerate launch --multi_gpu --num_processes 4 run_cross_validation.py ...`, which
+also starts several processes where there is no GPU.
 """
 
 import logging

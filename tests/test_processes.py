@@ -29,7 +29,10 @@ def launch(
     """A script in its own process, or in several."""
     command = [sys.executable]
     if processes > 1:
-        command += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+        # Several processes without a GPU: the scripts say `--use_cpu`. At any free port.
+        command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
+        command += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+        command += ["--main_process_port", "0"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     return subprocess.Popen([*command, script, *arguments], cwd=ROOT, env=environment, text=True, **settings)
 
