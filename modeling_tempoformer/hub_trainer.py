@@ -29,8 +29,9 @@ class HubTrainingArguments(TrainingArguments):
     Those of the Trainer, and what is said on the model card.
 
     Args:
-        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], or JSON of them: language,
-            license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Others are a `ValueError`.
+        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], or JSON of them:
+            language, license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Others are a
+            `ValueError`.
     """
 
     model_card: dict | str | None = field(
