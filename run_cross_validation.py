@@ -102,6 +102,10 @@ def main(arguments: list[str]):
     for own in ("--output_dir", "--seed", "--fold", "--folds_file"):
         if any(argument.split("=")[0] == own for argument in passed_on):
             raise ValueError(f"{own} cannot come after `--`: it differs from run to run.")
+    if any(argument.split("=")[0] == "--hub_token" for argument in passed_on):
+        raise ValueError(
+            "--hub_token cannot come after `--`, where it would be written to files: set HF_TOKEN instead."
+        )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # Only the runs train. Waiting for the others may take as long as a run.
     state = PartialState(cpu=True, timeout=timedelta(days=30))

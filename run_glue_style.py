@@ -8,7 +8,6 @@ First arguments that end in .yaml or .json are recipes: their values are default
 command line win. Dicts such as `config_overrides` are merged across files; the command line's replaces them.
 """
 
-import json
 import logging
 import sys
 from dataclasses import dataclass, field
@@ -29,10 +28,12 @@ from modeling_tempoformer.baselines.class_prior import class_prior_predictions
 from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings, Prepared
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.command_line import (
+    check_overrides,
     load_hub_splits,
     load_table,
     name_dataset,
     parse,
+    read_overrides,
     report,
     train,
     write_predictions,
@@ -93,8 +94,7 @@ class ModelArguments:
                 raise ValueError(f"--{name} cannot be given with --method {self.method}.")
         if self.calibrate and self.method in UNTRAINED:
             raise ValueError(f"--calibrate cannot be given with --method {self.method}, which is not trained.")
-        if isinstance(self.config_overrides, str):
-            self.config_overrides = json.loads(self.config_overrides)
+        self.config_overrides = read_overrides(self.config_overrides)
 
 
 @dataclass
@@ -171,6 +171,7 @@ def load_model(
     """A TempoFormer as it was saved, or a new one on a pretrained or a new encoder."""
     if encoder.model_type == TempoFormerConfig.model_type:
         return TempoFormerForStreamClassification.from_pretrained(model_args.model_name_or_path)
+    check_overrides(model_args.config_overrides, TempoFormerConfig)
     settings = {
         "window": window,
         "id2label": dict(enumerate(names)),
@@ -211,6 +212,8 @@ def split_posts(
     fold says if there is one.
     """
     timelines = {name: to_timelines(posts, names, *timeline_columns(data)) for name, posts in splits.items()}
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"--labels has a label twice: {', '.join(repeated)}.")
     if len(names) < 2:
         raise ValueError(f"There must be at least two labels, the posts have: {', '.join(names) or 'none'}.")
     if data.folds_file is not None:

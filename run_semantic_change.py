@@ -36,6 +36,7 @@ OF_VECTORS = ("average", "pairwise", "clusters")
 OF_TIME_TOKENS = ("time_diff",)
 OF_WORDS = ("sgns", "neighbours")
 MEASURES = (*OF_VECTORS, *OF_TIME_TOKENS, *OF_WORDS)
+SIZES = ("num_samples", "num_clusters", "vector_size", "sgns_epochs", "max_seq_length", "per_device_eval_batch_size")
 
 
 @dataclass
@@ -66,6 +67,9 @@ class ChangeArguments:
     seed: int = 42
 
     def __post_init__(self):
+        for name in SIZES:
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}.")
         if unknown := [measure for measure in self.measures if measure not in MEASURES]:
             raise ValueError(f"--measures {' '.join(unknown)}: choose from {', '.join(MEASURES)}.")
         if (self.corpora is None) == (self.dwug is None):
@@ -116,7 +120,7 @@ def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict
     vectors = {}
     if args.model_name_or_path is not None:
         auto_class = AutoModelForMaskedLM if "time_diff" in args.measures else AutoModel
-        model = auto_class.from_pretrained(args.model_name_or_path)
+        model = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True)
         if torch.accelerator.is_available():
             model.to(torch.accelerator.current_accelerator())
         tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)

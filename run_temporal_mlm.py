@@ -6,7 +6,6 @@
 A first argument that ends in .yaml or .json is a recipe: its values are defaults, which the command line overrides.
 """
 
-import json
 import logging
 import math
 import sys
@@ -26,10 +25,12 @@ from modeling_tempoformer import (
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.command_line import (
+    check_overrides,
     load_hub_splits,
     load_table,
     name_dataset,
     parse,
+    read_overrides,
     report,
     train,
     write_predictions,
@@ -82,8 +83,7 @@ class ModelArguments:
     def __post_init__(self):
         if (self.model_name_or_path is None) == (self.config_name is None):
             raise ValueError("Give exactly one of --model_name_or_path and --config_name.")
-        if isinstance(self.config_overrides, str):
-            self.config_overrides = json.loads(self.config_overrides)
+        self.config_overrides = read_overrides(self.config_overrides)
 
     @property
     def source(self) -> str:
@@ -179,6 +179,7 @@ def load_model_and_tokenizer(
         raise ValueError(f"{model_args.source} is a '{config.model_type}'; supported: {', '.join(sorted(FAMILIES))}.")
     config_class, model_class, tokenizer_class = FAMILIES[config.model_type]
     times, saved_times = choose_times(splits, data, config)
+    check_overrides(model_args.config_overrides, config_class)
     fields = model_args.config_fields()
     if saved_times:
         for name, value in fields.items():

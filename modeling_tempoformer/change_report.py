@@ -50,10 +50,15 @@ def ranked_rows(
     return rows
 
 
+def printable(text: str) -> str:
+    """Text with what is no visible character written out: a newline breaks a table, and a terminal obeys others."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def format_table(rows: list[dict]) -> str:
     """Rows as text in columns; numbers to three digits."""
     cells = [[f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row.values()] for row in rows]
-    cells = [list(rows[0]), *cells]
+    cells = [[printable(cell) for cell in row] for row in (list(rows[0]), *cells)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
 
@@ -67,7 +72,9 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
     axes.plot([1, len(words)], [1, len(words)], color="0.8", zorder=0)
     axes.scatter([gold[word] for word in words], [predicted[word] for word in words], s=18)
     for word in words:
-        axes.annotate(word, (gold[word], predicted[word]), xytext=(4, 3), textcoords="offset points", fontsize=8)
+        # Words with dollars are no formulas.
+        place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8, "parse_math": False}
+        axes.annotate(printable(word), (gold[word], predicted[word]), **place)
     axes.set(xlabel="gold rank (1: changed most)", ylabel="predicted rank", title=title)
     axes.margins(x=0.15, y=0.05)
     axes.invert_xaxis()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
-from .change_report import format_table
+from .change_report import format_table, printable
 from .figures import new_figure
 from .metrics import StreamClassificationMetric
 
@@ -48,8 +48,10 @@ def confusion_figure(actual: Sequence[int], predicted: Sequence[int], label_name
             share = shares[row, column]
             text, color = f"{counts[row, column]}\n{share:.0%}", "white" if share > 0.65 else "black"
             axes.text(column, row, text, ha="center", va="center", color=color)
-    axes.set_xticks(places, label_names, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(places, label_names)
+    # Names with dollars are no formulas.
+    names = [printable(name) for name in label_names]
+    axes.set_xticks(places, names, rotation=45, ha="right", rotation_mode="anchor", parse_math=False)
+    axes.set_yticks(places, names, parse_math=False)
     axes.set(xlabel="predicted", ylabel="actual")
     return figure
 

@@ -3,13 +3,17 @@
 import csv
 import json
 import logging
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import yaml
 from datasets import Dataset, Features, IterableDataset, Value, get_dataset_split_names, load_dataset
-from transformers import EarlyStoppingCallback, HfArgumentParser, Trainer
+from datasets.exceptions import DatasetGenerationError
+from pyarrow import ArrowInvalid
+from transformers import EarlyStoppingCallback, HfArgumentParser, PreTrainedConfig, Trainer
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -20,6 +24,8 @@ from .hub_trainer import HubTrainingArguments
 logger = logging.getLogger(__name__)
 
 TRAINER_STATE = "trainer_state.json"
+# Else a server is told of every table that is read, local ones too.
+datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
 
 def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
@@ -32,7 +38,12 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     recipe: dict = {}
     while arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
         path, *arguments = arguments
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        except (yaml.YAMLError, UnicodeDecodeError) as problem:
+            parser.error(f"{path} is no recipe: {problem}")
+        if not isinstance(values, dict):
+            parser.error(f"{path} is no recipe: it must hold names and values, got {values!r:.80}")
         if (unknown := sorted(set(values) - known)) and only_these:
             parser.error(f"{path} has unknown arguments: {', '.join(unknown)}")
         recipe = merge(recipe, values)
@@ -64,6 +75,26 @@ def recipe_arguments(recipe: dict) -> list[str]:
     return arguments
 
 
+def read_overrides(value: dict | str | None) -> dict | None:
+    """`--config_overrides` as a dict. Raises a `ValueError` for what is no JSON object."""
+    if not isinstance(value, str):
+        return value
+    try:
+        fields = json.loads(value)
+    except json.JSONDecodeError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError(f"--config_overrides must be a JSON object, got {value!r}.")
+    return fields
+
+
+def check_overrides(overrides: dict | None, config_class: type[PreTrainedConfig]):
+    """Raises a `ValueError` for fields that a configuration does not have, which it would take in silence."""
+    known = {*config_class.__dataclass_fields__, "num_labels"}
+    if unknown := sorted(set(overrides or {}) - known):
+        raise ValueError(f"--config_overrides has unknown fields: {', '.join(unknown)}.")
+
+
 def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
     """
     The rows of a table.
@@ -74,7 +105,8 @@ def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
         streaming (`bool`, *optional*, defaults to `False`): Whether rows are read as they are needed.
 
     Returns:
-        `Dataset` or `IterableDataset`. Raises a `ValueError` for another kind of file and a CSV file without rows.
+        `Dataset` or `IterableDataset`. Raises a `ValueError` that names the file, and the line where there
+        is one, for what is no such table or has no rows.
     """
     kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
         Path(path).suffix
@@ -84,15 +116,81 @@ def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
     settings = {}
     if kind == "csv":
         separator = "\t" if path.endswith(".tsv") else ","
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, delimiter=separator)
-            columns = next(lines, [])
-            if next(lines, None) is None:
-                raise ValueError(f"{path} has no rows.")
+        columns = check_csv(path, separator)
         # As text, so that an id such as 007 stays what it is.
         features = Features({column: Value("string") for column in columns})
         settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
-    return load_dataset(kind, data_files=path, split="train", streaming=streaming, **settings)
+    if kind == "json":
+        check_json(path)
+    try:
+        return load_dataset(kind, data_files=path, split="train", streaming=streaming, **settings)
+    except (DatasetGenerationError, ArrowInvalid) as problem:
+        raise ValueError(f"{path} cannot be read as {kind}: {problem.__cause__ or problem}") from None
+
+
+def check_csv(path: str, separator: str) -> list[str]:
+    """
+    The columns of a file. What reads it afterwards would shift cells, or take those that are missing for empty ones.
+    """
+    number, longest = 0, csv.field_size_limit(sys.maxsize)
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, delimiter=separator, strict=True)
+            columns = next(lines, [])
+            for place, column in enumerate(columns):
+                if not column or column in columns[:place]:
+                    raise ValueError(
+                        f"{path}: column {place} (counting from 0) must have a name of its own: {column!r}."
+                    )
+            number = lines.line_num
+            has_rows = False
+            for cells in lines:
+                number = lines.line_num
+                # A blank line is passed over.
+                if cells and len(cells) != len(columns):
+                    what = f"{len(cells)} cells in a table of {len(columns)} columns"
+                    raise ValueError(f"{path}, line {number}: {what}.")
+                if any("\0" in cell for cell in cells):
+                    raise ValueError(f"{path}, line {number}: a cell has the character NUL.")
+                has_rows = has_rows or bool(cells)
+    except UnicodeDecodeError:
+        raise ValueError(name_bad_byte(path)) from None
+    except csv.Error as problem:
+        raise ValueError(f"{path}, after line {number}: {problem}.") from None
+    finally:
+        csv.field_size_limit(longest)
+    if not has_rows:
+        raise ValueError(f"{path} has no rows.")
+    return columns
+
+
+def check_json(path: str):
+    """Each line must be an object, unless the file is one list of them, which its reader checks."""
+    number = 0
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if line.lstrip().startswith("["):
+                    return
+                if line.strip() and not isinstance(json.loads(line), dict):
+                    raise ValueError(f"{path}, line {number}: {line.strip()!r:.80} is no JSON object.")
+    except UnicodeDecodeError:
+        raise ValueError(name_bad_byte(path)) from None
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"{path}, line {number}: no JSON object ({problem}).") from None
+    if not number:
+        raise ValueError(f"{path} has no rows.")
+
+
+def name_bad_byte(path: str) -> str:
+    """Where a file is no UTF-8 text."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as problem:
+                return f"{path}, line {number}: the byte 0x{line[problem.start]:02x} is no UTF-8 text."
+    return f"{path} is no UTF-8 text."
 
 
 def load_hub_splits(
@@ -134,8 +232,15 @@ def train(trainer: Trainer):
 
 
 def last_checkpoint(output_dir: str) -> str | None:
-    """The newest checkpoint that was written to its end: its state comes last."""
-    folders = [path.parent for path in Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE}")]
+    """The newest checkpoint that was written to its end: its state comes last, and is cut short on a full disk."""
+    folders = []
+    for state in Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE}"):
+        try:
+            json.loads(state.read_text(encoding="utf-8"))
+        except ValueError:
+            logger.warning("%s was not written to its end; passing over that checkpoint.", state)
+        else:
+            folders.append(state.parent)
     return str(max(folders, key=lambda folder: int(folder.name.rsplit("-", 1)[1]))) if folders else None
 
 

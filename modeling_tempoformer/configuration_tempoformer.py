@@ -5,7 +5,7 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 
-from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
+from .configuration_temporal_bert import FormatField, TemporalBertConfig, TemporalRobertaConfig
 
 
 # Built directly: where this code is remote, the Auto classes do not know them.
@@ -13,7 +13,7 @@ OWN_ENCODERS = {config.model_type: config for config in (TemporalBertConfig, Tem
 
 
 @strict
-class TempoFormerConfig(PreTrainedConfig):
+class TempoFormerConfig(FormatField, PreTrainedConfig):
     r"""
     Configuration of a [`TempoFormerModel`] or [`TempoFormerForStreamClassification`] (Tseriotou, Tsakalidis and
     Liakata, 2024). The variants of the paper are values of these fields, not different classes.
@@ -65,6 +65,8 @@ class TempoFormerConfig(PreTrainedConfig):
         decision_thresholds (`list[float]`, *optional*):
             One for each class, in the order of `id2label`: with `calibrated=True` the pipeline gives a post the class
             of the largest probability / threshold. Only their ratios count; tuned by `tune_thresholds`.
+        format_version (`int`, *optional*, defaults to 1):
+            Of the configuration's fields; one of a newer release is refused.
 
     Raises a validation error that names the field for a value outside its range.
     """

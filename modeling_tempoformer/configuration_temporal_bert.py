@@ -3,17 +3,32 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from huggingface_hub.dataclasses import strict
+from huggingface_hub.dataclasses import strict, validated_field
 from transformers import BertConfig, RobertaConfig
 
 
 # Ids of `time_ids` before those of the time points.
 PADDING_TIME, MASK_TIME, UNKNOWN_TIME = range(3)
 NUM_SPECIAL_TIMES = 3
+# Rises when a field comes that older code would pass over, and be another model without.
+FORMAT_VERSION = 1
+
+
+def check_format(version: int):
+    """Raises a `ValueError` for the format of a newer release."""
+    if version > FORMAT_VERSION:
+        raise ValueError(f"format {version} is of a newer release; this one reads up to {FORMAT_VERSION}: update it.")
 
 
 @dataclass(kw_only=True)
-class TemporalFields:
+class FormatField:
+    """The format of a configuration, checked before its other fields."""
+
+    format_version: int = validated_field(check_format, default=FORMAT_VERSION)
+
+
+@dataclass(kw_only=True)
+class TemporalFields(FormatField):
     r"""What temporal attention adds to an encoder's configuration; [`TemporalBertConfig`] describes the fields."""
 
     times: list[str] | tuple[str, ...] = ()
@@ -75,6 +90,8 @@ class TemporalBertConfig(TemporalFields, BertConfig):
             vocabulary holds it.
         time_initializer_range (`float`, *optional*, defaults to 0.02):
             Standard deviation of new time embeddings.
+        format_version (`int`, *optional*, defaults to 1):
+            Of the configuration's fields; one of a newer release is refused.
         kwargs: The fields of [`BertConfig`].
 
     Raises a validation error that names the field for values that do not fit together.
@@ -91,7 +108,7 @@ class TemporalRobertaConfig(TemporalFields, RobertaConfig):
 
     Args:
         times, temporal_attention, temporal_residual, time_scaling: As in [`TemporalBertConfig`].
-        time_document_counts, prepend_time, time_initializer_range: As in [`TemporalBertConfig`].
+        time_document_counts, prepend_time, time_initializer_range, format_version: As in [`TemporalBertConfig`].
         kwargs: The fields of [`RobertaConfig`].
 
     Raises a validation error that names the field for values that do not fit together.

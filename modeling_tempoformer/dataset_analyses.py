@@ -36,7 +36,7 @@ def dataset_statistics(timelines: Dataset, label_names: Sequence[str]) -> dict[s
         words += [len(text.split()) for text in timeline["texts"]]
         for post_id, label in zip(timeline["post_ids"], timeline["labels"], strict=True):
             if label != -100 and not 0 <= label < len(label_names):
-                place = f"Timeline '{timeline['timeline_id']}', post '{post_id}'"
+                place = f"Timeline {timeline['timeline_id']!r}, post {post_id!r}"
                 raise ValueError(f"{place}: the label {label} is none of the {len(label_names)} classes.")
         labels.update(label for label in timeline["labels"] if label != -100)
         if timed:

@@ -23,7 +23,8 @@ OWN_ARGUMENTS = ("head_learning_rate", "time_learning_rate")
 PARTS = {"eval": "validation", "predict": "test"}
 
 
-@dataclass
+# Not with a new `__repr__`, which would show the token; nor are those that inherit from it.
+@dataclass(repr=False)
 class HubTrainingArguments(TrainingArguments):
     """
     Those of the Trainer, and what is said on the model card.

@@ -16,6 +16,15 @@ from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoder, as the next.
 from .data_collator_tempoformer import StreamCollator  # noqa: F401  Travels with the pipeline, as three more below.
 from .decisions_tempoformer import rank_classes  # noqa: F401
+from .input_checks_tempoformer import (
+    Broken,
+    check_first_tokens,
+    check_labels,
+    check_streams,
+    check_tokens,
+    only_safetensors,
+    refuse,
+)
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
@@ -307,6 +316,11 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
             init.normal_(module.weight, std=self.config.stream_position_initializer_range)
 
     @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
+        """As in the library, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
+        return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
+
+    @classmethod
     def from_encoder_pretrained(cls, name: str, config: TempoFormerConfig | None = None, **kwargs):
         """
         A TempoFormer whose encoder is pretrained and whose stream parts and head are new.
@@ -321,19 +335,20 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
 
         Returns:
             The model, in evaluation mode as after `from_pretrained`. Raises a `ValueError` for an encoder family
-            without an adapter.
+            without an adapter, and an `OSError` for an encoder whose weights are no safetensors.
         """
         fields = {*TempoFormerConfig.__dataclass_fields__, "num_labels"} - {"dtype"}
         settings = {key: kwargs.pop(key) for key in list(kwargs) if key in fields}
         if config is not None and settings:
             raise ValueError(f"Give either `config` or its fields, not both: {', '.join(settings)}.")
-        loading = {key: value for key, value in kwargs.items() if key not in ("dtype", "attn_implementation")}
+        of_weights = ("dtype", "attn_implementation", "use_safetensors")
+        loading = {key: value for key, value in kwargs.items() if key not in of_weights}
         encoder_config = AutoConfig.from_pretrained(name, **loading)
         adapter = get_encoder_adapter(encoder_config)
         # From a dict, so that the stream settings are checked against this encoder, before it is loaded.
         settings = settings if config is None else config.to_dict()
         config = TempoFormerConfig.from_dict({**settings, "encoder_config": encoder_config.to_dict()})
-        encoder = adapter.load(name, add_pooler=has_pooler(config), **kwargs)
+        encoder = adapter.load(name, add_pooler=has_pooler(config), **only_safetensors(kwargs))
         model = cls._from_config(
             config, dtype=encoder.dtype, attn_implementation=encoder.config._attn_implementation
         ).eval()
@@ -415,25 +430,28 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         output_attentions = flag(kwargs, "output_attentions", self.config)
         if unknown := [name for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS]:
             raise TypeError(f"Unknown arguments: {', '.join(unknown)}.")
+        # While compiling, values cannot be looked at.
+        is_checked = not torch.compiler.is_compiling()
+        broken = []
+        if is_checked:
+            broken = self.check_posts(3, input_ids, attention_mask, token_type_ids, time_ids, inputs_embeds)
         batch_size, num_posts, num_tokens = (input_ids if inputs_embeds is None else inputs_embeds).shape[:3]
+        self.check_length(num_tokens)
         if attention_mask is None:
             device = (input_ids if inputs_embeds is None else inputs_embeds).device
             attention_mask = torch.ones(batch_size, num_posts, num_tokens, dtype=torch.long, device=device)
-        most = self.adapter.max_tokens(self.config.encoder_config)
-        if num_tokens > most:
-            raise ValueError(f"Posts of {num_tokens} tokens, but the encoder reads at most {most}.")
         post_mask = attention_mask.bool().any(-1)
         if stream_index is None:
             places = torch.arange(num_posts, device=post_mask.device)
             newest = (post_mask * places).amax(-1)
             stream_index = stream_windows(newest, num_posts).unsqueeze(1)
+        if is_checked:
+            broken += check_streams(num_posts, stream_index, elapsed, batch_size)
         num_streams, window = stream_index.shape[1:]
         if window > self.config.window:
             raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
-        if not torch.compiler.is_compiling() and ((stream_index < -1) | (stream_index >= num_posts)).any():
-            raise ValueError(
-                f"`stream_index` must lie between -1 and {num_posts - 1}, as rows have {num_posts} posts."
-            )
+        if is_checked:
+            refuse(broken)
 
         times = None if time_ids is None else time_ids.flatten(0, 1)
         posts = PostGroups(attention_mask.flatten(0, 1).bool(), times)
@@ -473,6 +491,26 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             )
             or None,
         )
+
+    def check_posts(self, num_axes: int, input_ids, attention_mask, token_type_ids, time_ids, inputs_embeds=None):
+        """[`check_tokens`] of posts in tensors of `num_axes` axes, and what posts must be beyond that."""
+        config = self.config.encoder_config
+        broken: list[Broken] = check_tokens(
+            config, num_axes, input_ids, attention_mask, token_type_ids, time_ids, inputs_embeds
+        )
+        if attention_mask is not None:
+            broken.append(check_first_tokens(attention_mask))
+        if hasattr(self.encoder, "time_rules"):
+            broken += self.encoder.time_rules(time_ids)
+        elif time_ids is not None:
+            raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{config.model_type}'.")
+        return broken
+
+    def check_length(self, num_tokens: int):
+        """Raises a `ValueError` for more tokens than the encoder reads."""
+        most = self.adapter.max_tokens(self.config.encoder_config)
+        if num_tokens > most:
+            raise ValueError(f"Posts of {num_tokens} tokens, but the encoder reads at most {most}.")
 
     def encode_posts(
         self, posts: PostGroups, inputs: dict[str, torch.Tensor], output_hidden_states: bool = False
@@ -680,6 +718,12 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         Returns:
             [`StreamClassifierOutput`]. Raises what [`TempoFormerModel.forward`] does.
         """
+        posts = input_ids if inputs_embeds is None else inputs_embeds
+        streams = posts if stream_index is None else stream_index
+        # Of what is no tensor the model itself says so.
+        if labels is not None and isinstance(streams, torch.Tensor) and not torch.compiler.is_compiling():
+            shape = (*posts.shape[:1], 1) if stream_index is None else stream_index.shape[:2]
+            check_labels(labels, shape, self.config.num_labels, "there are streams")
         outputs = self.tempoformer(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -744,15 +788,18 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
+        broken = self.tempoformer.check_posts(2, input_ids, attention_mask, token_type_ids, time_ids)
+        self.tempoformer.check_length(input_ids.shape[1])
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         if len(timeline_ids) != len(input_ids):
             raise ValueError(f"There are {len(timeline_ids)} timeline ids for {len(input_ids)} posts.")
+        refuse(broken)
         if not attention_mask.any(-1).all():
             empty = int((~attention_mask.any(-1)).nonzero()[0])
-            raise ValueError(f"Post {empty} of timeline '{timeline_ids[empty]}' has no token, not even [CLS].")
+            raise ValueError(f"Post {empty} of timeline {timeline_ids[empty]!r} has no token, not even [CLS].")
         state = StreamState() if state is None else state
-        kept = state.check(timeline_ids, timestamps, drop_late)
+        kept = state.check(timeline_ids, timestamps, drop_late, self.config.encoder_config.hidden_size)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
         is_kept[kept] = True
         logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)

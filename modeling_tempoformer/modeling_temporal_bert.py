@@ -29,6 +29,7 @@ from .configuration_temporal_bert import (
     TemporalBertConfig,
     TemporalRobertaConfig,
 )
+from .input_checks_tempoformer import Broken, check_labels, check_tokens, only_safetensors, outside, refuse
 
 
 def is_plain(linear: nn.Module) -> bool:
@@ -229,7 +230,12 @@ class TimeEmbedding(nn.Embedding):
 
 
 class TemporalInitialisation:
-    """Initial values of what temporal attention adds."""
+    """Initial values of what temporal attention adds, and loading."""
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
+        """As in the library, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
+        return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -280,10 +286,15 @@ class TemporalEncoder(TemporalInitialisation):
             `(batch_size, sequence_length, hidden_size)`. Raises a `ValueError` where `time_ids` are missing, have
             another shape or hold an id that no time point has.
         """
-        if time_ids is not None:
-            shape = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
-            if time_ids.shape != shape:
-                raise ValueError(f"`time_ids` have the shape {tuple(time_ids.shape)}, the texts {tuple(shape)}.")
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        # While compiling, values cannot be looked at.
+        if not torch.compiler.is_compiling():
+            broken = check_tokens(self.config, 2, input_ids, attention_mask, token_type_ids, time_ids, inputs_embeds)
+            refuse(broken + self.time_rules(time_ids))
+        num_tokens = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
+        if position_ids is None and num_tokens > self.most_tokens:
+            raise ValueError(f"Texts of {num_tokens} tokens, but the model reads at most {self.most_tokens}.")
         return super().forward(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -301,7 +312,8 @@ class TemporalEncoder(TemporalInitialisation):
         kind = self.config.temporal_attention
         if kind == "none":
             return {}
-        self.check_time_ids(time_ids)
+        if time_ids is None:
+            raise ValueError(f"`time_ids` are needed with `temporal_attention='{kind}'`.")
         if kind == "attention":
             return {"text_times": count_times(self.time_embeddings, time_ids, attention_mask)}
         return {"query_scale": torch.tensor(time_factors(self.config), device=time_ids.device)[time_ids]}
@@ -334,15 +346,12 @@ class TemporalEncoder(TemporalInitialisation):
                 new.weight[NUM_SPECIAL_TIMES + times.index(time)] = old.weight[NUM_SPECIAL_TIMES + index]
         self.time_embeddings = new
 
-    def check_time_ids(self, time_ids: torch.LongTensor | None):
-        """Times must be there, and known."""
-        if time_ids is None:
-            raise ValueError(f"`time_ids` are needed with `temporal_attention='{self.config.temporal_attention}'`.")
-        largest = NUM_SPECIAL_TIMES + len(self.config.times) - 1
-        if not torch.compiler.is_compiling() and ((time_ids < 0) | (time_ids > largest)).any():
-            raise ValueError(
-                f"`time_ids` must lie between 0 and {largest}, as the model has {len(self.config.times)} times."
-            )
+    def time_rules(self, time_ids: torch.LongTensor | None) -> list[Broken]:
+        """The rule for the values of `time_ids`, where they are read."""
+        if time_ids is None or self.config.temporal_attention == "none":
+            return []
+        where, rule = outside(time_ids, 0, NUM_SPECIAL_TIMES + len(self.config.times) - 1)
+        return [("time_ids", time_ids, where, f"{rule}, as the model has {len(self.config.times)} times")]
 
 
 def time_factors(config: TemporalBertConfig | TemporalRobertaConfig) -> list[float]:
@@ -370,6 +379,11 @@ class BertWithTemporalAttention(TemporalEncoder, BertModel):
     config: TemporalBertConfig
     _attention_class = TemporalBertSelfAttention
 
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of a text at most."""
+        return self.config.max_position_embeddings
+
 
 class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
     r"""
@@ -383,6 +397,11 @@ class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
 
     config: TemporalRobertaConfig
     _attention_class = TemporalRobertaSelfAttention
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of a text at most: positions start behind that of padding."""
+        return self.config.max_position_embeddings - self.config.pad_token_id - 1
 
 
 class TemporalHead(TemporalInitialisation):
@@ -477,6 +496,9 @@ class TemporalMaskedLM(TemporalHead):
             "inputs_embeds": inputs_embeds,
             "time_ids": time_ids,
         }
+        texts = input_ids if inputs_embeds is None else inputs_embeds
+        if labels is not None and isinstance(texts, torch.Tensor) and not torch.compiler.is_compiling():
+            check_labels(labels, texts.shape[:2], self.config.vocab_size, "the texts")
         if labels is None or not self.sparse_prediction:
             return super().forward(**inputs, labels=labels, **kwargs)
         outputs = self.base_model(**inputs, **kwargs)

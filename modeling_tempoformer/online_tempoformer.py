@@ -1,9 +1,12 @@
 """What online inference remembers of each timeline: its last posts below the stream layers, and their times."""
 
-import math
+import numbers
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
+
+from .timestamps_tempoformer import to_seconds
 
 
 class LatePostError(ValueError):
@@ -67,11 +70,12 @@ class StreamState:
             self.time_ids.pop(timeline_id, None)
 
     def check(
-        self, timeline_ids: Sequence[str], timestamps: Sequence[float] | None, drop_late: bool = False
+        self, timeline_ids: Sequence[str], timestamps: Sequence[float] | None, drop_late: bool, hidden_size: int
     ) -> list[int]:
         """
-        Which of the new posts are in time. Raises a `ValueError` that names the post for times that are not finite or
-        are there for some posts of a timeline only, and a [`LatePostError`] unless late posts are to be dropped.
+        Which of the new posts are in time. Raises a `ValueError` that names the post for times that are no seconds or
+        are there for some posts of a timeline only, a [`LatePostError`] unless late posts are to be dropped, and a
+        `ValueError` where what is held is from a model of another `hidden_size`.
         """
         if timestamps is not None and len(timestamps) != len(timeline_ids):
             raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
@@ -81,20 +85,22 @@ class StreamState:
             if not isinstance(timeline_id, str):
                 raise TypeError(f"Post {post}: a timeline id must be a string, got {timeline_id!r}.")
         newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
+        for timeline_id in newest:
+            for held in self.posts.get(timeline_id, []):
+                if held.shape[-1] != hidden_size:
+                    what = f"is of a model {held.shape[-1]} wide, this one is {hidden_size} wide"
+                    raise ValueError(f"The state of timeline {timeline_id!r} {what}.")
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
             if timeline_id in self and (self.times[timeline_id] is None) != (timestamps is None):
-                raise ValueError(f"Post {post}: timeline '{timeline_id}' had {'no ' * (timestamps is not None)}times.")
+                raise ValueError(f"Post {post}: timeline {timeline_id!r} had {'no ' * (timestamps is not None)}times.")
             if timestamps is not None:
-                time = timestamps[post]
-                if isinstance(time, str) or time is None or not math.isfinite(time):
-                    raise ValueError(f"Post {post} of timeline '{timeline_id}' has the timestamp {time!r}.")
-                time = float(time)
+                time = read_seconds(timestamps[post], f"Post {post} of timeline {timeline_id!r}")
                 if newest[timeline_id] is not None and time < newest[timeline_id]:
                     if drop_late:
                         continue
                     raise LatePostError(
-                        f"Post {post} of timeline '{timeline_id}' is from {time}, but one from {newest[timeline_id]} "
+                        f"Post {post} of timeline {timeline_id!r} is from {time}, but one from {newest[timeline_id]} "
                         "was already seen. Pass `drop_late=True` to leave late posts out and count them."
                     )
                 newest[timeline_id] = time
@@ -149,16 +155,38 @@ class StreamState:
 
         Args:
             tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
+
+        Returns:
+            `StreamState`. Raises a `ValueError` for what is none, or not a whole one.
         """
         state = cls()
+        timeline_ids = [name.removeprefix("states.") for name in tensors if name.startswith("states.")]
+        needed = {"num_dropped", *(f"lengths.{timeline_id}" for timeline_id in timeline_ids)}
+        if missing := sorted(needed - set(tensors)):
+            raise ValueError(f"The state lacks {', '.join(missing)}.")
         state.num_dropped = int(tensors["num_dropped"])
-        for name, states in tensors.items():
-            kind, _, timeline_id = name.partition(".")
-            if kind == "states":
-                lengths = tensors[f"lengths.{timeline_id}"].tolist()
-                state.posts[timeline_id] = [post.clone() for post in states.split(lengths)] if lengths else []
-                times = tensors.get(f"times.{timeline_id}")
-                state.times[timeline_id] = None if times is None else times.tolist()
-                if (time_ids := tensors.get(f"time_ids.{timeline_id}")) is not None:
-                    state.time_ids[timeline_id] = [post.clone() for post in time_ids.split(lengths)]
+        for timeline_id in timeline_ids:
+            states, lengths = tensors[f"states.{timeline_id}"], tensors[f"lengths.{timeline_id}"].tolist()
+            times, time_ids = (tensors.get(f"{kind}.{timeline_id}") for kind in ("times", "time_ids"))
+            # The newest time is there also where no post is.
+            expected = {"states": sum(lengths), "times": max(1, len(lengths)), "time_ids": sum(lengths)}
+            for kind, values in (("states", states), ("times", times), ("time_ids", time_ids)):
+                if values is not None and len(values) != expected[kind]:
+                    what = f"{len(values)} {kind} of timeline {timeline_id!r}, not {expected[kind]}"
+                    raise ValueError(f"The state has {what}.")
+            state.posts[timeline_id] = [post.clone() for post in states.split(lengths)] if lengths else []
+            state.times[timeline_id] = None if times is None else times.tolist()
+            if time_ids is not None:
+                state.time_ids[timeline_id] = [post.clone() for post in time_ids.split(lengths)]
         return state
+
+
+def read_seconds(value: Any, whose: str) -> float:
+    """Seconds as a number; a text is none here. Raises a `ValueError` that says whose time it is."""
+    value = value.item() if hasattr(value, "item") else value
+    if not isinstance(value, numbers.Real):
+        raise ValueError(f"{whose} has the timestamp {value!r}: it is no number of seconds.")
+    try:
+        return to_seconds(value)
+    except ValueError as problem:
+        raise ValueError(f"{whose} has the timestamp {value!r}: {problem}.") from None

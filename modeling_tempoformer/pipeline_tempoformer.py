@@ -10,6 +10,7 @@ from transformers.utils import logging
 from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoders, as the next.
 from .data_collator_tempoformer import StreamCollator, tokenize_posts
 from .decisions_tempoformer import class_probabilities, rank_classes
+from .input_checks_tempoformer import refuse  # noqa: F401  Travels with the encoders, as TemporalBertConfig.
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
 from .timestamps_tempoformer import to_seconds
@@ -37,6 +38,7 @@ class StreamClassificationPipeline(Pipeline):
 
     Args:
         batch_size (`int`, *optional*, defaults to 8): Rows of a batch; rows of different timelines share batches.
+            At least 1, as are the next two.
         targets_per_row (`int`, *optional*, defaults to 64): Posts classified in a row; fewer take less memory.
         top_k (`int`, *optional*): Return for each post a list of the `top_k` best labels with their scores, best
             first, instead of the best one; more than there are labels for all.
@@ -85,6 +87,9 @@ class StreamClassificationPipeline(Pipeline):
             the post and the value for what is no timeline.
         """
         preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
+        for size in (batch_size, self._batch_size):
+            if size is not None and size < 1:
+                raise ValueError(f"`batch_size` must be at least 1, got {size}.")
         settings = (
             batch_size or self._batch_size or self.default_batch_size,
             {**self._preprocess_params, **preprocess},
@@ -92,8 +97,8 @@ class StreamClassificationPipeline(Pipeline):
         )
         if isinstance(inputs, dict):
             return next(self.classify([inputs], *settings))
-        if isinstance(inputs, str):
-            raise ValueError("A timeline must be a dict with a list of strings as 'text', got a string.")
+        if isinstance(inputs, str) or not isinstance(inputs, Iterable):
+            raise ValueError(f"A timeline must be a dict with a list of strings as 'text', got {inputs!r:.80}.")
         if not isinstance(inputs, (list, tuple)):
             return self.classify(inputs, *settings)
         with logging.tqdm(total=len(inputs), desc="Classifying timelines", disable=len(inputs) < 100) as bar:

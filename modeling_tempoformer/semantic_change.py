@@ -88,6 +88,9 @@ def encode_usages(
     rows = []
     for usage in usages:
         before, after, time_id = frame(tokenizer, usage.time)
+        if max_length <= len(before) + len(after):
+            smallest = len(before) + len(after) + 1
+            raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
         times = {} if time_id is None else {"time": usage.time}
         encoding = tokenizer(usage.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False, **times)
         pieces = [

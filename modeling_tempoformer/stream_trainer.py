@@ -15,7 +15,7 @@ from .learning_rates import set_learning_rate
 from .predictions import in_order, labels_of, post_ids_of
 
 
-@dataclass
+@dataclass(repr=False)
 class StreamTrainingArguments(HubTrainingArguments):
     """
     Those of the Trainer, and how fast learns what is new on a pretrained encoder.

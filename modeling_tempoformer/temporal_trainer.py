@@ -12,7 +12,7 @@ from .learning_rates import set_learning_rate
 TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual.")
 
 
-@dataclass
+@dataclass(repr=False)
 class TemporalTrainingArguments(HubTrainingArguments):
     """
     Those of the Trainer, and how fast time is learned.

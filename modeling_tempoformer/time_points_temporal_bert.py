@@ -35,12 +35,14 @@ class TimePoints:
             `"century"` (named as `"1800s"`), `"decade"` (`"1810s"`), `"year"` (`"1815"`), `"month"` (`"1815-03"`) or
             `"day"` (`"1815-03-07"`): dates belong to the time point named so.
 
-    Raises a `ValueError` for an unknown granularity, names that are equal, and bins that overlap.
+    Raises a `ValueError` for an unknown granularity, names that are equal or no names, and bins that overlap.
     """
 
     def __init__(self, names: list[str], granularity: str | None = None):
         if granularity is not None and granularity not in GRANULARITIES:
             raise ValueError(f"`granularity` must be one of {', '.join(GRANULARITIES)}, got {granularity!r}.")
+        if strangers := [name for name in names if not isinstance(name, str) or not name.strip()]:
+            raise ValueError(f"Time points must be names, got {strangers[0]!r}.")
         if len(set(names)) < len(names):
             raise ValueError(f"Time points must differ from each other, got {list(names)}.")
         self.names, self.granularity = list(names), granularity

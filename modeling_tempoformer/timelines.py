@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from datasets import ClassLabel, Dataset, IterableDataset
@@ -18,6 +18,8 @@ logger = logging.get_logger(__name__)
 
 Posts = Dataset | IterableDataset
 NO_LABEL = "-100"
+# Of a longer streamed timeline only so many posts are held at a time.
+POSTS_AT_ONCE = 10_000
 
 
 class PostError(ValueError):
@@ -39,7 +41,7 @@ def to_name(value: Any) -> str | None:
     """A label or an id as text, None where it is missing; a whole float (as in a column with gaps) as integer."""
     if value is None or value == "" or value != value:
         return None
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value).is_integer():
+    if isinstance(value, numbers.Real) and not isinstance(value, bool) and value % 1 == 0:
         return str(int(value))
     return str(value)
 
@@ -97,7 +99,9 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
                 raise PostError(row, at["timestamp"], post[at["timestamp"]], str(problem)) from None
         label = post.get(at["label"])
         if named is not None and label is not None:
-            label = named.int2str(label) if label >= 0 else None
+            if label >= len(named.names):
+                raise PostError(row, at["label"], label, f"not one of the {len(named.names)} labels of the dataset")
+            label = named.names[label] if label >= 0 else None
         name = to_name(label)
         name = None if name == NO_LABEL else name
         if name is not None and labels is not None and name not in labels:
@@ -120,7 +124,7 @@ def make_timeline(posts: list[dict[str, Any]], columns: dict[str, str]) -> tuple
     if any(time is not None for time in times):
         for post in posts:
             if post["timestamp"] is None:
-                problem = f"missing, while timeline '{post['timeline_id']}' has others"
+                problem = f"missing, while timeline {post['timeline_id']!r} has others"
                 raise PostError(post["row"], columns["timestamp"] or "timestamp", None, problem)
         is_sorted = all(earlier <= later for earlier, later in zip(times, times[1:], strict=False))
         posts = sorted(posts, key=lambda post: post["timestamp"])
@@ -150,18 +154,20 @@ def to_timelines(
 
     Args:
         posts (`Dataset` or `IterableDataset`): One row for each post. In a streaming dataset the posts of a timeline
-            must follow each other.
+            must follow each other, and be in order of time where there are more than 10,000.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids; posts are unlabelled if
             omitted. A post may lack a label.
         timeline_column, timestamp_column, text_column, label_column, id_column (`str`, *optional*): Column names.
             A column that is named must be there. Where none is named, times are taken from a column "timestamp" and
             labels from a column "label" if there is one. Times may be whatever [`to_seconds`] reads; without them
-            timelines are untimed and keep their order. Without `id_column` a post's id is its row.
+            timelines are untimed and keep their order. Without `id_column` a post's id is its row; ids must be unique
+            (in a streaming dataset among 10,000 posts of a timeline, as no more are held).
 
     Returns:
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
         `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent where untimed), `texts`,
-        `labels` (class ids, -100 = none). Raises a [`PostError`] that names the first bad row, column and value.
+        `labels` (class ids, -100 = none). A streamed timeline of more than 10,000 posts comes in several rows. Raises
+        a [`PostError`] that names the first bad row, column and value.
     """
     columns = {"timeline_id": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column}
@@ -169,10 +175,7 @@ def to_timelines(
         groups: dict[str, list] = {}
         seen: set[str | None] = set()
         for post in read_posts(posts, labels, columns):
-            if post["post_id"] in seen or post["post_id"] is None:
-                problem = "a post id must be unique and not null"
-                raise PostError(post["row"], id_column, post["post_id"], problem)
-            seen.add(post["post_id"])
+            check_id(post, seen, id_column)
             groups.setdefault(post["timeline_id"], []).append(post)
         made = [make_timeline(group, columns) for group in groups.values()]
         if unsorted := sum(was_unsorted for _, was_unsorted in made):
@@ -180,7 +183,7 @@ def to_timelines(
         timelines = [timeline for timeline, _ in made]
         if len({"timestamps" in timeline for timeline in timelines}) > 1:
             untimed = next(timeline["timeline_id"] for timeline in timelines if "timestamps" not in timeline)
-            raise ValueError(f"Timeline '{untimed}' has no timestamps, others have: all must, or none.")
+            raise ValueError(f"Timeline {untimed!r} has no timestamps, others have: all must, or none.")
         return Dataset.from_list(timelines)
     # A tuple, because a list would be taken for shards.
     names = None if labels is None else tuple(labels)
@@ -189,27 +192,43 @@ def to_timelines(
     )
 
 
+def check_id(post: dict[str, Any], seen: set[str], column: str | None):
+    """Adds the id of a post to those that were seen. Raises a [`PostError`] if it was, or where there is none."""
+    if post["post_id"] in seen or post["post_id"] is None:
+        raise PostError(post["row"], column, post["post_id"], "a post id must be unique and not null")
+    seen.add(post["post_id"])
+
+
 def stream_timelines(
     posts: IterableDataset, labels: tuple[str, ...] | None, columns: dict[str, str | None]
 ) -> Iterator[dict]:
-    """Timelines of a stream of posts, each as soon as it is complete."""
+    """Timelines of a stream of posts, each as soon as it is complete or has `POSTS_AT_ONCE` posts."""
     finished: set[str] = set()
     warned, timed = False, None
     for timeline_id, group in groupby(read_posts(posts, labels, columns), key=lambda post: post["timeline_id"]):
-        members = list(group)
-        if timeline_id in finished:
-            problem = "the posts of a timeline must follow each other in a streaming dataset"
-            raise PostError(members[0]["row"], columns["timeline_id"], timeline_id, problem)
+        newest = None
+        while members := list(islice(group, POSTS_AT_ONCE)):
+            if timeline_id in finished:
+                problem = "the posts of a timeline must follow each other in a streaming dataset"
+                raise PostError(members[0]["row"], columns["timeline_id"], timeline_id, problem)
+            seen: set[str] = set()
+            for post in members:
+                check_id(post, seen, columns["id"])
+            timeline, was_unsorted = make_timeline(members, columns)
+            if timed is not None and timed != ("timestamps" in timeline):
+                has = "has no timestamps, others have" if timed else "has timestamps, others have none"
+                raise ValueError(f"Timeline {timeline_id!r} {has}: all must, or none.")
+            timed = "timestamps" in timeline
+            if timed and newest is not None and timeline["timestamps"][0] < newest:
+                problem = f"earlier than {newest}; so long a timeline must be in order of time in a streaming dataset"
+                column = columns["timestamp"] or "timestamp"
+                raise PostError(timeline["post_rows"][0], column, timeline["timestamps"][0], problem)
+            newest = timeline["timestamps"][-1] if timed else None
+            if was_unsorted and not warned:
+                logger.warning(f"Sorting posts by time, first in timeline {timeline_id!r}.")
+                warned = True
+            yield timeline
         finished.add(timeline_id)
-        timeline, was_unsorted = make_timeline(members, columns)
-        if timed is not None and timed != ("timestamps" in timeline):
-            has = "has no timestamps, others have" if timed else "has timestamps, others have none"
-            raise ValueError(f"Timeline '{timeline_id}' {has}: all must, or none.")
-        timed = "timestamps" in timeline
-        if was_unsorted and not warned:
-            logger.warning(f"Sorting posts by time, first in timeline '{timeline_id}'.")
-            warned = True
-        yield timeline
 
 
 def to_rows(
@@ -273,10 +292,22 @@ def to_rows(
     return rows
 
 
-def stream_rows(timelines: IterableDataset, **settings) -> Iterator[dict[str, Any]]:
-    """Rows of a stream of timelines."""
+def stream_rows(timelines: IterableDataset, window: int, **settings) -> Iterator[dict[str, Any]]:
+    """Rows of a stream of timelines, of which long ones come in pieces."""
+    before: dict[str, Any] = {}
     for timeline in timelines:
-        rows = timeline_to_rows({name: [value] for name, value in timeline.items()}, **settings)
+        num_context = 0
+        if before.get("timeline_id") == timeline["timeline_id"]:
+            num_context = len(before["texts"])
+            timeline = {
+                name: before[name] + values if isinstance(values, list) else values
+                for name, values in timeline.items()
+            }
+        first = max(0, len(timeline["texts"]) - window + 1)
+        before = {name: values[first:] if isinstance(values, list) else values for name, values in timeline.items()}
+        rows = timeline_to_rows(
+            {name: [value] for name, value in timeline.items()}, window=window, num_context=num_context, **settings
+        )
         for values in zip(*rows.values(), strict=True):
             yield dict(zip(rows, values, strict=True))
 
@@ -289,13 +320,14 @@ def timeline_to_rows(
     limit: int,
     only_labelled: bool,
     truncated: list[int] | None = None,
+    num_context: int = 0,
 ) -> dict[str, list]:
-    """The rows of a batch of one timeline."""
+    """The rows of a batch of one timeline, the first `num_context` posts of which are context only."""
     timeline = {name: values[0] for name, values in batch.items()}
     try:
         columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
     except ValueError as problem:
-        raise ValueError(f"Timeline '{timeline['timeline_id']}', {problem}") from None
+        raise ValueError(f"Timeline {timeline['timeline_id']!r}, {problem}") from None
     if truncated is not None:
         truncated[0] += cut
     elif cut:
@@ -304,7 +336,7 @@ def timeline_to_rows(
         columns["timestamps"] = timeline["timestamps"]
     labels = [None if only_labelled and label == -100 else label for label in timeline["labels"]]
     rows: dict[str, list] = {name: [] for name in (*columns, "num_context", "labels", "post_ids")}
-    for start, first, last in row_bounds(len(labels), window, targets_per_row):
+    for start, first, last in row_bounds(len(labels), window, targets_per_row, num_context):
         if all(label is None for label in labels[first:last]):
             continue
         for name, values in columns.items():

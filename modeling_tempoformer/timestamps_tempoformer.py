@@ -8,6 +8,8 @@ from typing import Any
 
 # Seconds of the year 5138. Larger numbers are milliseconds by mistake.
 LARGEST_SECONDS = 1e11
+# The years 1 to 9999, which are all that dates can have.
+FIRST_SECONDS, END_SECONDS = -62135596800.0, 253402300800.0
 
 
 def to_seconds(value: Any) -> float | None:
@@ -29,14 +31,18 @@ def to_seconds(value: Any) -> float | None:
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        seconds = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"a {type(value).__name__} is not a time")
-    seconds = float(value)
-    if not math.isfinite(seconds):
-        raise ValueError("it is not finite")
-    if abs(seconds) >= LARGEST_SECONDS:
-        raise ValueError("it is too large for seconds; milliseconds?")
+    else:
+        # Not by `math.isfinite`, for which some whole numbers are too large.
+        if value != value or abs(value) == math.inf:
+            raise ValueError("it is not finite")
+        if abs(value) >= LARGEST_SECONDS:
+            raise ValueError("it is too large for seconds (milliseconds?)")
+        seconds = float(value)
+    if not FIRST_SECONDS <= seconds < END_SECONDS:
+        raise ValueError("it is outside the years 1 to 9999")
     return seconds
 
 
@@ -48,7 +54,8 @@ def to_date(seconds: float) -> datetime:
 def parse_text(text: str) -> float | datetime:
     """A numeric string as a number, any other as an ISO-8601 date."""
     try:
-        return float(text)
+        # Python reads 2024_05_01 as a number.
+        return float(text if "_" not in text else "")
     except ValueError:
         pass
     try:

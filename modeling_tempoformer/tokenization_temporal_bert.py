@@ -42,6 +42,8 @@ class TemporalTokenizer:
     ):
         if unknown_times not in ("error", "unknown"):
             raise ValueError(f"`unknown_times` must be 'error' or 'unknown', got {unknown_times!r}.")
+        if isinstance(times, str):
+            raise ValueError(f"`times` must be a list of names, got the string {times!r}.")
         self.time_points = TimePoints(list(times), time_granularity)
         self.unknown_times, self.prepend_time, self.mask_token_time = unknown_times, prepend_time, mask_token_time
         super().__init__(
@@ -130,6 +132,9 @@ class TemporalTokenizer:
         return MASK_TIME if is_masked else time_id
 
     def _pad(self, encoded_inputs, *args, padding_side: str | None = None, **kwargs) -> dict:
+        if "time_ids" in encoded_inputs and len(encoded_inputs["time_ids"]) != len(encoded_inputs["input_ids"]):
+            counts = f"{len(encoded_inputs['time_ids'])} `time_ids` for {len(encoded_inputs['input_ids'])} tokens"
+            raise ValueError(f"A text has {counts}.")
         padded = super()._pad(encoded_inputs, *args, padding_side=padding_side, **kwargs)
         if "time_ids" in padded:
             times = list(padded["time_ids"])

@@ -1,5 +1,7 @@
-"""Tiny models and batches, shared by the tests."""
+"""Tiny models and batches, shared by the tests, which reach no other machine."""
 
+import os
+import runpy
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,29 @@ from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassifi
 
 # Tiny tensors: threads cost more than they bring, and sums come out the same on any machine.
 torch.set_num_threads(1)
+
+NO_NETWORK = Path(__file__).parent / "no_network"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def refused_connections(tmp_path_factory) -> Path:
+    """Blocks other machines in this process and in those that it starts; the file of what was refused."""
+    file = tmp_path_factory.mktemp("network") / "refused.txt"
+    settings = runpy.run_path(str(NO_NETWORK / "sitecustomize.py"))
+    os.environ[settings["REFUSED"]] = str(file)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(NO_NETWORK), os.environ.get("PYTHONPATH")]))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def no_network(refused_connections):
+    """Fails a test that asked for another machine, also where the one who asked went on without."""
+    yield
+    if refused_connections.exists():
+        asked = refused_connections.read_text(encoding="utf-8")
+        refused_connections.unlink()
+        pytest.fail(f"Other machines were asked for:\n{asked}")
+
 
 TINY = {
     "hidden_size": 16,

@@ -17,6 +17,7 @@ HUB_MODULES = {
     "configuration_temporal_bert",
     "data_collator_tempoformer",
     "decisions_tempoformer",
+    "input_checks_tempoformer",
     "loss_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",
@@ -83,6 +84,11 @@ def test_what_a_hub_class_needs_is_imported_by_its_own_file(entry):
         seen.add(name)
         needed = needed | siblings(name)
     assert needed == siblings(entry)
+
+
+def test_the_modules_that_travel_are_those_with_such_names():
+    named = {path.stem for path in PACKAGE.glob("*.py") if path.stem.endswith(("_tempoformer", "_temporal_bert"))}
+    assert named | {"modeling_tempoformer_encoders"} == HUB_MODULES | TOKENIZER_MODULES
 
 
 def test_hub_modules_import_only_what_every_user_has():

@@ -319,7 +319,7 @@ def test_every_class_and_mode_round_trips_without_the_package(tmp_path):
         for case in cases:
             assert torch.equal(load_file(folders[1] / f"{case}.safetensors")["output"], expected[case]), case
             files = {path.stem for path in (folders[1] / case).glob("*.py")}
-            assert files == {"configuration_temporal_bert", "modeling_temporal_bert"}
+            assert files == {"configuration_temporal_bert", "input_checks_tempoformer", "modeling_temporal_bert"}
             loaded = getattr(transformers, case.split("-")[0]).from_pretrained(folders[1] / case)
             assert torch.equal(loaded(**batch)[0], expected[case]), case
 
@@ -371,7 +371,7 @@ def test_arguments_by_position_are_those_of_bert():
 
 def test_times_that_do_not_fit_the_texts_or_the_scaling_are_refused():
     model, batch = make_model(BertWithTemporalAttention), make_batch()
-    with pytest.raises(ValueError, match=r"`time_ids` have the shape \(4, 1\), the texts \(4, 7\)"):
+    with pytest.raises(ValueError, match=r"`time_ids` must have the shape \(4, 7\) as `input_ids`, got \(4, 1\)"):
         model(**{**batch, "time_ids": batch["time_ids"][:, :1]})
     with pytest.raises(ValueError, match="must differ"):
         model.resize_time_embeddings([*TIMES, TIMES[0]])

@@ -331,7 +331,7 @@ def test_answers_are_counted_and_stay_with_their_posts(tokenizer, monkeypatch, c
     config = GPT2Config(n_positions=4096)
     stub = SimpleNamespace(generate=generate, config=config, device=torch.device("cpu"), to=lambda device: None)
     stub.eval = lambda: stub
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda name, dtype: stub)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda name, **settings: stub)
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda name: tokenizer)
     texts = ["lost", "tired and much much longer", "fine", "afraid", "so at home"]
     test = timelines_of([{"timeline_id": n // 3, "timestamp": 60 * n, "text": text} for n, text in enumerate(texts)])

@@ -67,7 +67,7 @@ def embed_texts(
         return kept
     # So that what is drawn next does not depend on whether the embeddings were kept.
     with torch.random.fork_rng():
-        model = AutoModel.from_pretrained(model_name_or_path, dtype=torch.float32)
+        model = AutoModel.from_pretrained(model_name_or_path, use_safetensors=True, dtype=torch.float32)
     embeddings = mean_states(model, tokenizer, tokens, batch_size)
     folder.mkdir(parents=True, exist_ok=True)
     # Under another name until it is whole.
@@ -157,7 +157,7 @@ class EmbeddedStreams(torch.utils.data.Dataset):
             if "timestamps" in timeline:
                 times = torch.tensor(timeline["timestamps"], dtype=torch.float64)
                 if not (times[1:] >= times[:-1]).all():
-                    raise ValueError(f"The timestamps of timeline '{timeline['timeline_id']}' are not in order.")
+                    raise ValueError(f"The timestamps of timeline {timeline['timeline_id']!r} are not in order.")
                 elapsed.append(elapsed_seconds(times, index))
             streams.append(index + first * (index >= 0))
             labels.append(classes[targets])

@@ -7,6 +7,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
+from ..input_checks_tempoformer import only_safetensors
 from ..loss_tempoformer import focal_loss
 from .configuration_history import HistoryConfig
 from .history_networks import BiLSTM, FFNHistory
@@ -35,6 +36,11 @@ class HistoryForStreamClassification(PreTrainedModel):
         super().__init__(config)
         self.network = NETWORKS[config.architecture](config)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
+        """As in the library, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
+        return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):

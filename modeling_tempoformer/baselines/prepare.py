@@ -82,7 +82,7 @@ def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings)
     """The stock sequence classifier on each post and its history in one sequence."""
     tokenizer = AutoTokenizer.from_pretrained(settings.model_name_or_path)
     model = AutoModelForSequenceClassification.from_pretrained(
-        settings.model_name_or_path, **settings.labels, **(settings.config_overrides or {})
+        settings.model_name_or_path, use_safetensors=True, **settings.labels, **(settings.config_overrides or {})
     )
     most = get_encoder_adapter(model.config).max_tokens(model.config)
     tokenizer.model_max_length = min(tokenizer.model_max_length, most)

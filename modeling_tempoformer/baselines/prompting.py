@@ -401,7 +401,7 @@ def few_shot_predictions(
     if missing := [name for name in label_names if name not in {name for _, name in examples}]:
         logger.warning(f"None of the {num_examples} examples has a label of {', '.join(missing)}.")
     tokenizer = AutoTokenizer.from_pretrained(model_name_or_path)
-    model = AutoModelForCausalLM.from_pretrained(model_name_or_path, dtype="auto").eval()
+    model = AutoModelForCausalLM.from_pretrained(model_name_or_path, use_safetensors=True, dtype="auto").eval()
     if torch.accelerator.is_available():
         model.to(torch.accelerator.current_accelerator())
     max_new_tokens = answer_length(tokenizer, label_names)

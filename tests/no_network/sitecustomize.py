@@ -1,0 +1,71 @@
+"""
+Refuses connections to other machines, and writes down who asked for them.
+
+Python runs a module of this name when it starts, if its folder is on PYTHONPATH: so the processes that tests start are
+blocked like the tests. What is written in C or Rust and opens sockets by itself is not.
+"""
+
+import functools
+import ipaddress
+import os
+import socket
+
+
+# The environment's name for the file of refused connections.
+REFUSED = "REFUSED_CONNECTIONS"
+HERE = {None, "", b"", "localhost", socket.gethostname()}
+
+
+class ConnectionRefused(ConnectionError):
+    """A connection to another machine."""
+
+
+def is_here(host: str | bytes | None) -> bool:
+    """Whether a host is this machine."""
+    if host in HERE:
+        return True
+    try:
+        address = ipaddress.ip_address(host.decode() if isinstance(host, bytes) else host.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def check(host: str | bytes | None):
+    """Raises a [`ConnectionRefused`] for another machine."""
+    if is_here(host):
+        return
+    if path := os.environ.get(REFUSED):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{host!r} in {os.environ.get('PYTEST_CURRENT_TEST')}\n")
+    raise ConnectionRefused(f"Tests reach no other machine, but {host!r} was asked for.")
+
+
+def block():
+    """Puts the check before everything by which Python reaches other machines."""
+
+    def guard_address(method):
+        @functools.wraps(method)
+        def guarded(self, *arguments):
+            # The address is the last argument of all of them.
+            if self.family in (socket.AF_INET, socket.AF_INET6) and isinstance(arguments[-1], tuple):
+                check(arguments[-1][0])
+            return method(self, *arguments)
+
+        return guarded
+
+    def guard_host(function):
+        @functools.wraps(function)
+        def guarded(host, *arguments, **settings):
+            check(host)
+            return function(host, *arguments, **settings)
+
+        return guarded
+
+    for name in ("connect", "connect_ex", "sendto"):
+        setattr(socket.socket, name, guard_address(getattr(socket.socket, name)))
+    for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
+        setattr(socket, name, guard_host(getattr(socket, name)))
+
+
+block()
