@@ -39,7 +39,7 @@ def to_seconds(value: Any) -> float | None:
         if value != value or abs(value) == math.inf:
             raise ValueError("it is not finite")
         if abs(value) >= LARGEST_SECONDS:
-            raise ValueError("it is too large for seconds (milliseconds?)")
+            raise ValueError("it is too large for seconds; milliseconds?")
         seconds = float(value)
     if not FIRST_SECONDS <= seconds < END_SECONDS:
         raise ValueError("it is outside the years 1 to 9999")

@@ -15,6 +15,7 @@ from conftest import tiny_encoder
 from safetensors.torch import load_file
 from test_run_glue_style import write_posts
 
+from modeling_tempoformer.command_line import last_checkpoint
 from modeling_tempoformer.synthetic import synthetic_posts
 
 
@@ -130,7 +131,8 @@ def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
     run(training(files, tmp_path / "whole", **often))
     killed = training(files, tmp_path / "killed", **often)
     process = launch(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not list((tmp_path / "killed").glob("checkpoint-*/trainer_state.json")):
+    # Whole, as its state is the last that is written of it.
+    while last_checkpoint(str(tmp_path / "killed")) is None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
@@ -144,14 +146,14 @@ def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
 
 STREAM = """
 import json, os, sys
-from datasets import load_dataset
 from transformers import AutoTokenizer, Trainer, TrainingArguments
 from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.command_line import load_table
 from modeling_tempoformer.timelines import to_rows, to_timelines
 
 posts_file, encoder_file, output = sys.argv[1:]
 tokenizer = AutoTokenizer.from_pretrained("tokenization")
-posts = load_dataset("csv", data_files=posts_file, split="train", streaming=True)
+posts = load_table(posts_file, streaming=True)
 rows = to_rows(to_timelines(posts, ["No-Switch", "Switch"]), tokenizer, window=4, targets_per_row=3)
 seen = []
 collator = StreamCollator(tokenizer, window=4)
