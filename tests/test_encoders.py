@@ -11,7 +11,7 @@ from dense_reference import dense_logits, family_stream_logits, plain_encoder
 from safetensors.torch import load_file, save_file
 from test_encode_once import fixed_batch
 from test_model_common import move_to_meta
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from modeling_tempoformer import StreamState, TempoFormerForStreamClassification, packing_tempoformer
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
@@ -161,8 +161,11 @@ def test_every_weight_of_a_checkpoint_is_loaded(tmp_path, family, head):
 
 
 @FAMILIES
-def test_what_a_checkpoint_lacks_is_drawn_anew(family):
+def test_what_a_checkpoint_lacks_is_drawn_anew(family, request):
     """Nothing is left as raw memory, buffers included."""
+    if family.startswith("modernbert") and not hasattr(PreTrainedModel, "is_custom_code"):
+        # Older versions take a registered class for code of the Hub, and pass over blocks that draw for their parts.
+        request.applymarker(pytest.mark.xfail(strict=True))
     new = tiny_model(encoder_config={**tiny_encoder(family), "initializer_range": 0.3})
     torch.manual_seed(0)
     filled = TempoFormerForStreamClassification.from_pretrained(None, config=new.config, state_dict={})
