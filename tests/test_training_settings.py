@@ -5,7 +5,13 @@ import torch
 from conftest import tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from test_trainer import make_trainer
-from transformers import set_seed
+from transformers import TrainingArguments, set_seed
+
+
+# Its name before and after.
+CHECKPOINTING = next(
+    name for name in ("activation_checkpointing", "gradient_checkpointing") if hasattr(TrainingArguments, name)
+)
 
 
 def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[str, torch.Tensor]]:
@@ -23,7 +29,7 @@ def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[
     ("settings", "tolerance"),
     [
         ({"bf16": True}, 2e-2),
-        ({"activation_checkpointing": True}, 1e-5),
+        ({CHECKPOINTING: True}, 1e-5),
         ({"torch_compile": True, "torch_compile_backend": "aot_eager"}, 1e-5),
     ],
 )
