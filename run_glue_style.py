@@ -43,7 +43,7 @@ from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talk
 from modeling_tempoformer.decisions_tempoformer import class_probabilities, rank_classes
 from modeling_tempoformer.metrics import compute_metrics
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
-from modeling_tempoformer.predictions import post_ids_of, prediction_rows, score_posts
+from modeling_tempoformer.predictions import post_ids_of, prediction_rows, score_posts, targets_of
 from modeling_tempoformer.splits import read_folds, select_fold, split_timelines
 from modeling_tempoformer.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.timelines import Posts, label_names, to_rows, to_timelines
@@ -292,7 +292,7 @@ def prepare_tempoformer(
         name: to_rows(split, tokenizer, window, data.targets_per_row, limit, only_labelled=name != "test")
         for name, split in timelines.items()
     }
-    post_ids = {name: part["post_ids"] for name, part in rows.items() if isinstance(part, Dataset)}
+    post_ids = {name: targets_of(part) for name, part in rows.items() if isinstance(part, Dataset)}
     if data.streaming and "train" in rows:
         rows["train"] = rows["train"].shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER)
     # Saved with the model, so that the pipeline cuts posts where training did.

@@ -32,6 +32,14 @@ def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: n
     return np.stack([by_post[post_id] for post_id in wanted])
 
 
+def targets_of(rows: Dataset) -> list[list[str]]:
+    """The ids of the posts that each row classifies, rows as [`to_rows`] cuts them."""
+    return [
+        [post_id for post_id, label in zip(row["post_ids"], row["labels"], strict=True) if label is not None]
+        for row in rows.select_columns(["post_ids", "labels"])
+    ]
+
+
 def post_ids_of(timelines: Dataset) -> list[str]:
     """The id of each post, in the order of the timelines."""
     return [post_id for post_ids in timelines["post_ids"] for post_id in post_ids]

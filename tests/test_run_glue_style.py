@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from modeling_tempoformer.baselines import prompting
+from modeling_tempoformer.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.command_line import parse
 from modeling_tempoformer.synthetic import synthetic_posts
 from modeling_tempoformer.timelines import to_timelines
@@ -257,6 +259,28 @@ def test_calibration_is_fitted_on_dev_saved_and_applied(tmp_path, script, encode
     run(script, tmp_path, str(tmp_path / "calibrated"), "further")
     config = json.loads((tmp_path / "further" / "config.json").read_text())
     assert config.get("calibration_temperature") is None and config.get("decision_thresholds") is None
+
+
+def test_calibration_passes_over_posts_without_a_label(tmp_path, script, encoder):
+    """Of every timeline's posts, some between labelled ones: judged by what the saved model predicts for them."""
+    dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
+    dev = [post | {"label": "" if place % 3 == 1 else post["label"]} for place, post in enumerate(dev)]
+    file = write_posts(tmp_path / "dev.csv", dev)
+    run(script, tmp_path, encoder, "out", "--calibrate", "--validation_file", file, "--test_file", file)
+    saved = ["--model_name_or_path", str(tmp_path / "out"), "--output_dir", str(tmp_path / "new")]
+    script([*saved, "--test_file", file, "--do_predict", "--report_to", "none"])
+    with (tmp_path / "new" / "_predictions.csv").open(newline="") as table:
+        rows = [row for row in csv.DictReader(table) if row["label"]]
+    assert len(rows) == 48
+    names = ["No-Switch", "Switch"]
+    logits = np.log([[float(row[f"probability_{name}"]) for name in names] for row in rows])
+    labels = [names.index(row["label"]) for row in rows]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    temperature = fit_temperature(logits, labels)
+    assert config["calibration_temperature"] == pytest.approx(temperature, rel=1e-2)
+    probabilities = np.exp(logits / temperature)
+    thresholds = tune_thresholds(probabilities / probabilities.sum(-1, keepdims=True), labels)
+    assert config["decision_thresholds"] == pytest.approx(thresholds, abs=1e-2)
 
 
 def test_few_shot_answers_are_counted_where_they_are_no_label(tmp_path, script, tokenization, monkeypatch):
