@@ -65,6 +65,9 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         decision_thresholds (`list[float]`, *optional*):
             One for each class, in the order of `id2label`: with `calibrated=True` the pipeline gives a post the class
             of the largest probability / threshold. Only their ratios count; tuned by `tune_thresholds`.
+        timed (`bool`, *optional*):
+            Whether the model was trained with the time between posts. Streams that do not fit are then refused, if
+            the stream layers read time (`stream_attention="temporal_rotary"`); not checked if omitted.
         format_version (`int`, *optional*, defaults to 1):
             Of the configuration's fields; one of a newer release is refused.
 
@@ -93,6 +96,7 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
     class_weights: list[float | int] | None = None
     calibration_temperature: float | int | None = None
     decision_thresholds: list[float | int] | None = None
+    timed: bool | None = None
 
     def __post_init__(self, **kwargs):
         if self.encoder_config is None:
@@ -168,6 +172,12 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
     def get_text_config(self, decoder=None, encoder=None) -> PreTrainedConfig:
         """The encoder's configuration: it is the one that has a vocabulary."""
         return self.encoder_config
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """As in the library, where the folder that an encoder came from stays in what is saved and pushed."""
+        values = super().to_diff_dict()
+        values.get("encoder_config", {}).pop("_name_or_path", None)
+        return values
 
     def save_pretrained(self, save_directory, **kwargs):
         """Saves the configuration with the Auto classes of every model that can be built from it and the pipeline."""

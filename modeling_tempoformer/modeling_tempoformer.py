@@ -452,6 +452,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
         if is_checked:
             refuse(broken)
+        self.check_timed(elapsed is not None)
 
         times = None if time_ids is None else time_ids.flatten(0, 1)
         posts = PostGroups(attention_mask.flatten(0, 1).bool(), times)
@@ -505,6 +506,18 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         elif time_ids is not None:
             raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{config.model_type}'.")
         return broken
+
+    def check_timed(self, has_times: bool):
+        """Raises a `ValueError` for streams without times where the model was trained with them, and the reverse."""
+        config = self.config
+        reads_time = config.num_stream_layers > 0 and config.stream_attention == "temporal_rotary"
+        if not reads_time or config.timed in (None, has_times):
+            return
+        trained, given = ("with", "no times are given") if config.timed else ("without", "times are given")
+        raise ValueError(
+            f"The model was trained {trained} the time between posts (`timed={config.timed}` in its configuration), "
+            f"but {given}."
+        )
 
     def check_length(self, num_tokens: int):
         """Raises a `ValueError` for more tokens than the encoder reads."""
@@ -795,6 +808,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         if len(timeline_ids) != len(input_ids):
             raise ValueError(f"There are {len(timeline_ids)} timeline ids for {len(input_ids)} posts.")
         refuse(broken)
+        self.tempoformer.check_timed(timestamps is not None)
         if not attention_mask.any(-1).all():
             empty = int((~attention_mask.any(-1)).nonzero()[0])
             raise ValueError(f"Post {empty} of timeline {timeline_ids[empty]!r} has no token, not even [CLS].")

@@ -286,3 +286,35 @@ def test_bad_settings_are_named(settings, message):
 def test_other_encoders_are_refused_with_the_list():
     with pytest.raises(ValueError, match="'gpt2'.*bert, camembert, .*xlm-roberta"):
         TempoFormerModel(TempoFormerConfig(encoder_config={"model_type": "gpt2"}))
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(timed):
+    batch = tiny_batch()
+    fits, other = batch, {name: value for name, value in batch.items() if name != "elapsed"}
+    if not timed:
+        fits, other = other, fits
+    model = tiny_model(timed=timed)
+    with torch.no_grad():
+        assert torch.equal(model(**fits).logits, tiny_model()(**fits).logits)
+        with pytest.raises(ValueError, match=f"`timed={timed}` in its configuration"):
+            model(**other)
+        # Those that do not read time have no such condition.
+        for settings in ({"stream_attention": "rotary"}, {"num_stream_layers": 0}):
+            tiny_model(timed=timed, **settings)(**other)
+    posts = {"input_ids": batch["input_ids"][0, :2], "timeline_ids": ["ann", "ann"]}
+    times = {"timestamps": [0.0, 60.0]}
+    model.step(**posts, **(times if timed else {}))
+    with pytest.raises(ValueError, match=f"`timed={timed}` in its configuration"):
+        model.step(**posts, **({} if timed else times))
+
+
+def test_the_folder_of_the_encoder_is_not_saved(tmp_path):
+    AutoModel.from_config(AutoConfig.for_model(**tiny_encoder())).save_pretrained(tmp_path / "encoder")
+    loaded = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path / "encoder", num_labels=2)
+    built = TempoFormerConfig(encoder_config=AutoConfig.from_pretrained(tmp_path / "encoder"))
+    loaded.save_pretrained(tmp_path / "model")
+    built.save_pretrained(tmp_path / "config")
+    for folder in ("model", "config"):
+        text = (tmp_path / folder / "config.json").read_text()
+        assert str(tmp_path) not in text and '"hidden_size": 16' in text
