@@ -12,7 +12,10 @@ from sklearn.metrics import f1_score
 from test_run_glue_style import write_posts
 
 from benchmarks import paper
+from modeling_tempoformer.command_line import parse
 from modeling_tempoformer.cross_validation import Run, collect
+from modeling_tempoformer.stream_trainer import StreamTrainingArguments
+from run_glue_style import DataTrainingArguments, ModelArguments
 
 
 NAMES = ["No-Switch", "Switch"]
@@ -136,3 +139,49 @@ def test_a_row_is_run_by_the_cross_validation_script(tmp_path, monkeypatch):
     assert own[own.index("--learning_rates") + 1 :] == ["5e-4", "3e-4"]
     assert passed_on[:2] == ["configuration/lrs_fast.yaml", "configuration/baseline_swnu.yaml"]
     assert passed_on[2:4] == ["--model_name_or_path", "M"]
+
+
+def commands_of(monkeypatch, tmp_path, *arguments: str) -> dict[str, list[str]]:
+    """The command of each row, by its output folder."""
+    commands = []
+    monkeypatch.setattr(paper.subprocess, "run", lambda command, **kwargs: commands.append(command[1:]))
+    settings = ["--corpus", "moc", "--train_file", "posts", "--model_name_or_path", "M", "--output_dir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["paper", *settings, *arguments])
+    paper.main()
+    return {Path(command[command.index("--output_dir") + 1]).name: command for command in commands}
+
+
+def test_tables_that_share_a_row_run_it_by_the_same_command(tmp_path, monkeypatch):
+    """TalkLife's recipe has a window of 10, which is one of table 8."""
+    of_methods, of_windows = (commands_of(monkeypatch, tmp_path, "--table", table) for table in ("2", "8"))
+    shared = of_methods.keys() & of_windows.keys()
+    assert shared == {"bilstm", "robert", "tempoformer", "rotempoformer"} | {
+        "tempoformer_stream_residual",
+        "rotempoformer_stream_residual",
+    }
+    assert all(of_methods[row] == of_windows[row] for row in shared)
+    assert of_windows["bilstm_window_5"][-6:-4] == ["--window", "5"]
+
+
+def test_the_paper_s_settings_are_those_of_every_fine_tuned_row(tmp_path, monkeypatch):
+    commands = commands_of(monkeypatch, tmp_path, "--table", "4", "--recipes", "paper", "--tune_on_first_fold")
+    rates = {
+        row: command[command.index("--learning_rates") + 1 : command.index("--tune_on_first_fold")]
+        for row, command in commands.items()
+    }
+    assert rates["tempoformer"] == ["1e-5", "5e-6"] and rates["robert"] == ["1e-5", "5e-6", "1e-6"]
+    for row, command in commands.items():
+        arguments = command[command.index("--") + 1 :]
+        monkeypatch.chdir(paper.ROOT)
+        _, data, training = parse(
+            [ModelArguments, DataTrainingArguments, StreamTrainingArguments],
+            [*arguments, "--output_dir", str(tmp_path)],
+        )
+        assert training.per_device_train_batch_size * training.gradient_accumulation_steps == 3, row
+        assert data.targets_per_row == 1 and data.max_seq_length == 512, row
+
+
+def test_a_measured_table_5_is_shown_again(tmp_path, table):
+    (tmp_path / "table_5.csv").write_text(",value\ncosine,0.42\n")
+    (tmp_path / "table_5.md").write_text("| | value |\n")
+    assert table(5) == {"cosine": {"": "cosine", "value": "0.42"}}
