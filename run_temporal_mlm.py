@@ -10,6 +10,7 @@ import logging
 import math
 import sys
 from dataclasses import dataclass, field
+from textwrap import shorten
 from typing import Literal
 
 from datasets import Dataset, IterableDataset
@@ -165,9 +166,10 @@ def choose_times(
         if data.streaming:
             raise ValueError("--streaming needs --times: a stream cannot be searched for its time points.")
         texts = splits.get("train", next(iter(splits.values())))
-        wanted = find_times(texts, data.time_column, data.time_granularity)
+        wanted = find_times(texts, data.time_column, data.time_granularity, data.unknown_times == "error")
     if len(wanted) < 2:
         raise ValueError(f"There must be at least two time points, got: {', '.join(wanted) or 'none'}.")
+    logger.info("%d time points: %s", len(wanted), shorten(", ".join(wanted), 200))
     return wanted, saved
 
 
@@ -320,7 +322,7 @@ def main(arguments: list[str]):
     trainer.base_model = model_args.model_name_or_path
     name_dataset(training, data.dataset_name, data.dataset_config_name)
     if training.do_train:
-        train(trainer)
+        train(trainer, splits["train"])
     if training.do_eval:
         # Masks differ from call to call; the same ones make runs comparable.
         set_seed(training.seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, IterableDataset, interleave_datasets
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from .change_corpora import read_lines, untagged
 from .modeling_tempoformer_encoders import ENCODER_ADAPTERS
@@ -60,10 +60,10 @@ def name_sources(texts: DatedTexts) -> DatedTexts:
     return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
 
 
-def find_times(texts: Dataset, time_column: str, granularity: str | None = None) -> list[str]:
+def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
     """
     The time points of a corpus in order: its times as they are, or named at a granularity. Missing times are left to
-    the tokenizer. Raises an `UnknownTimeError` that names the row of what is no date.
+    the tokenizer, as is what is no date without `only_dates`; else an `UnknownTimeError` names its row.
     """
     names = set()
     for row, value in enumerate(texts[time_column]):
@@ -73,6 +73,8 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None)
             names.add(as_name(value))
             continue
         parts = read_date(value)
+        if parts is None and not only_dates:
+            continue
         if parts is None:
             raise UnknownTimeError(f"Row {row}: the {time_column} {value!r} is no date.")
         names.add(name_date(parts, granularity))
@@ -97,6 +99,16 @@ def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) ->
     else:
         most = config.max_position_embeddings
     return min(tokenizer.model_max_length, most)
+
+
+def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
+    """Raises a `ValueError` where a tokenizer's time points are not the model's: its ids would mean other times."""
+    own, of_tokenizer = (list(getattr(one, "times", ())) for one in (model.config, tokenizer))
+    if own and of_tokenizer != own:
+        raise ValueError(
+            f"The tokenizer's times are {', '.join(of_tokenizer) or 'none'}, the model's {', '.join(own)}: "
+            "load the tokenizer with `times=model.config.times`."
+        )
 
 
 def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
@@ -184,7 +196,8 @@ def to_mlm_rows(
                 rows += [make_row(part[i : i + size], before, after, time_id) for i in range(0, len(part), size)]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
-    return texts.map(convert, batched=True, with_indices=True, remove_columns=columns)
+    cached = {"load_from_cache_file": False} if isinstance(texts, Dataset) else {}
+    return texts.map(convert, batched=True, with_indices=True, remove_columns=columns, **cached)
 
 
 def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:

@@ -78,6 +78,8 @@ class HubTrainer(Trainer):
         """
         if not self.is_world_process_zero():
             return
+        # Before anything is pushed, whatever the card.
+        emissions = read_emissions(Path(self.args.output_dir))
         given = {name: value for name, value in kwargs.items() if value is not None}
         kwargs = {**self.args.model_card, **given}
         model = self.accelerator.unwrap_model(self.model)
@@ -109,7 +111,7 @@ class HubTrainer(Trainer):
             timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.scores(),
-            training=self.training_facts(summary.hyperparameters),
+            training=self.training_facts(summary.hyperparameters, emissions),
         )
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False):
@@ -129,7 +131,7 @@ class HubTrainer(Trainer):
             for prefix, part in PARTS.items()
         }
 
-    def training_facts(self, arguments: dict) -> TrainingFacts | None:
+    def training_facts(self, arguments: dict, emissions: dict | None) -> TrainingFacts | None:
         """How the model was trained; None if nothing was logged."""
         history = self.state.log_history
         if not any("loss" in entry or "train_runtime" in entry for entry in history):
@@ -143,7 +145,7 @@ class HubTrainer(Trainer):
             epochs=epoch_rows(history),
             seconds=end.get("train_runtime"),
             loss=end.get("train_loss"),
-            emissions=read_emissions(Path(self.args.output_dir)),
+            emissions=emissions,
         )
 
 

@@ -320,7 +320,8 @@ class TemporalEncoder(TemporalInitialisation):
 
     def resize_time_embeddings(self, times: list[str], time_document_counts: list[int] | None = None):
         """
-        Gives the model other times. Each that it has keeps its embedding; those that are new start anew.
+        Gives the model other times. Each that it has keeps its embedding; those that are new start anew. Ids follow
+        the order of the times, so the tokenizer must be loaded anew with them.
 
         Args:
             times (`list[str]`): Must hold all that the model has, in any order.

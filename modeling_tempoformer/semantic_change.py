@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .change_corpora import DatedSentence
-from .dated_texts import frame, make_row, token_limit
+from .dated_texts import check_same_times, frame, make_row, token_limit
 from .sentence_time import predict_times
 
 
@@ -130,8 +130,10 @@ def embed_usages(
         max_length: Tokens of a text at most; of a longer one those around the word are read.
 
     Returns:
-        For each word and time an array (usages, hidden), of float32.
+        For each word and time an array (usages, hidden), of float32. Raises a `ValueError` if the tokenizer has other
+        times than the model.
     """
+    check_same_times(model, tokenizer)
     layers = model.config.num_hidden_layers
     if not 1 <= num_last_layers <= layers:
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")

@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from .configuration_temporal_bert import UNKNOWN_TIME
-from .dated_texts import frame, make_row, token_limit
+from .dated_texts import check_same_times, frame, make_row, token_limit
 
 
 @torch.inference_mode()
@@ -22,10 +22,11 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
 
     Returns:
         `np.ndarray` of shape `(num_texts, num_times)`, rows that sum to 1 over `tokenizer.times`. Raises a
-        `ValueError` if the tokenizer does not prepend time.
+        `ValueError` if the tokenizer does not prepend time, or has other times than the model.
     """
     if not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: the tokenizer must have `prepend_time=True`.")
+    check_same_times(model, tokenizer)
     model.eval()
     place_of_time = 1
     tokens = tokenizer(texts, time=tokenizer.times[0], add_special_tokens=False, verbose=False)["input_ids"]

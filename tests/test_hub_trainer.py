@@ -121,6 +121,15 @@ def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monke
     assert not (tmp_path / "mine" / "emissions.csv").exists()
 
 
+def test_where_the_machine_stands_is_not_pushed_with_a_stock_model_either(tmp_path, tokenization):
+    trainer = make(tokenization, tmp_path / "mine")
+    trainer.model = BertForSequenceClassification(BertConfig(**tiny_encoder()))
+    (tmp_path / "mine").mkdir(exist_ok=True)
+    (tmp_path / "mine" / "emissions.csv").write_text("emissions,longitude\n0.002,-71.2\n")
+    trainer.create_model_card()
+    assert not (tmp_path / "mine" / "emissions.csv").exists()
+
+
 def test_what_a_card_takes_is_checked(tmp_path, tokenization):
     with pytest.raises(TypeError, match="it cannot take tasks"):
         make(tokenization, tmp_path).create_model_card(tasks="fill-mask")

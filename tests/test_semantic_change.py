@@ -124,6 +124,17 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, sett
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
 
 
+def test_a_tokenizer_of_other_times_is_refused():
+    """Its ids would mean other times."""
+    tokenizer, model = bert(prepend_time=True), model_of({"prepend_time": True})
+    usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
+    model.resize_time_embeddings([TIMES[0], "between", TIMES[1]])
+    with pytest.raises(ValueError, match=f"the model's {TIMES[0]}, between, {TIMES[1]}: load the tokenizer with"):
+        embed_usages(model, tokenizer, usages)
+    with pytest.raises(ValueError, match="The tokenizer's times are"):
+        predict_times(model, tokenizer, ["the plane flew"])
+
+
 def test_a_plain_encoder_reads_texts_without_time():
     torch.manual_seed(0)
     model = BertModel(BertConfig(**SIZES)).eval()

@@ -154,6 +154,8 @@ def test_time_points_are_found():
         find_times(Dataset.from_dict({"time": [1556668800]}), "time", "year")
     with pytest.raises(ValueError, match="Row 1: the time 'long ago' is no date"):
         find_times(Dataset.from_dict({"time": ["1815", "long ago"]}), "time", "year")
+    undated = Dataset.from_dict({"time": ["1999", "long ago", "1815"]})
+    assert find_times(undated, "time", "year", only_dates=False) == ["1815", "1999"]
 
 
 def collate(tokenizer, count: int, **settings) -> tuple[dict, torch.Tensor]:
