@@ -9,6 +9,7 @@ time, each on its own device: `accelerate launch --multi_gpu --num_processes 4 r
 also starts several processes where there is no GPU.
 """
 
+import itertools
 import logging
 import sys
 from dataclasses import dataclass, field
@@ -16,10 +17,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from accelerate import PartialState
+from datasets import Dataset
 
 import run_glue_style
-from modeling_tempoformer.command_line import parse
-from modeling_tempoformer.cross_validation import Run, collect, compare, run_all
+from modeling_tempoformer.command_line import RECIPES, parse
+from modeling_tempoformer.cross_validation import PREDICTIONS, Run, collect, compare, fingerprints, run_all
 from modeling_tempoformer.predictions import labels_of
 from modeling_tempoformer.splits import check_tested_once, make_folds, read_folds, select_fold, write_folds
 from modeling_tempoformer.timelines import label_names, to_timelines
@@ -27,6 +29,7 @@ from run_glue_style import (
     UNTRAINED,
     DataTrainingArguments,
     ModelArguments,
+    check_calibration,
     class_weights,
     load_splits,
     timeline_columns,
@@ -64,9 +67,11 @@ class CrossValidationArguments:
 
 
 def prepare_folds(
-    args: CrossValidationArguments, data: DataTrainingArguments
-) -> tuple[Path, list[dict[str, list[str]]], list[str]]:
-    """The file of the folds, the folds, and the label names. Every fold is checked before the first is run."""
+    args: CrossValidationArguments, data: DataTrainingArguments, calibrate: bool
+) -> tuple[Path, list[dict[str, list[str]]], list[str], Dataset]:
+    """
+    The file of the folds, the folds, the label names and the timelines. Every fold is checked before the first is run.
+    """
     splits = load_splits(data)
     if set(splits) != {"train"} or data.streaming:
         raise ValueError("Cross-validation splits --train_file: give no other file and no --streaming.")
@@ -86,11 +91,13 @@ def prepare_folds(
         parts = select_fold(timelines, fold)
         try:
             class_weights(parts["train"], len(names))
+            if calibrate:
+                check_calibration(parts["validation"], names)
         except ValueError as problem:
             raise ValueError(f"{path}, fold {number}: {problem}") from None
         if not (labels_of(parts["validation"]) >= 0).any():
             raise ValueError(f"{path}, fold {number}: the validation part has no labelled post.")
-    return path, folds, names
+    return path, folds, names, timelines
 
 
 def main(arguments: list[str]):
@@ -98,6 +105,8 @@ def main(arguments: list[str]):
         raise SystemExit(__doc__)
     place = arguments.index("--")
     (args,) = parse([CrossValidationArguments], arguments[:place])
+    if args.compare_to is not None and not (Path(args.compare_to) / PREDICTIONS).exists():
+        raise ValueError(f"--compare_to {args.compare_to} has no {PREDICTIONS} of a cross-validation.")
     passed_on = arguments[place + 1 :]
     for own in ("--output_dir", "--seed", "--fold", "--folds_file"):
         if any(argument.split("=")[0] == own for argument in passed_on):
@@ -115,10 +124,13 @@ def main(arguments: list[str]):
     if model_args.method in UNTRAINED and args.learning_rates:
         raise ValueError(f"--learning_rates cannot be given with --method {model_args.method}, which is not trained.")
     with state.main_process_first():
-        folds_file, folds, names = prepare_folds(args, data)
+        folds_file, folds, names, timelines = prepare_folds(args, data, model_args.calibrate)
+    recipes = itertools.takewhile(lambda argument: argument.endswith(RECIPES), passed_on)
+    contents = fingerprints(timelines, list(recipes))
 
     def run(fold: int, rate: str | None, seed: int) -> Run:
-        return Run(output, folds_file, fold, rate, seed, passed_on, Path(run_glue_style.__file__), folds[fold])
+        script = Path(run_glue_style.__file__)
+        return Run(output, folds_file, fold, rate, seed, passed_on, script, folds[fold], contents)
 
     rates = args.learning_rates or [None]
     tuned = range(1 if args.tune_on_first_fold else len(folds))

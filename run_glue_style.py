@@ -205,7 +205,7 @@ def timeline_columns(data: DataTrainingArguments) -> tuple[str | None, ...]:
 
 
 def split_posts(
-    splits: dict[str, Posts], data: DataTrainingArguments, names: list[str], do_train: bool, seed: int
+    splits: dict[str, Posts], data: DataTrainingArguments, names: list[str], needs_validation: bool, seed: int
 ) -> dict[str, Posts]:
     """
     Timelines of each split; validation and test are taken from the training part where they are not given, as the
@@ -218,16 +218,16 @@ def split_posts(
         raise ValueError(f"There must be at least two labels, the posts have: {', '.join(names) or 'none'}.")
     if data.folds_file is not None:
         timelines = fold_of(timelines, data)
-    if data.streaming and do_train and "validation" not in timelines:
+    if data.streaming and needs_validation and "validation" not in timelines:
         raise ValueError("--streaming needs a validation part of its own: a stream cannot be split by timeline.")
     if set(timelines) == {"train"} and not data.streaming:
         timelines["train"], timelines["test"] = split_timelines(timelines["train"], data.test_fraction, seed)
-    if do_train and "validation" not in timelines:
+    if needs_validation and "train" in timelines and "validation" not in timelines:
         timelines["train"], timelines["validation"] = split_timelines(
             timelines["train"], data.validation_fraction, seed
         )
-    for name in ("train", "validation") if do_train else ():
-        if not any(label >= 0 for timeline in timelines[name] for label in timeline["labels"]):
+    for name in ("train", "validation") if needs_validation else ():
+        if name in timelines and not any(label >= 0 for timeline in timelines[name] for label in timeline["labels"]):
             raise ValueError(f"The {name} part has no labelled post.")
     for name, split in timelines.items():
         logger.info("%s: %s timelines", name, "streamed" if data.streaming and name == "train" else len(split))
@@ -276,10 +276,14 @@ def prepare_tempoformer(
     if is_saved:
         window = encoder.window
     model = load_model(model_args, encoder, window, names)
+    timed = is_timed(timelines)
     if weights is not None:
-        model.config.class_weights = weights
+        model.config.class_weights, model.config.timed = weights, timed
+        if not timed and data.task_name is None:
+            logger.warning("There is no column of times, so posts are told apart by their distance in posts alone.")
         # Of the weights as they were.
         model.config.calibration_temperature = model.config.decision_thresholds = None
+    model.base_model.check_timed(timed)
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.model_name_or_path or model_args.config_name
     )
@@ -297,7 +301,7 @@ def prepare_tempoformer(
         rows["train"] = rows["train"].shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER)
     # Saved with the model, so that the pipeline cuts posts where training did.
     tokenizer.model_max_length = min(limit, tokenizer.model_max_length)
-    collator = StreamCollator(tokenizer, window, timed=is_timed(timelines))
+    collator = StreamCollator(tokenizer, window, timed=timed)
     return Prepared(model, rows, post_ids, collator, tokenizer)
 
 
@@ -384,11 +388,12 @@ def main(arguments: list[str]):
     untrained = model_args.method in UNTRAINED
     if untrained and (not training.do_predict or training.world_size > 1):
         raise ValueError(f"--method {model_args.method} needs --do_predict, in one process.")
-    # Also what is not trained sees the same posts as what is.
-    timelines = split_posts(splits, data, names, training.do_train or untrained, training.seed)
+    validates = training.do_eval or model_args.calibrate
+    # What is not trained, or not any more, sees the same posts as what is.
+    timelines = split_posts(splits, data, names, training.do_train or untrained or validates, training.seed)
     for wanted, name in (
         (training.do_train, "train"),
-        (training.do_eval or model_args.calibrate, "validation"),
+        (validates, "validation"),
         (training.do_predict, "test"),
     ):
         if wanted and name not in timelines:
@@ -421,7 +426,7 @@ def main(arguments: list[str]):
     name_dataset(training, data.dataset_name, data.dataset_config_name)
 
     if training.do_train:
-        train(trainer)
+        train(trainer, timelines["train"])
     if training.do_eval:
         report(trainer, "eval", trainer.evaluate())
     if model_args.calibrate:

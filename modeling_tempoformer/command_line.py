@@ -19,11 +19,15 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from .cards import public_id
 from .hub_trainer import HubTrainingArguments
+from .splits import fingerprint
 
 
 logger = logging.getLogger(__name__)
 
-TRAINER_STATE = "trainer_state.json"
+TRAINER_STATE, RESULTS = "trainer_state.json", "all_results.json"
+# What the Trainer pushes does not begin with an underscore.
+TRAINED_ON = "_trained_on.sha256"
+RECIPES = (".yaml", ".yml", ".json")
 # Else a server is told of every table that is read, local ones too.
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
@@ -36,7 +40,7 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     parser = HfArgumentParser(dataclasses)
     known = {action.dest for action in parser._actions}
     recipe: dict = {}
-    while arguments and arguments[0].endswith((".yaml", ".yml", ".json")):
+    while arguments and arguments[0].endswith(RECIPES):
         path, *arguments = arguments
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
@@ -215,13 +219,26 @@ def name_dataset(training: HubTrainingArguments, name: str | None, config_name: 
         training.model_card = {"dataset_tags": name, "dataset_args": config_name, **training.model_card}
 
 
-def train(trainer: Trainer):
-    """Trains from the last checkpoint of the output folder on, if there is one, and saves and reports."""
+def train(trainer: Trainer, data: Dataset | IterableDataset):
+    """
+    Trains from the last checkpoint of the output folder on, if there is one, and saves and reports.
+
+    Args:
+        trainer (`Trainer`): Of the model.
+        data (`Dataset` or `IterableDataset`): The training part. A checkpoint of another one is refused with a
+            `ValueError`: its test posts may be among those that the model has seen. A stream is not looked at.
+    """
     checkpoint = trainer.args.resume_from_checkpoint
     if checkpoint is None:
         checkpoint = last_checkpoint(trainer.args.output_dir)
         if checkpoint is not None:
             logger.warning("Resuming from %s; to start afresh give another --output_dir.", checkpoint)
+    output_dir = Path(trainer.args.output_dir)
+    if isinstance(data, Dataset):
+        check_trained_on(checkpoint, output_dir, fingerprint(data))
+    if checkpoint is None and trainer.is_world_process_zero():
+        # Scores of a model that was there before are not this one's.
+        (output_dir / RESULTS).unlink(missing_ok=True)
     if checkpoint is not None and (steps := early_stop(checkpoint, trainer)):
         logger.warning("It had stopped early, after %d steps.", steps)
         trainer.args.max_steps = steps
@@ -229,6 +246,18 @@ def train(trainer: Trainer):
     trainer.save_model()
     trainer.save_state()
     report(trainer, "train", result.metrics)
+
+
+def check_trained_on(checkpoint: str | None, output_dir: Path, found: str):
+    """Raises a `ValueError` where a checkpoint is of another training part; notes down of which this one is."""
+    if checkpoint is not None and (before := Path(checkpoint).parent / TRAINED_ON).exists():
+        if before.read_text(encoding="utf-8").strip() != found:
+            raise ValueError(
+                f"{checkpoint} was trained on other posts or texts, or on another split of them: give another "
+                "--output_dir, or delete its checkpoints."
+            )
+    output_dir.mkdir(parents=True, exist_ok=True)
+    (output_dir / TRAINED_ON).write_text(found + "\n", encoding="utf-8")
 
 
 def last_checkpoint(output_dir: str) -> str | None:
@@ -268,7 +297,7 @@ def write_results(output_dir: str, scores: dict[str, float]):
     scores = {f"predict_{name}": value for name, value in scores.items()}
     for name, value in scores.items():
         print(f"{name:40} = {value:.4f}")
-    (folder / "all_results.json").write_text(json.dumps(scores, indent=4) + "\n", encoding="utf-8")
+    (folder / RESULTS).write_text(json.dumps(scores, indent=4) + "\n", encoding="utf-8")
 
 
 def write_predictions(output_dir: str, rows: Iterable[dict[str, Any]]):

@@ -1,6 +1,7 @@
 """The runs of a cross-validation: each a process of `run_glue_style.py`, taken up again where it stopped."""
 
 import csv
+import hashlib
 import itertools
 import json
 import os
@@ -9,23 +10,25 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
 
 import torch
 from accelerate import PartialState
+from datasets import Dataset
 from safetensors import safe_open
 from tqdm.auto import tqdm
 
 from .metrics import StreamClassificationMetric
 from .significance import paired_bootstrap
-from .splits import write_json
+from .splits import fingerprint, write_json
 
 
 # What a launcher sets for its processes: a run is alone, however many there are.
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 LINES_OF_A_FAILURE = 30
+PREDICTIONS = "predictions.csv"
 
 
 class RunError(RuntimeError):
@@ -46,6 +49,7 @@ class Run:
         arguments (`Sequence[str]`): All others of the script.
         script (`Path`): `run_glue_style.py`.
         parts (`dict[str, list[str]]`): The timelines of the fold.
+        contents (`dict[str, str]`): Of the posts and the recipes, as [`fingerprints`] returns them.
     """
 
     output: Path
@@ -56,6 +60,7 @@ class Run:
     arguments: Sequence[str]
     script: Path
     parts: dict[str, list[str]]
+    contents: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -105,16 +110,20 @@ class Run:
     def execute(self, device: str | None = None):
         """
         Trains, evaluates and predicts, unless that is done; goes on from its last checkpoint if there is one. The
-        checkpoints are deleted afterwards, the best model stays. Raises a [`RunError`] where the folder is that of
-        another command or fold, or the run fails.
+        checkpoints are deleted afterwards, the best model stays. Raises a [`RunError`] where the folder has results or
+        a checkpoint of another command, recipe or fold or of other posts, or the run fails.
 
         Args:
             device (`str`, *optional*): The only GPU that it sees, as in `CUDA_VISIBLE_DEVICES`.
         """
-        said, wanted = self.folder / "command.json", {"command": self.command, "fold": self.parts}
-        if said.exists() and json.loads(said.read_text(encoding="utf-8")) != wanted:
+        said = self.folder / "command.json"
+        wanted = {"command": self.command, "fold": self.parts, "contents": self.contents}
+        # One that failed before its first checkpoint has left nothing to go on from.
+        is_begun = self.is_done or any(self.folder.glob("checkpoint-*"))
+        if is_begun and json.loads(said.read_text(encoding="utf-8")) != wanted:
             raise RunError(
-                f"{self.folder} is of a run with other arguments or folds ({said}): give another --output_dir."
+                f"{self.folder} is of a run with other arguments, recipes, posts or folds ({said}): "
+                "give another --output_dir."
             )
         write_json(said, wanted)
         if not self.is_done:
@@ -145,6 +154,12 @@ class Run:
             raise RunError("\n".join([f"{self.folder} failed with exit status {code}; the end of {log}:", *end]))
 
 
+def fingerprints(timelines: Dataset, recipes: Sequence[str]) -> dict[str, str]:
+    """SHA-256 of the posts, with their times and labels, and of each recipe file."""
+    found = {recipe: hashlib.sha256(Path(recipe).read_bytes()).hexdigest() for recipe in recipes}
+    return {"posts": fingerprint(timelines), **found}
+
+
 def run_all(runs: Sequence[Run], state: PartialState, description: str):
     """Executes the runs, shared out over the processes, and waits for all of them."""
     device = None
@@ -168,7 +183,7 @@ def collect(output: Path, runs: Sequence[Run], names: list[str]) -> str:
         A table to print. Raises a `ValueError` where a post is not predicted once under every seed.
     """
     rows = [{"seed": run.seed, "fold": run.fold, **row} for run in runs for row in run.predictions()]
-    with (output / "predictions.csv").open("w", encoding="utf-8", newline="") as file:
+    with (output / PREDICTIONS).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
@@ -236,7 +251,7 @@ def score(rows: Sequence[dict[str, str]], names: list[str]) -> dict[str, float]:
 
 def read_predictions(output: Path) -> list[dict[str, str]]:
     """The labelled rows of a cross-validation's `predictions.csv`."""
-    with (output / "predictions.csv").open(encoding="utf-8", newline="") as file:
+    with (output / PREDICTIONS).open(encoding="utf-8", newline="") as file:
         return [row for row in csv.DictReader(file) if row["label"]]
 
 

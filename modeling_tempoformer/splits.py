@@ -1,8 +1,10 @@
 """Splitting by timeline: a timeline is never cut."""
 
+import hashlib
 import json
 import os
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,18 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
 
     Args:
         timelines (`Dataset`): As [`to_timelines`] returns them.
-        fraction (`float`): Share of the second part, of the posts; 1 / k for a whole number k of at least 2.
+        fraction (`float`): Share of the second part, of the posts; 1 / k for a whole number k of at least 2, to within
+            0.005.
         seed (`int`): Seed of the shuffle.
 
     Returns:
-        The rest, and the part. Raises a `ValueError` where there are fewer timelines than 1 / `fraction`.
+        The rest, and the part. Raises a `ValueError` for other fractions, and where there are fewer timelines than k.
     """
     folds = round(1 / fraction) if 0 < fraction <= 0.5 else 0
-    if folds < 2 or len(timelines) < folds:
+    # 0.33 is meant to be a third.
+    if folds < 2 or abs(fraction - 1 / folds) > 0.005:
+        raise ValueError(f"Cannot split by a fraction of {fraction}: it must be 1/2, 1/3, 1/4 and so on.")
+    if len(timelines) < folds:
         raise ValueError(f"Cannot split {len(timelines)} timelines by a fraction of {fraction}.")
     rest, part = cut(timelines, folds, seed)[0]
     return timelines.select(rest), timelines.select(part)
@@ -79,6 +85,14 @@ def write_json(path: Path, content: Any):
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     partial.replace(path)
+
+
+def fingerprint(rows: Iterable[dict[str, Any]]) -> str:
+    """SHA-256 of all rows, in their order."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(repr(sorted(row.items())).encode())
+    return digest.hexdigest()
 
 
 def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:

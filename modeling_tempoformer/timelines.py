@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .data_collator_tempoformer import tokenize_posts
-from .timestamps_tempoformer import to_seconds
+from .timestamps_tempoformer import is_date_without_dashes, to_seconds
 from .windows_tempoformer import row_bounds
 
 
@@ -80,6 +80,7 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
     """
     usual = {"timestamp": "timestamp", "label": "label"}
     named = class_label(posts, columns["label"] or "label")
+    undashed, dated = None, False
     for row, post in enumerate(posts):
         for role, column in columns.items():
             if column is not None and column not in post:
@@ -97,6 +98,10 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
                 timestamp = to_seconds(post[at["timestamp"]])
             except ValueError as problem:
                 raise PostError(row, at["timestamp"], post[at["timestamp"]], str(problem)) from None
+            if is_date_without_dashes(post[at["timestamp"]]):
+                undashed = row, at["timestamp"], post[at["timestamp"]]
+            elif timestamp is not None:
+                dated = True
         label = post.get(at["label"])
         if named is not None and label is not None:
             if label >= len(named.names):
@@ -115,6 +120,9 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
             "text": text,
             "label": -100 if name is None or labels is None else labels.index(name),
         }
+    # One of them may be a number of seconds, all of them hardly.
+    if undashed is not None and not dated:
+        raise PostError(*undashed, "it and all others would be seconds; a date is written 2024-05-01")
 
 
 def make_timeline(posts: list[dict[str, Any]], columns: dict[str, str]) -> tuple[dict[str, Any], bool]:

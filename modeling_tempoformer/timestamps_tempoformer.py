@@ -46,6 +46,18 @@ def to_seconds(value: Any) -> float | None:
     return seconds
 
 
+def is_date_without_dashes(value: Any) -> bool:
+    """Whether a number, or text that is one, has the digits of a date (20240501) of the years 1900 to 2099."""
+    text = str(value).strip()
+    if len(text) != 8 or text[:2] not in ("19", "20"):
+        return False
+    try:
+        datetime.strptime(text, "%Y%m%d")
+    except ValueError:
+        return False
+    return True
+
+
 def to_date(seconds: float) -> datetime:
     """The moment of `seconds` since 1970-01-01, in UTC. Unlike `datetime.fromtimestamp`, also long before."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)

@@ -71,6 +71,10 @@ def posts(change: dict, streaming: bool = False, more: list[dict] = (), **column
     return read
 
 
+def dates_without_dashes(folder: Path):
+    to_timelines(Dataset.from_list([post | {"timestamp": post["timestamp"].replace("-", "")} for post in POSTS]))
+
+
 def long_timeline_out_of_order(folder: Path):
     times = [*range(POSTS_AT_ONCE), POSTS_AT_ONCE // 2]
     made = Dataset.from_dict({"timeline_id": ["ann"] * len(times), "timestamp": times, "text": ["sad"] * len(times)})
@@ -100,6 +104,7 @@ POST_CASES = {
     "no text": posts({"text": None}),
     "a time that is none": posts({"timestamp": "yesterday"}),
     "a date with underscores": posts({"timestamp": "2024_05_01"}),
+    "dates without dashes": dates_without_dashes,
     "milliseconds": posts({"timestamp": "1714557600000"}),
     "a time that is not finite": posts({"timestamp": "nan"}),
     "a time before the year 1": posts({"timestamp": "-99999999999"}),

@@ -3,6 +3,7 @@
 import csv
 import json
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -97,8 +98,27 @@ def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp
     folds = json.loads((output / "folds.json").read_text())
     folds[0]["train"].append(folds[0]["validation"].pop())
     (output / "folds.json").write_text(json.dumps(folds))
-    with pytest.raises(RunError, match="other arguments or folds"):
+    with pytest.raises(RunError, match="other arguments, recipes, posts or folds"):
         script([*own, *passed_on])
+
+
+@pytest.mark.parametrize("changed", ["recipe.yaml", "posts.csv"])
+def test_results_of_other_recipes_or_posts_are_not_taken_for_these(tmp_path, script, posts, started, changed):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("window: 3\nconfig_name: configuration/encoder_tiny.json\n")
+    command = ["--output_dir", str(tmp_path / "out"), "--num_folds", "2", "--seeds", "0", "--"]
+    command += [str(recipe), "--train_file", posts]
+    script(command)
+    script(command)
+    assert len(started) == 2
+    before, after = {"recipe.yaml": ("window: 3", "window: 4"), "posts.csv": (",Switch", ",No-Switch")}[changed]
+    text = (tmp_path / changed).read_text()
+    (tmp_path / changed).write_text(text.replace(before, after, 1))
+    with pytest.raises(RunError, match="is of a run with other arguments, recipes, posts or folds"):
+        script(command)
+    assert len(started) == 2
+    (tmp_path / changed).write_text(text)
+    script(command)
 
 
 def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, started):
@@ -123,6 +143,8 @@ def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, st
         (["--num_folds", "4", "--folds_file", "FOLDS"], [], "--num_folds 4, but .* has 3 folds"),
         (["--folds_file", "TWICE"], [], "timelines are in no test part"),
         (["--folds_file", "EMPTY"], [], "fold 0: the validation part is empty"),
+        (["--folds_file", "RARE"], ["--calibrate"], "RARE, fold 0: --calibrate needs .*none of: Rare"),
+        (["--compare_to", "no/such"], [], "--compare_to no/such has no predictions.csv of a cross-validation"),
     ],
 )
 def test_what_cannot_be_cross_validated_is_said_before_the_first_run(
@@ -138,8 +160,13 @@ def test_what_cannot_be_cross_validated_is_said_before_the_first_run(
         for fold in range(3)
     ]
     merged = {"train": folds[0]["train"] + folds[0]["validation"], "validation": [], "test": folds[0]["test"]}
-    for name, content in (("FOLDS", folds), ("TWICE", [folds[0]] * 2), ("EMPTY", [merged])):
+    for name, content in (("FOLDS", folds), ("TWICE", [folds[0]] * 2), ("EMPTY", [merged]), ("RARE", folds)):
         (tmp_path / name).write_text(json.dumps(content))
+    if "RARE" in own:
+        # A class of the first fold's training part alone.
+        rows = list(csv.DictReader(Path(posts).open(newline="")))
+        next(row for row in rows if row["timeline_id"] == folds[0]["train"][0])["label"] = "Rare"
+        write_posts(Path(posts), rows)
     own = [str(tmp_path / argument) if argument.isupper() else argument for argument in own]
     recipe = [] if "--method" in passed_on else ["configuration/demo.yaml"]
     with pytest.raises(ValueError, match=problem):
@@ -192,6 +219,16 @@ def test_a_failing_run_shows_the_end_of_its_log(tmp_path, posts):
     with pytest.raises(RunError, match="(?s)failed with exit status 0.*nothing to do"):
         run.execute()
     assert not run.is_done
+    # It has trained nothing, so that other arguments can be given now.
+    broken.write_text(
+        "import pathlib, sys\nfolder = pathlib.Path(sys.argv[sys.argv.index('--output_dir') + 1])\n"
+        "for name in ('all_results.json', '_predictions.csv'): (folder / name).touch()"
+    )
+    corrected = replace(run, arguments=["--warmup_steps", "3"])
+    corrected.execute()
+    assert corrected.is_done
+    with pytest.raises(RunError, match="is of a run with other arguments"):
+        run.execute()
 
 
 def test_a_whole_cross_validation(tmp_path, script, posts):

@@ -3,6 +3,7 @@
 import csv
 import json
 import runpy
+import shutil
 from argparse import ArgumentTypeError
 from pathlib import Path
 
@@ -244,6 +245,12 @@ def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, script, enco
     assert results["predict_recall_Switch"] == pytest.approx(right / results["predict_support_Switch"])
 
 
+def test_a_baseline_takes_no_unknown_field(tmp_path, script, encoder):
+    fields = ["--config_overrides", '{"lstm_hiden_size": 10}']
+    with pytest.raises(ValueError, match="--config_overrides has unknown fields: lstm_hiden_size"):
+        run(script, tmp_path, encoder, "out", "configuration/baseline_bilstm.yaml", *fields)
+
+
 def test_calibration_is_fitted_on_dev_saved_and_applied(tmp_path, script, encoder):
     plain, _ = run(script, tmp_path, encoder, "plain")
     calibrated, results = run(script, tmp_path, encoder, "calibrated", "--calibrate")
@@ -281,6 +288,50 @@ def test_calibration_passes_over_posts_without_a_label(tmp_path, script, encoder
     probabilities = np.exp(logits / temperature)
     thresholds = tune_thresholds(probabilities / probabilities.sum(-1, keepdims=True), labels)
     assert config["decision_thresholds"] == pytest.approx(thresholds, abs=1e-2)
+
+
+def test_a_saved_model_is_evaluated_on_the_part_that_its_training_held_back(tmp_path, script, encoder):
+    _, trained = run(script, tmp_path, encoder, "out")
+    saved = ["--model_name_or_path", str(tmp_path / "out"), "--train_file", str(tmp_path / "posts.csv")]
+    script([*saved, "--output_dir", str(tmp_path / "again"), "--do_eval", "--report_to", "none"])
+    again = json.loads((tmp_path / "again" / "all_results.json").read_text())
+    for name in ("eval_loss", "eval_macro_f1", "eval_support_Switch"):
+        assert again[name] == pytest.approx(trained[name])
+
+
+def test_a_checkpoint_does_not_go_on_with_another_split(tmp_path, script, encoder):
+    """The test posts of the second would be among those that the first was trained on."""
+    run(script, tmp_path, encoder, "out")
+    with pytest.raises(ValueError, match="checkpoint-.* was trained on other posts or texts, or on another split"):
+        run(script, tmp_path, encoder, "out", "--seed", "2")
+    run(script, tmp_path, encoder, "out")
+
+
+def test_scores_of_the_model_before_are_not_those_of_a_new_one(tmp_path, script, encoder):
+    run(script, tmp_path, encoder, "out")
+    for checkpoint in (tmp_path / "out").glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    _, results = run(script, tmp_path, encoder, "out", "--seed", "2", "--do_predict", "false")
+    assert "eval_macro_f1" in results and not any(name.startswith("predict_") for name in results)
+    assert "On the test part" not in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, script, encoder, caplog):
+    run(script, tmp_path, encoder, "timed")
+    assert json.loads((tmp_path / "timed" / "config.json").read_text())["timed"] is True
+    posts = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
+    untimed = write_posts(tmp_path / "untimed.csv", posts, ["timeline_id", "text", "label"])
+    saved = ["--model_name_or_path", str(tmp_path / "timed"), "--report_to", "none"]
+    with pytest.raises(ValueError, match="trained with the time between posts .*, but no times are given"):
+        script([*saved, "--test_file", untimed, "--do_predict", "--output_dir", str(tmp_path / "new")])
+    # Trained further without times, it is a model without.
+    with caplog.at_level("WARNING"):
+        further = [*saved, "--train_file", untimed, "--do_train", "--output_dir", str(tmp_path / "further")]
+        script([*further, "--num_train_epochs", "1"])
+    assert "There is no column of times" in caplog.text
+    saved[1] = str(tmp_path / "further")
+    with pytest.raises(ValueError, match="trained without the time between posts .*, but times are given"):
+        script([*saved, "--test_file", str(tmp_path / "posts.csv"), "--do_predict", "--output_dir", "none"])
 
 
 def test_few_shot_answers_are_counted_where_they_are_no_label(tmp_path, script, tokenization, monkeypatch):

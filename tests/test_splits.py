@@ -36,8 +36,17 @@ def test_what_cannot_be_split_is_refused(timelines):
         make_folds(timelines, 21, 0.25, seed=0)
     with pytest.raises(ValueError, match="Cannot make 1 folds"):
         make_folds(timelines, 1, 0.25, seed=0)
-    with pytest.raises(ValueError, match="by a fraction of 0.7"):
-        split_timelines(timelines, 0.7, seed=0)
+    for fraction in (0.7, 0.4, 0.15, 0, -0.5):
+        with pytest.raises(ValueError, match=f"by a fraction of {fraction}: it must be 1/2, 1/3, 1/4 and so on"):
+            split_timelines(timelines, fraction, seed=0)
+    with pytest.raises(ValueError, match="Cannot split 20 timelines by a fraction of 0.04"):
+        split_timelines(timelines, 0.04, seed=0)
+
+
+def test_a_third_may_be_rounded(timelines):
+    rest, part = split_timelines(timelines, 0.33, seed=0)
+    assert sum(map(len, part["labels"])) == pytest.approx(sum(map(len, timelines["labels"])) / 3, abs=3)
+    assert len(rest) + len(part) == 20
 
 
 def test_folds_can_be_given_back(tmp_path, timelines):

@@ -47,6 +47,14 @@ def test_times_are_read(value, seconds):
     assert to_seconds(value) == seconds
 
 
+def test_a_number_of_seconds_may_look_like_a_date():
+    """Where not all of them do."""
+    posts = [{"timeline_id": "a", "timestamp": time, "text": "", "label": ""} for time in ("20240501", "20240599")]
+    assert to_timelines(Dataset.from_list(posts))[0]["timestamps"] == [20240501.0, 20240599.0]
+    with pytest.raises(ValueError, match="(?s)Row 0.*timestamp.*20240501.*a date is written 2024-05-01"):
+        to_timelines(Dataset.from_list(posts[:1]))
+
+
 @pytest.mark.parametrize(
     ("value", "problem"),
     [

@@ -16,6 +16,7 @@ from transformers import (
     default_data_collator,
 )
 
+from ..command_line import check_overrides
 from ..loss_tempoformer import focal_loss
 from ..modeling_tempoformer_encoders import get_encoder_adapter
 from .configuration_history import HistoryConfig
@@ -57,7 +58,8 @@ class BaselineSettings:
         class_weights (`list[float]`): Of the focal loss.
         window (`int`): Posts of a stream.
         timed (`bool`): Whether the posts have times.
-        max_seq_length (`int`, *optional*): Tokens of a sequence; as many as the encoder takes, if omitted.
+        max_seq_length (`int`, *optional*):
+            Tokens of a sequence. If omitted, as many as the encoder takes; of frozen embeddings 128.
         config_overrides (`dict`, *optional*): Fields of the model's configuration.
     """
 
@@ -115,6 +117,7 @@ def prepare_posts(timelines: dict[str, Dataset], settings: BaselineSettings) -> 
 
 def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
     """A small network over frozen embeddings of the posts of a stream."""
+    check_overrides(settings.config_overrides, HistoryConfig)
     names = list(timelines)
     texts = {name: [text for posts in timelines[name]["texts"] for text in posts] for name in names}
     # All at once, so that every fold finds the same cache.
