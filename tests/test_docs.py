@@ -295,7 +295,7 @@ def test_every_recipe_is_described():
         assert f"`{re.sub('^(variant|baseline)_', '', path.stem)}`" in text, path.name
 
 
-@pytest.mark.parametrize(("section", "page"), [("Results", "results"), ("Speed", "speed")])
+@pytest.mark.parametrize(("section", "page"), [("Results", "paper"), ("Speed", "speed")])
 def test_figures_of_the_readme_are_those_of_the_page(section, page):
     text = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     figures = set(re.findall(r"\d+\.\d+", text))
