@@ -25,9 +25,6 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             The largest number of posts in a stream (paper, section 5: 20 for LRS, 10 for TalkLife).
         num_stream_layers (`int`, *optional*, defaults to 2):
             How many of the encoder's top layers read posts in the light of their stream. 0 leaves a plain encoder.
-        post_pooling (`str`, *optional*, defaults to `"cls"`):
-            What is pooled of a post below the stream layers: its [CLS] (the paper, section 4.4) or the `"mean"` of its
-            tokens, which is what sentence encoders are trained for.
         stream_attention (`str`, *optional*, defaults to `"temporal_rotary"`):
             Attention across the posts of a stream: `"temporal_rotary"` rotates queries and keys by the logarithm of
             the seconds to the newest post, `"rotary"` by the distance in posts, `"full"` does not rotate.
@@ -84,7 +81,6 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
     encoder_config: PreTrainedConfig | dict[str, Any] | None = None
     window: int = 20
     num_stream_layers: int = 2
-    post_pooling: Literal["cls", "mean"] = "cls"
     stream_attention: Literal["temporal_rotary", "rotary", "full"] = "temporal_rotary"
     stream_position_embeddings: bool | list[bool] = True
     stream_position_initializer_range: float | int = 0.02

@@ -578,7 +578,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         slot_post, real = slot_post[stream_ids], slot_mask[stream_ids]
         pooled = None
         if has_pooler(self.config):
-            pooled = posts.join([self.pool(*group) for group in zip(states, posts.tokens, strict=True)])
+            pooled = posts.join([self.pool(group[:, :1]) for group in states])
         if not len(self.stream_layers):
             outputs = pooled[slot_post.to(pooled.device)]
             outputs = outputs.masked_fill(~real.unsqueeze(-1).to(outputs.device), 0.0)
@@ -601,17 +601,10 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         pooled = None if pooled is None else scatter(pooled[slot_post[:, -1].to(pooled.device)], stream_ids, shape)
         return scatter(outputs, stream_ids, shape), pooled, attentions
 
-    def pool(self, states: torch.Tensor, tokens: torch.BoolTensor) -> torch.Tensor:
-        """
-        Posts' [CLS] or the mean of their tokens, through the encoder's pooler, or ours where it has none; `states`
-        (posts, tokens, hidden), `tokens` (posts, tokens), those that are real.
-        """
+    def pool(self, cls: torch.Tensor) -> torch.Tensor:
+        """[CLS] states (posts, 1, hidden) through the encoder's pooler, or ours where it has none."""
         pooler = self.encoder.pooler if self.pooler is None else self.pooler
-        if self.config.post_pooling == "cls":
-            return pooler(self.adapter.read(self.encoder, states[:, :1]))
-        states = self.adapter.read(self.encoder, states)
-        weights = tokens.unsqueeze(-1).to(states)
-        return pooler((states * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True))
+        return pooler(self.adapter.read(self.encoder, cls))
 
     @property
     def local_layers(self) -> nn.ModuleList:
@@ -851,7 +844,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         base, window = self.tempoformer, self.config.window
         new = PostGroups(mask, time_ids)
         new_states = new.join_states(base.encode_posts(new, inputs)[-1])
-        most = None if len(base.stream_layers) or self.config.post_pooling == "mean" else 1
+        most = None if len(base.stream_layers) else 1
 
         # All posts that are needed, timeline by timeline, old and new.
         members: dict[str, list[int]] = {}

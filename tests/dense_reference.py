@@ -78,8 +78,7 @@ def stream_logits(
     m = config.num_stream_layers
     states = [encode(model, post, layers[: len(layers) - m]) for post in posts]
     taus = log_times(config, distances, elapsed)
-    read = [state.mean(1, keepdim=True) if config.post_pooling == "mean" else state for state in states]
-    pooled = None if base.encoder.pooler is None else [base.encoder.pooler(state)[0] for state in read]
+    pooled = None if base.encoder.pooler is None else [base.encoder.pooler(state)[0] for state in states]
     vectors = pooled
     for index in range(m):
         stream_layer = base.stream_layers[index]
@@ -146,16 +145,11 @@ def family_stream_logits(
     norm = torch.nn.Identity() if norm_at is None else attrgetter(norm_at)(plain)
     pooler = getattr(plain, "pooler", base.pooler)
     taus = log_times(config, distances, elapsed)
-    lengths = [post["input_ids"].shape[1] for post in posts]
     below, own, contexts = [], [], []
-
-    def read_posts(states: torch.Tensor) -> list[torch.Tensor]:
-        last = lengths if config.post_pooling == "mean" else [1] * len(lengths)
-        return [state[:length].mean(0) for state, length in zip(states, last, strict=True)]
 
     def add_positions(index: int, states: torch.Tensor) -> torch.Tensor:
         if index == 0:
-            below.extend(read_posts(norm(states)))
+            below.extend(norm(states[:, 0]))
         position = base.stream_layers[index].position
         if position is None:
             return states
@@ -181,7 +175,8 @@ def family_stream_logits(
     def before(index: int) -> Callable:
         return lambda module, args: (add_positions(index, args[0]), *args[1:])
 
-    mask = torch.stack([torch.arange(max(lengths)) < length for length in lengths]).long()
+    longest = max(post["input_ids"].shape[1] for post in posts)
+    mask = torch.stack([torch.arange(longest) < post["input_ids"].shape[1] for post in posts]).long()
     input_ids = torch.full(mask.shape, config.encoder_config.pad_token_id)
     input_ids[mask.bool()] = torch.cat([post["input_ids"][0] for post in posts])
     with ExitStack() as hooks:
@@ -192,10 +187,9 @@ def family_stream_logits(
     if m:
         pooled = None if pooler is None else list(pooler(torch.stack(below)[:, None]))
         return classify(model, pooled, own, contexts)
-    if "pooler_output" in output and config.post_pooling == "cls":
+    if "pooler_output" in output:
         return classify(model, None, None, list(output.pooler_output))
-    read = torch.stack(read_posts(output.last_hidden_state))
-    return classify(model, None, None, list(pooler(read[:, None])))
+    return classify(model, None, None, list(pooler(output.last_hidden_state)))
 
 
 def dense_logits(model, batch: dict[str, torch.Tensor], stream_logits: Callable = stream_logits) -> torch.Tensor:

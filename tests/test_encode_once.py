@@ -19,7 +19,6 @@ CONFIGS = st.fixed_dictionaries(
         "family": st.sampled_from(["bert", "roberta"]),
         "attn_implementation": st.sampled_from(["eager", "sdpa"]),
         "num_stream_layers": st.integers(0, 3),
-        "post_pooling": st.sampled_from(["cls", "mean"]),
         "stream_attention": st.sampled_from(["temporal_rotary", "rotary", "full"]),
         "stream_position_embeddings": st.booleans(),
         "stream_residual": st.booleans(),

@@ -14,7 +14,6 @@ VARIANTS = [
     {"stream_attention": "full"},
     {"fusion": "none"},
     {"stream_residual": True},
-    {"post_pooling": "mean"},
     {"stream_position_embeddings": False},
     {"stream_position_embeddings": [True, False]},
     {"num_stream_layers": 1},

@@ -11,14 +11,7 @@ from modeling_tempoformer import LatePostError, StreamState
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
-VARIANTS = [
-    {},
-    {"head": "lstm"},
-    {"num_stream_layers": 0},
-    {"num_stream_layers": 0, "post_pooling": "mean"},
-    {"window": 1},
-    {"stream_attention": "rotary"},
-]
+VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"window": 1}, {"stream_attention": "rotary"}]
 PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
 
 

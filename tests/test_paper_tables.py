@@ -158,7 +158,6 @@ def test_tables_that_share_a_row_run_it_by_the_same_command(tmp_path, monkeypatc
     assert shared == {"bilstm", "robert", "tempoformer", "rotempoformer"} | {
         "tempoformer_stream_residual",
         "rotempoformer_stream_residual",
-        "tempoformer_stream_residual_mean_pooling",
     }
     assert all(of_methods[row] == of_windows[row] for row in shared)
     assert of_windows["bilstm_window_5"][-6:-4] == ["--window", "5"]

@@ -23,7 +23,6 @@ SCRIPT = runpy.run_path(str(ROOT / "run_glue_style.py"))
 
 def test_every_row_of_the_paper_has_its_file():
     assert {path.stem.removeprefix("variant_") for path in VARIANTS} == {
-        "mean_pooling",
         "no_gate",
         "no_positions",
         "no_rotation",
