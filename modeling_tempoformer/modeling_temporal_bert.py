@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
@@ -79,6 +80,38 @@ def count_times(
     if not torch.compiler.is_compiling() and ((counts > 0).sum(1) <= 1).all():
         only_point = counts.argmax(1)
     return TextTimes(embeddings, points, counts, token_times, only_point)
+
+
+def product_by_count(
+    projected: torch.Tensor, counts: torch.Tensor, scale: torch.Tensor, share_of_identity: torch.Tensor
+) -> torch.Tensor:
+    """
+    `scale T^T T + share I` of each text and head, (batch, heads, d, d), as a sum over time points: `projected`
+    (points, heads, d), `counts` (batch, points), `scale` and `share_of_identity` (batch, heads).
+    """
+    # The identity as one more time point: everything in one product.
+    identity = torch.eye(projected.shape[-1], device=projected.device)
+    products = torch.einsum("phd,phe->phde", projected, projected)
+    products = torch.cat((products, identity.expand(1, *products.shape[1:])))
+    weights = torch.cat((counts.unsqueeze(-1) * scale.unsqueeze(1), share_of_identity.unsqueeze(1)), dim=1)
+    return torch.einsum("bph,phde->bhde", weights, products)
+
+
+def product_by_token(
+    projected: torch.Tensor, place: torch.LongTensor, scale: torch.Tensor, share_of_identity: torch.Tensor
+) -> torch.Tensor:
+    """
+    The same as a sum over tokens, for more time points than a text has tokens: `place` (batch, sequence) is where in
+    `projected` each token's time is.
+    """
+    num_points, num_heads, size = projected.shape
+    # Heads first, so that the product needs no copies.
+    of_heads = projected.transpose(0, 1).reshape(-1, size)
+    place_of_heads = place.unsqueeze(1) + num_points * torch.arange(num_heads, device=place.device).unsqueeze(-1)
+    of_tokens = nn.functional.embedding(place_of_heads, of_heads).flatten(0, 1)
+    product = (of_tokens.mT @ of_tokens).unflatten(0, scale.shape)
+    identity = torch.eye(size, device=projected.device)
+    return torch.addcmul(share_of_identity[..., None, None] * identity, product, scale[..., None, None])
 
 
 class TimeResidual(nn.Module):
@@ -191,30 +224,28 @@ class TemporalSelfAttention:
         """
         projected = self.time(text_times.embeddings(text_times.points)).float()
         projected = projected.unflatten(-1, (self.num_attention_heads, self.attention_head_size))
-        identity = torch.eye(self.attention_head_size, device=projected.device)
-        counts = text_times.counts
         are_few = len(text_times.points) <= text_times.token_times.shape[1]
+        norms_squared = projected.square().sum(-1)
         if are_few:
-            norm_squared = counts @ projected.square().sum(-1)
+            norm_squared = text_times.counts @ norms_squared
         else:
             place = torch.searchsorted(text_times.points, text_times.token_times)
-            has_time = (text_times.token_times != UNKNOWN_TIME)[..., None, None]
-            of_tokens = projected[place] * has_time
-            norm_squared = of_tokens.square().sum((1, 3))
+            has_time = text_times.token_times != UNKNOWN_TIME
+            norm_squared = (norms_squared[place] * has_time.unsqueeze(-1)).sum(1)
         has_norm = norm_squared > 0
         scale = norm_squared.masked_fill(~has_norm, 1.0).rsqrt()
         if self.residual is None:
             share_of_identity = (~has_norm).to(scale.dtype)
         else:
             scale, share_of_identity = self.residual(scale), torch.ones_like(scale)
-        if not are_few:
-            product = torch.einsum("bnhd,bnhe->bhde", of_tokens, of_tokens) * scale[..., None, None]
-            return product + share_of_identity[..., None, None] * identity
-        # The identity as one more time point: everything in one product.
-        products = torch.einsum("phd,phe->phde", projected, projected)
-        products = torch.cat((products, identity.expand(1, *products.shape[1:])))
-        weights = torch.cat((counts.unsqueeze(-1) * scale.unsqueeze(1), share_of_identity.unsqueeze(1)), dim=1)
-        return torch.einsum("bph,phde->bhde", weights, products)
+        if are_few:
+            return product_by_count(projected, text_times.counts, scale, share_of_identity)
+        projected = projected * (text_times.points != UNKNOWN_TIME)[:, None, None]
+        inputs = projected, place, scale, share_of_identity
+        if not self.training or torch.compiler.is_compiling():
+            return product_by_token(*inputs)
+        # A vector for each token is computed again sooner than kept.
+        return checkpoint(product_by_token, *inputs, use_reentrant=False, preserve_rng_state=False)
 
 
 class TemporalBertSelfAttention(TemporalSelfAttention, BertSelfAttention):

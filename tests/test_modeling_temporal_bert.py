@@ -146,6 +146,30 @@ def test_many_time_points_or_few_give_the_formula(residual):
                 torch.testing.assert_close(product[text, head], expected, atol=1e-5, rtol=1e-5)
 
 
+def test_many_time_points_train_as_few_do():
+    """Gradients where vectors of tokens are computed again, against the same model with its texts one by one."""
+    times = [str(year) for year in range(1800, 1850)]
+    together = make_model(times=times, temporal_residual=True)
+    alone = make_model(times=times, temporal_residual=True)
+    for module in (*together.modules(), *alone.modules()):
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    generator = torch.Generator().manual_seed(0)
+    # A text of 12 tokens has 12 time points at most; five of them have more.
+    batch = {
+        "input_ids": torch.randint(5, 60, (5, 12), generator=generator),
+        "time_ids": torch.randint(1, 53, (5, 12), generator=generator),
+    }
+    assert len(batch["time_ids"].unique()) > 12
+    together.train()(**batch, labels=batch["input_ids"]).loss.backward()
+    alone.train()
+    for text in range(5):
+        one = {name: tensor[text : text + 1] for name, tensor in batch.items()}
+        (alone(**one, labels=one["input_ids"]).loss / 5).backward()
+    for (name, parameter), other in zip(together.named_parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name}: {m}")
+
+
 @pytest.mark.parametrize(("plain_class", "temporal_class"), HEADS, ids=lambda c: c.__name__)
 def test_a_plain_checkpoint_loads_whole_and_starts_as_itself(tmp_path, plain_class, temporal_class):
     torch.manual_seed(0)
@@ -173,6 +197,37 @@ def test_a_text_does_not_depend_on_its_batch(settings, attention):
     for text, length in enumerate(batch["attention_mask"].sum(-1).tolist()):
         alone = model(**{name: tensor[text : text + 1, :length] for name, tensor in batch.items()}).logits
         torch.testing.assert_close(together[text : text + 1, :length], alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("settings", MODES, ids=str)
+def test_flash_attention_gets_what_it_needs(monkeypatch, settings, padded, dtype):
+    """The kernels need a GPU; in their place a plain computation with their arguments, text by text."""
+    batch = make_batch()
+    if not padded:
+        batch = {name: tensor[:3] for name, tensor in batch.items()}
+    real, calls = batch["attention_mask"].bool(), []
+
+    def plain(query, key, value, mask, query_length, is_causal, dropout, softmax_scale, **kwargs):
+        calls.append(mask)
+        assert query.dtype == key.dtype == value.dtype == dtype and not is_causal and query_length == 7
+        assert (mask is None or torch.equal(mask.bool(), real)) and (mask is not None) == padded
+        output = torch.zeros_like(query)
+        for text, own in enumerate(real):
+            q, k, v = (tensor[text, own].transpose(0, 1) for tensor in (query, key, value))
+            output[text, own] = ((q @ k.mT * softmax_scale).softmax(-1) @ v).transpose(0, 1)
+        return output
+
+    monkeypatch.setattr("transformers.integrations.flash_attention._flash_attention_forward", plain)
+    model = make_model(**settings).to(dtype)
+    with torch.no_grad():
+        expected = model(**batch).logits
+        model.config._attn_implementation = "flash_attention_2"
+        found = model(**batch).logits
+    assert len(calls) == 2
+    tolerance = 1e-5 if dtype == torch.float32 else 5e-2
+    torch.testing.assert_close(found[real], expected[real], atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("settings", MODES, ids=str)
