@@ -1,4 +1,4 @@
-"""Cross-validation by timeline, with learning rates chosen on dev and several seeds (paper, section 5.2).
+r"""Cross-validation by timeline, with learning rates chosen on dev and several seeds (paper, section 5.2).
 
     python run_cross_validation.py --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
         configuration/lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
@@ -37,6 +37,11 @@ from run_glue_style import (
 
 
 DEFAULT_FOLDS, FOLD_SEED = 5, 0
+NOT_PASSED_ON = {
+    **dict.fromkeys(("--output_dir", "--seed", "--fold", "--folds_file"), "it differs from run to run"),
+    "--hub_token": "it would be written to files; set HF_TOKEN instead",
+    "--push_to_hub": "a run's folder names timelines; push a model of your choice afterwards",
+}
 
 
 @dataclass
@@ -48,7 +53,9 @@ class CrossValidationArguments:
     folds_file: str | None = field(
         default=None, metadata={"help": "Folds of before; else folds.json of the output folder, made anew if need be."}
     )
-    seeds: list[int] = field(default_factory=lambda: [0, 1, 12, 123])
+    seeds: list[int] = field(
+        default_factory=lambda: [0, 1, 12, 123], metadata={"help": "Each fold is trained once with each."}
+    )
     learning_rates: list[str] = field(
         default_factory=list, metadata={"help": "Chosen from by the dev macro F1 of the first seed."}
     )
@@ -100,21 +107,27 @@ def prepare_folds(
     return path, folds, names, timelines
 
 
+def check_passed_on(argument: str):
+    """Raises a `ValueError` for an option that no single run can have, also where it is abbreviated."""
+    name = argument.split("=")[0].replace("-", "_")
+    for option, why in NOT_PASSED_ON.items():
+        if argument.startswith("--") and len(name) > 2 and option.replace("-", "_").startswith(name):
+            raise ValueError(f"{option} cannot come after `--`: {why}.")
+
+
 def main(arguments: list[str]):
-    if "--" not in arguments:
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    if {"-h", "--help"} & set(arguments[:place]):
+        print(__doc__)
+        parse([CrossValidationArguments], ["--help"])
+    if place == len(arguments):
         raise SystemExit(__doc__)
-    place = arguments.index("--")
     (args,) = parse([CrossValidationArguments], arguments[:place])
     if args.compare_to is not None and not (Path(args.compare_to) / PREDICTIONS).exists():
         raise ValueError(f"--compare_to {args.compare_to} has no {PREDICTIONS} of a cross-validation.")
     passed_on = arguments[place + 1 :]
-    for own in ("--output_dir", "--seed", "--fold", "--folds_file"):
-        if any(argument.split("=")[0] == own for argument in passed_on):
-            raise ValueError(f"{own} cannot come after `--`: it differs from run to run.")
-    if any(argument.split("=")[0] == "--hub_token" for argument in passed_on):
-        raise ValueError(
-            "--hub_token cannot come after `--`, where it would be written to files: set HF_TOKEN instead."
-        )
+    for argument in passed_on:
+        check_passed_on(argument)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # Only the runs train. Waiting for the others may take as long as a run.
     state = PartialState(cpu=True, timeout=timedelta(days=30))

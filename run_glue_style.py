@@ -8,6 +8,8 @@ First arguments that end in .yaml or .json are recipes: their values are default
 command line win. Dicts such as `config_overrides` are merged across files; the command line's replaces them.
 """
 
+import csv
+import json
 import logging
 import sys
 from dataclasses import dataclass, field
@@ -43,7 +45,7 @@ from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talk
 from modeling_tempoformer.decisions_tempoformer import class_probabilities, rank_classes
 from modeling_tempoformer.metrics import compute_metrics
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
-from modeling_tempoformer.predictions import post_ids_of, prediction_rows, score_posts, targets_of
+from modeling_tempoformer.predictions import labels_of, post_ids_of, prediction_rows, score_posts, targets_of
 from modeling_tempoformer.splits import read_folds, select_fold, split_timelines
 from modeling_tempoformer.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.timelines import Posts, label_names, to_rows, to_timelines
@@ -127,7 +129,9 @@ class DataTrainingArguments:
     )
     targets_per_row: int = field(default=16, metadata={"help": "Posts classified in a row of a training batch."})
     max_seq_length: int | None = field(default=None, metadata={"help": "Tokens of a post; the checkpoint's, or 128."})
-    early_stopping_patience: int | None = field(default=None, metadata={"help": "Evaluations without a better F1."})
+    early_stopping_patience: int | None = field(
+        default=None, metadata={"help": "Evaluations without a better --metric_for_best_model."}
+    )
 
 
 def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Posts:
@@ -135,15 +139,21 @@ def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Pos
     if task_name is not None:
         if streaming:
             return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": path})
-        return Dataset.from_list(list(TASKS[task_name](path)))
+        try:
+            return Dataset.from_list(list(TASKS[task_name](path)))
+        except (KeyError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as problem:
+            found = f"{type(problem).__name__}: {problem}"
+            raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({found}).") from None
     return load_table(path, streaming)
 
 
 def load_splits(data: DataTrainingArguments) -> dict[str, Posts]:
     """The given splits, as posts; with `--streaming` the training part is read anew in each pass."""
-    if data.dataset_name is not None:
-        return load_hub_splits(data.dataset_name, data.dataset_config_name, data.streaming)
     files = {name: getattr(data, f"{name}_file") for name in ("train", "validation", "test")}
+    if data.dataset_name is not None:
+        if given := [name for name, path in files.items() if path is not None]:
+            raise ValueError(f"Give --dataset_name or --{given[0]}_file, not both.")
+        return load_hub_splits(data.dataset_name, data.dataset_config_name, data.streaming)
     splits = {
         name: load_posts(path, data.task_name, data.streaming and name == "train")
         for name, path in files.items()
@@ -230,8 +240,17 @@ def split_posts(
         if name in timelines and not any(label >= 0 for timeline in timelines[name] for label in timeline["labels"]):
             raise ValueError(f"The {name} part has no labelled post.")
     for name, split in timelines.items():
-        logger.info("%s: %s timelines", name, "streamed" if data.streaming and name == "train" else len(split))
+        logger.info("%s: %s", name, "streamed" if isinstance(split, IterableDataset) else describe(split, names))
     return timelines
+
+
+def describe(timelines: Dataset, names: list[str]) -> str:
+    """How many timelines and posts a part has, and posts of each class."""
+    labels = labels_of(timelines)
+    counts = {name: int((labels == label).sum()) for label, name in enumerate(names)}
+    counts["without label"] = int((labels < 0).sum())
+    shares = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{len(timelines)} timelines, {len(labels)} posts ({shares})"
 
 
 def fold_of(timelines: dict[str, Posts], data: DataTrainingArguments) -> dict[str, Dataset]:
@@ -372,6 +391,8 @@ def main(arguments: list[str]):
     # Batches differ in posts and tokens, so that one process cannot cut them for the others.
     training.accelerator_config.dispatch_batches = False
     set_seed(training.seed)
+    if data.early_stopping_patience is not None and not training.load_best_model_at_end:
+        raise ValueError("--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model.")
 
     splits = load_splits(data)
     encoder = None
@@ -381,6 +402,11 @@ def main(arguments: list[str]):
         check_checkpoint(model_args, data, encoder)
         names = [encoder.id2label[index] for index in range(encoder.num_labels)]
     else:
+        if model_args.method == "tempoformer" and not training.do_train:
+            raise ValueError(
+                f"{model_args.model_name_or_path or model_args.config_name} is no TempoFormer but a "
+                f"'{encoder.model_type}': without --do_train there is nothing to evaluate or to predict with."
+            )
         posts = splits.get("train", next(iter(splits.values())))
         names = data.labels or label_names(posts, data.label_column or "label")
     if training.push_to_hub and model_args.method not in ("tempoformer", *STOCK_BASELINES):
@@ -426,7 +452,7 @@ def main(arguments: list[str]):
     name_dataset(training, data.dataset_name, data.dataset_config_name)
 
     if training.do_train:
-        train(trainer, timelines["train"])
+        train(trainer, timelines["train"], model_args, data)
     if training.do_eval:
         report(trainer, "eval", trainer.evaluate())
     if model_args.calibrate:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Literal
 
+import torch
 from datasets import Dataset, IterableDataset
 from sklearn.metrics import accuracy_score, f1_score
 from transformers import AutoConfig, PreTrainedConfig, Trainer, set_seed
@@ -141,9 +142,11 @@ def load_texts(paths: list[str], task_name: str | None, streaming: bool = False)
 
 def load_splits(data: DataTrainingArguments) -> dict[str, DatedTexts]:
     """The given splits, as texts."""
-    if data.dataset_name is not None:
-        return load_hub_splits(data.dataset_name, data.dataset_config_name, data.streaming)
     files = {name: getattr(data, f"{name}_files") for name in ("train", "validation", "test")}
+    if data.dataset_name is not None:
+        if given := [name for name, paths in files.items() if paths]:
+            raise ValueError(f"Give --dataset_name or --{given[0]}_files, not both.")
+        return load_hub_splits(data.dataset_name, data.dataset_config_name, data.streaming)
     splits = {
         name: load_texts(paths, data.task_name, data.streaming and name == "train")
         for name, paths in files.items()
@@ -216,6 +219,8 @@ def load_model_and_tokenizer(
         plain = {name: value for name, value in config.to_diff_dict().items() if name != "model_type"}
         model = model_class(config_class(**{**plain, **fields}))
     else:
+        # Whatever it was saved in: mixed precision is the Trainer's `--bf16`.
+        fields = {"dtype": torch.float32, **fields}
         model, info = model_class.from_pretrained(model_args.source, output_loading_info=True, **fields)
         new = sorted(name for name in info["missing_keys"] if not any(part in name for part in TIME_PARAMETERS))
         if new:
@@ -322,7 +327,7 @@ def main(arguments: list[str]):
     trainer.base_model = model_args.model_name_or_path
     name_dataset(training, data.dataset_name, data.dataset_config_name)
     if training.do_train:
-        train(trainer, splits["train"])
+        train(trainer, splits["train"], model_args, data)
     if training.do_eval:
         # Masks differ from call to call; the same ones make runs comparable.
         set_seed(training.seed)

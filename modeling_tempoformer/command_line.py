@@ -1,6 +1,7 @@
 """What the scripts share: recipes, tables, training from the last checkpoint on, reports."""
 
 import csv
+import glob
 import json
 import logging
 import sys
@@ -13,20 +14,29 @@ import yaml
 from datasets import Dataset, Features, IterableDataset, Value, get_dataset_split_names, load_dataset
 from datasets.exceptions import DatasetGenerationError
 from pyarrow import ArrowInvalid
-from transformers import EarlyStoppingCallback, HfArgumentParser, PreTrainedConfig, Trainer
+from pyarrow.parquet import ParquetFile
+from transformers import EarlyStoppingCallback, HfArgumentParser, PreTrainedConfig, Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from .cards import public_id
 from .hub_trainer import HubTrainingArguments
-from .splits import fingerprint
+from .splits import fingerprint, write_json
 
 
 logger = logging.getLogger(__name__)
 
 TRAINER_STATE, RESULTS = "trainer_state.json", "all_results.json"
 # What the Trainer pushes does not begin with an underscore.
-TRAINED_ON = "_trained_on.sha256"
+TRAINED_ON = "_trained_on.json"
+# Of the Trainer's arguments those that a training cannot change on its way without becoming another one.
+TRAINING_SETTINGS = (
+    *("learning_rate", "head_learning_rate", "time_learning_rate", "lr_scheduler_type", "warmup_steps"),
+    *("optim", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "seed"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps"),
+)
+# Ends of names of arguments that say where posts are, or when to stop.
+NOT_SETTINGS = ("_file", "_files", "_fraction", "fold", "early_stopping_patience", "calibrate")
 RECIPES = (".yaml", ".yml", ".json")
 # Else a server is told of every table that is read, local ones too.
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
@@ -113,21 +123,24 @@ def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
         is one, for what is no such table or has no rows.
     """
     kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
-        Path(path).suffix
+        Path(path).suffix.lower()
     )
     if kind is None:
         raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
     settings = {}
     if kind == "csv":
-        separator = "\t" if path.endswith(".tsv") else ","
+        separator = "\t" if path.lower().endswith(".tsv") else ","
         columns = check_csv(path, separator)
         # As text, so that an id such as 007 stays what it is.
         features = Features({column: Value("string") for column in columns})
         settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
     if kind == "json":
         check_json(path)
+    if kind == "parquet":
+        check_parquet(path)
     try:
-        return load_dataset(kind, data_files=path, split="train", streaming=streaming, **settings)
+        # What is meant is this file, and none that its name would match as a pattern.
+        return load_dataset(kind, data_files=glob.escape(path), split="train", streaming=streaming, **settings)
     except (DatasetGenerationError, ArrowInvalid) as problem:
         raise ValueError(f"{path} cannot be read as {kind}: {problem.__cause__ or problem}") from None
 
@@ -141,10 +154,12 @@ def check_csv(path: str, separator: str) -> list[str]:
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, delimiter=separator, strict=True)
             columns = next(lines, [])
+            check_separator(path, columns)
             for place, column in enumerate(columns):
                 if not column or column in columns[:place]:
                     raise ValueError(
                         f"{path}: column {place} (counting from 0) must have a name of its own: {column!r}."
+                        + (" It is the index of a pandas table? Write it by to_csv(index=False)." * (not column))
                     )
             number = lines.line_num
             has_rows = False
@@ -168,21 +183,42 @@ def check_csv(path: str, separator: str) -> list[str]:
     return columns
 
 
+def check_separator(path: str, columns: list[str]):
+    """Raises a `ValueError` where a table has one column, as its cells are separated by something else."""
+    for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+        if len(columns) == 1 and other in columns[0]:
+            raise ValueError(
+                f"{path} seems to be separated by {name}; a .csv file is read by its commas, a .tsv file by its tabs."
+            )
+
+
+def check_parquet(path: str):
+    """Raises a `ValueError` for a table without rows, which its reader fails on."""
+    try:
+        num_rows = ParquetFile(path).metadata.num_rows
+    except ArrowInvalid as problem:
+        raise ValueError(f"{path} cannot be read as parquet: {problem}") from None
+    if not num_rows:
+        raise ValueError(f"{path} has no rows.")
+
+
 def check_json(path: str):
     """Each line must be an object, unless the file is one list of them, which its reader checks."""
-    number = 0
+    number, has_rows = 0, False
     try:
         with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.lstrip().startswith("["):
-                    return
+                    has_rows = "{" in line + file.read(100)
+                    break
+                has_rows = has_rows or bool(line.strip())
                 if line.strip() and not isinstance(json.loads(line), dict):
                     raise ValueError(f"{path}, line {number}: {line.strip()!r:.80} is no JSON object.")
     except UnicodeDecodeError:
         raise ValueError(name_bad_byte(path)) from None
     except json.JSONDecodeError as problem:
         raise ValueError(f"{path}, line {number}: no JSON object ({problem}).") from None
-    if not number:
+    if not has_rows:
         raise ValueError(f"{path} has no rows.")
 
 
@@ -219,7 +255,7 @@ def name_dataset(training: HubTrainingArguments, name: str | None, config_name: 
         training.model_card = {"dataset_tags": name, "dataset_args": config_name, **training.model_card}
 
 
-def train(trainer: Trainer, data: Dataset | IterableDataset):
+def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     """
     Trains from the last checkpoint of the output folder on, if there is one, and saves and reports.
 
@@ -227,15 +263,23 @@ def train(trainer: Trainer, data: Dataset | IterableDataset):
         trainer (`Trainer`): Of the model.
         data (`Dataset` or `IterableDataset`): The training part. A checkpoint of another one is refused with a
             `ValueError`: its test posts may be among those that the model has seen. A stream is not looked at.
+        arguments: The script's other dataclasses. A checkpoint that was found, not named by
+            `--resume_from_checkpoint`, is refused too where they or the learning rate and its like are others.
     """
     checkpoint = trainer.args.resume_from_checkpoint
+    was_named = checkpoint is not None
     if checkpoint is None:
         checkpoint = last_checkpoint(trainer.args.output_dir)
         if checkpoint is not None:
             logger.warning("Resuming from %s; to start afresh give another --output_dir.", checkpoint)
     output_dir = Path(trainer.args.output_dir)
-    if isinstance(data, Dataset):
-        check_trained_on(checkpoint, output_dir, fingerprint(data))
+    trained_on = {
+        "data": fingerprint(data) if isinstance(data, Dataset) else None,
+        "settings": settings_of(trainer.args, *arguments),
+    }
+    check_trained_on(checkpoint, trained_on, was_named)
+    if trainer.is_world_process_zero():
+        write_json(output_dir / TRAINED_ON, trained_on)
     if checkpoint is None and trainer.is_world_process_zero():
         # Scores of a model that was there before are not this one's.
         (output_dir / RESULTS).unlink(missing_ok=True)
@@ -248,16 +292,28 @@ def train(trainer: Trainer, data: Dataset | IterableDataset):
     report(trainer, "train", result.metrics)
 
 
-def check_trained_on(checkpoint: str | None, output_dir: Path, found: str):
-    """Raises a `ValueError` where a checkpoint is of another training part; notes down of which this one is."""
-    if checkpoint is not None and (before := Path(checkpoint).parent / TRAINED_ON).exists():
-        if before.read_text(encoding="utf-8").strip() != found:
+def settings_of(training: TrainingArguments, *arguments: Any) -> dict[str, str]:
+    """What is trained, and how, as text; not where files are, nor what may change on the way."""
+    settings = {name: getattr(training, name) for name in TRAINING_SETTINGS if hasattr(training, name)}
+    for of_script in arguments:
+        settings |= {name: value for name, value in vars(of_script).items() if not name.endswith(NOT_SETTINGS)}
+    return {name: str(value) for name, value in settings.items()}
+
+
+def check_trained_on(checkpoint: str | None, found: dict[str, Any], was_named: bool):
+    """Raises a `ValueError` where a checkpoint is of another training part, or unless it was named, of others."""
+    if checkpoint is None or not (path := Path(checkpoint).parent / TRAINED_ON).exists():
+        return
+    before = json.loads(path.read_text(encoding="utf-8"))
+    way_out = "give another --output_dir, or delete its checkpoints"
+    if before["data"] != found["data"]:
+        raise ValueError(f"{checkpoint} was trained on other posts or texts, or on another split of them: {way_out}.")
+    for name, value in found["settings"].items() if not was_named else ():
+        if (old := before["settings"].get(name, value)) != value:
             raise ValueError(
-                f"{checkpoint} was trained on other posts or texts, or on another split of them: give another "
-                "--output_dir, or delete its checkpoints."
+                f"{checkpoint} was trained with --{name} {old}, not {value}: {way_out}; --resume_from_checkpoint "
+                "goes on from it all the same."
             )
-    output_dir.mkdir(parents=True, exist_ok=True)
-    (output_dir / TRAINED_ON).write_text(found + "\n", encoding="utf-8")
 
 
 def last_checkpoint(output_dir: str) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from .input_checks_tempoformer import narrow_float
 from .timestamps_tempoformer import to_date
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
@@ -82,7 +83,8 @@ class StreamCollator:
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens),
     `stream_index` (B, streams, window), `elapsed` in seconds of the same shape where timed, and `labels` (B, streams)
     where the rows have them. Raises a `ValueError` that names the row for missing or misfitting columns, for posts
-    without tokens, for labels that are no class ids, and for timestamps that are not finite or not in order.
+    without tokens, for labels that are no class ids, and for timestamps that are not finite, not in order or floats of
+    fewer than 64 bits.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -167,6 +169,7 @@ class StreamCollator:
                 raise ValueError(
                     f"Row {number} of the batch has {len(row['timestamps'])} timestamps for {num_posts} posts."
                 )
+            self.check_precision(number, row["timestamps"])
             try:
                 times = torch.tensor(row["timestamps"], dtype=torch.float64)
             except (TypeError, ValueError, OverflowError):
@@ -184,6 +187,15 @@ class StreamCollator:
                 )
             streams["elapsed"] = elapsed_seconds(times, stream_index)
         return streams
+
+    def check_precision(self, number: int, timestamps: Any):
+        """Raises a `ValueError` for times in floats of fewer than 64 bits, as a tensor, an array or one by one."""
+        values = [timestamps] if hasattr(timestamps, "dtype") else timestamps
+        if dtype := next(filter(None, map(narrow_float, values)), None):
+            raise ValueError(
+                f"Row {number} of the batch: the timestamps are {dtype}, which is too coarse for seconds since 1970; "
+                "give Python numbers or float64."
+            )
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Token tensors of shape (rows, posts, tokens)."""

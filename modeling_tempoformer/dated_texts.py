@@ -1,6 +1,7 @@
 """Dated texts: from files or tables to the rows that masked language modelling reads."""
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,25 +63,30 @@ def name_sources(texts: DatedTexts) -> DatedTexts:
 
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
     """
-    The time points of a corpus in order: its times as they are, or named at a granularity. Missing times are left to
+    The time points of a corpus, its times as they are or named at a granularity: in the order of the numbers in their
+    names, or as they come where some have none. Missing times are left to
     the tokenizer, as is what is no date without `only_dates`; else an `UnknownTimeError` names its row.
     """
-    names = set()
+    names: dict[str, None] = {}
     for row, value in enumerate(texts[time_column]):
         if is_missing(value):
             continue
         if granularity is None:
-            names.add(as_name(value))
+            names[as_name(value)] = None
             continue
         parts = read_date(value)
         if parts is None and not only_dates:
             continue
         if parts is None:
             raise UnknownTimeError(f"Row {row}: the {time_column} {value!r} is no date.")
-        names.add(name_date(parts, granularity))
-    if all(name.isdigit() for name in names):
-        return sorted(names, key=int)
-    return sorted(names)
+        names[name_date(parts, granularity)] = None
+    numbers = {name: numbers_in(name) for name in names}
+    return sorted(names, key=numbers.get) if all(numbers.values()) else list(names)
+
+
+def numbers_in(name: str) -> tuple[int, ...]:
+    """The whole numbers of a time point's name, in their order."""
+    return tuple(int(digits) for digits in re.findall("[0-9]+", name))
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -125,11 +125,28 @@ def check_streams(
     return broken
 
 
-def check_labels(labels: torch.Tensor, shape: tuple[int, ...], num_labels: int, of: str):
-    """Raises a `ValueError` for labels of another shape than that `of` others, or that are no class and not -100."""
+def check_labels(
+    labels: torch.Tensor, shape: tuple[int, ...], num_labels: int, of: str, absent: torch.BoolTensor | None = None
+):
+    """
+    Raises a `ValueError` for labels of another shape than that `of` others, that are no class and not -100, or that
+    are not -100 where what they would label is `absent`.
+    """
     check_tensor("labels", labels, shape, (torch.int64,), of)
     where, rule = outside(labels, 0, num_labels - 1)
-    refuse([("labels", labels, where & (labels != -100), f"{rule}, or be -100")])
+    given = labels != -100
+    broken: list[Broken] = [("labels", labels, where & given, f"{rule}, or be -100")]
+    if absent is not None:
+        broken.append(("labels", labels, absent.to(labels.device) & given, "be -100 where a stream is all -1"))
+    refuse(broken)
+
+
+def narrow_float(value: Any) -> Any:
+    """The dtype of a number, tensor or array in floats of fewer than 64 bits; None of any other."""
+    dtype = getattr(value, "dtype", None)
+    # PyTorch's dtypes, and NumPy's.
+    is_float = getattr(dtype, "is_floating_point", False) or getattr(dtype, "kind", "") == "f"
+    return dtype if is_float and dtype.itemsize < 8 else None
 
 
 def only_safetensors(settings: dict[str, Any]) -> dict[str, Any]:

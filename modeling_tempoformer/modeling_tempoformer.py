@@ -331,7 +331,8 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
                 Everything but the encoder; its `encoder_config` is replaced by the checkpoint's.
             kwargs: `revision`, `token`, `cache_dir`, `dtype`, `attn_implementation`, `trust_remote_code` and the like
                 go to the encoder's `from_pretrained`; fields of [`TempoFormerConfig`], `num_labels` or `id2label` with
-                `label2id` set the new model's configuration where no `config` is given.
+                `label2id` set the new model's configuration where no `config` is given. Without `dtype` the model is
+                in float32 whatever the checkpoint was saved in, as 16 bits alone are too few to train in.
 
         Returns:
             The model, in evaluation mode as after `from_pretrained`. Raises a `ValueError` for an encoder family
@@ -339,6 +340,8 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
         """
         fields = {*TempoFormerConfig.__dataclass_fields__, "num_labels"} - {"dtype"}
         settings = {key: kwargs.pop(key) for key in list(kwargs) if key in fields}
+        # `torch_dtype` is its old name, which the library still takes.
+        kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))
         if config is not None and settings:
             raise ValueError(f"Give either `config` or its fields, not both: {', '.join(settings)}.")
         of_weights = ("dtype", "attn_implementation", "use_safetensors")
@@ -506,6 +509,17 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         elif time_ids is not None:
             raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{config.model_type}'.")
         return broken
+
+    def check_gaps(self, attention_mask: torch.Tensor) -> list[Broken]:
+        """
+        The rule, for online inference, that no token inside a post is masked. What is remembered of a post are its
+        real tokens, one after the other: layers that compute positions anew would take them for neighbours.
+        """
+        if not self.adapter.positions_in_layers or not len(self.stream_layers):
+            return []
+        tokens, following = attention_mask[:, :-1], attention_mask[:, 1:]
+        rule = f"be 1 up to a post's last token in a step of a '{self.config.encoder_config.model_type}'"
+        return [("attention_mask", tokens, ~tokens.bool() & following.bool(), rule)]
 
     def check_timed(self, has_times: bool):
         """Raises a `ValueError` for streams without times where the model was trained with them, and the reverse."""
@@ -723,7 +737,7 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids: As in
                 [`TempoFormerModel.forward`].
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
-                Class of each stream's newest post, -100 where it has none.
+                Class of each stream's newest post, -100 where it has none; a stream that is all -1 can have none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
                 Labelled streams in all batches that are accumulated into one step; those of `labels` if omitted.
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
@@ -736,7 +750,10 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
         # Of what is no tensor the model itself says so.
         if labels is not None and isinstance(streams, torch.Tensor) and not torch.compiler.is_compiling():
             shape = (*posts.shape[:1], 1) if stream_index is None else stream_index.shape[:2]
-            check_labels(labels, shape, self.config.num_labels, "there are streams")
+            # Of streams of another shape the model itself says so.
+            has_streams = stream_index is not None and stream_index.dim() == 3
+            absent = (stream_index == -1).all(-1) if has_streams else None
+            check_labels(labels, shape, self.config.num_labels, "there are streams", absent)
         outputs = self.tempoformer(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -783,7 +800,8 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, those of one timeline in order of time; any number of each timeline.
             attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
-                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them.
+                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them; a timeline has `time_ids` always or
+                never.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits; a timeline has them always or never.
@@ -796,12 +814,15 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
 
         Returns:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post; a `ValueError` that names the post for a
-            timestamp that is missing or not finite or a post without a token, and in training mode; a `TypeError` for
-            timestamps of fewer than 64 bits and timeline ids that are no strings.
+            timestamp that is missing, not finite or a float of fewer than 64 bits or a post without a token, for a
+            token masked inside a post where the encoder's layers compute positions anew, and in training mode; a
+            `TypeError` for a tensor of timestamps of fewer than 64 bits and timeline ids that are no strings.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
         broken = self.tempoformer.check_posts(2, input_ids, attention_mask, token_type_ids, time_ids)
+        if attention_mask is not None:
+            broken += self.tempoformer.check_gaps(attention_mask)
         self.tempoformer.check_length(input_ids.shape[1])
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
@@ -813,7 +834,8 @@ class TempoFormerForStreamClassification(TempoFormerPreTrainedModel):
             empty = int((~attention_mask.any(-1)).nonzero()[0])
             raise ValueError(f"Post {empty} of timeline {timeline_ids[empty]!r} has no token, not even [CLS].")
         state = StreamState() if state is None else state
-        kept = state.check(timeline_ids, timestamps, drop_late, self.config.encoder_config.hidden_size)
+        hidden_size = self.config.encoder_config.hidden_size
+        kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late, hidden_size)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
         is_kept[kept] = True
         logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)

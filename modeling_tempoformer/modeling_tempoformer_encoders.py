@@ -94,6 +94,8 @@ class EncoderAdapter:
     # Of its own, which `add_pooling_layer` leaves out.
     own_pooler = False
     takes_token_types = False
+    # Layers compute the positions of tokens anew, from their order in the hidden states.
+    positions_in_layers = False
     # Layers add to their input without normalising it; what comes out of the encoder is normalised once.
     is_pre_norm = False
 
@@ -107,7 +109,8 @@ class EncoderAdapter:
 
     def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         """The encoder for `config` as its family has it."""
-        return AutoModel.from_config(config, **self.pooler_settings(add_pooler))
+        # The dtype that our own parts are built in, not the one that the encoder was saved in.
+        return AutoModel.from_config(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
 
     def load(self, name: str, add_pooler: bool, **kwargs) -> PreTrainedModel:
         """The pretrained encoder `name`."""
@@ -240,6 +243,7 @@ class MPNetAdapter(EncoderAdapter):
     """
 
     own_pooler = True
+    positions_in_layers = True
 
     def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         encoder = super().new(config, add_pooler)
@@ -268,6 +272,7 @@ class DebertaV2Adapter(EncoderAdapter):
     """
 
     takes_token_types = True
+    positions_in_layers = True
 
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer
@@ -309,6 +314,7 @@ class ModernBertAdapter(EncoderAdapter):
     """
 
     is_pre_norm = True
+    positions_in_layers = True
 
     def dropout(self, config: PreTrainedConfig) -> float:
         return config.mlp_dropout
@@ -392,11 +398,15 @@ def get_encoder_adapter(config: PreTrainedConfig) -> EncoderAdapter:
         config (`PreTrainedConfig`): Of the encoder; its `model_type` names the family.
 
     Returns:
-        [`EncoderAdapter`]. Raises a `ValueError` that lists the supported families for any other.
+        [`EncoderAdapter`]. Raises a `ValueError` that lists the supported families for any other, and one for a
+        decoder.
     """
     if config.model_type not in ENCODER_ADAPTERS:
         raise ValueError(
             f"TempoFormer has no adapter for encoders of type '{config.model_type}'. "
             f"Supported: {', '.join(sorted(ENCODER_ADAPTERS))}."
         )
+    for field in ("is_decoder", "add_cross_attention"):
+        if getattr(config, field, False):
+            raise ValueError(f"TempoFormer needs an encoder, but the '{config.model_type}' has `{field}=True`.")
     return ENCODER_ADAPTERS[config.model_type]

@@ -1,7 +1,7 @@
 """BERT and RoBERTa with temporal attention (Rosin and Radinsky, 2022): encoders that know when a text was written."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -59,6 +59,12 @@ class TextTimes:
     counts: torch.FloatTensor
     token_times: torch.LongTensor
     only_point: torch.LongTensor | None = None
+
+    def to(self, device: torch.device | int | str, non_blocking: bool = False) -> "TextTimes":
+        """The same on another device, where Accelerate's hooks bring a layer's input; `embeddings` stay."""
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
+        moved = {name: tensor.to(device, non_blocking=non_blocking) for name, tensor in tensors.items()}
+        return replace(self, **moved)
 
 
 def count_times(
@@ -173,7 +179,10 @@ class TemporalSelfAttention:
         elif text_times is not None:
             query = query @ self.time_product(text_times).to(query.dtype)
         if query_scale is not None:
-            query = query * query_scale[:, None, :, None].to(query.dtype)
+            # By no more than keeps every number finite: 2**16 is already infinite in float16.
+            largest = query.detach().float().abs().amax(-1, keepdim=True)
+            factor = query_scale[:, None, :, None].minimum(torch.finfo(query.dtype).max / largest)
+            query = (query * factor).to(query.dtype)
         return query
 
     def turn_to_one_time(self, query: torch.Tensor, text_times: TextTimes) -> torch.Tensor:
@@ -227,7 +236,8 @@ class TemporalSelfAttention:
         are_few = len(text_times.points) <= text_times.token_times.shape[1]
         norms_squared = projected.square().sum(-1)
         if are_few:
-            norm_squared = text_times.counts @ norms_squared
+            # No matrix product, which autocasting would run in 16 bits.
+            norm_squared = (text_times.counts.unsqueeze(-1) * norms_squared).sum(1)
         else:
             place = torch.searchsorted(text_times.points, text_times.token_times)
             has_time = text_times.token_times != UNKNOWN_TIME

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .input_checks_tempoformer import narrow_float
 from .timestamps_tempoformer import to_seconds
 
 
@@ -70,12 +71,17 @@ class StreamState:
             self.time_ids.pop(timeline_id, None)
 
     def check(
-        self, timeline_ids: Sequence[str], timestamps: Sequence[float] | None, drop_late: bool, hidden_size: int
+        self,
+        timeline_ids: Sequence[str],
+        timestamps: Sequence[float] | None,
+        has_time_ids: bool,
+        drop_late: bool,
+        hidden_size: int,
     ) -> list[int]:
         """
         Which of the new posts are in time. Raises a `ValueError` that names the post for times that are no seconds or
-        are there for some posts of a timeline only, a [`LatePostError`] unless late posts are to be dropped, and a
-        `ValueError` where what is held is from a model of another `hidden_size`.
+        are there for some posts of a timeline only, as for `time_ids`, a [`LatePostError`] unless late posts are to be
+        dropped, and a `ValueError` where what is held is from a model of another `hidden_size`.
         """
         if timestamps is not None and len(timestamps) != len(timeline_ids):
             raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
@@ -90,6 +96,8 @@ class StreamState:
                 if held.shape[-1] != hidden_size:
                     what = f"is of a model {held.shape[-1]} wide, this one is {hidden_size} wide"
                     raise ValueError(f"The state of timeline {timeline_id!r} {what}.")
+            if self.posts.get(timeline_id) and (timeline_id in self.time_ids) != has_time_ids:
+                raise ValueError(f"The posts of timeline {timeline_id!r} had {'no ' * has_time_ids}`time_ids`.")
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
             if timeline_id in self and (self.times[timeline_id] is None) != (timestamps is None):
@@ -183,6 +191,9 @@ class StreamState:
 
 def read_seconds(value: Any, whose: str) -> float:
     """Seconds as a number; a text is none here. Raises a `ValueError` that says whose time it is."""
+    if dtype := narrow_float(value):
+        what = "which is too coarse for seconds since 1970; give Python numbers or float64"
+        raise ValueError(f"{whose} has a timestamp in {dtype}, {what}.")
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, numbers.Real):
         raise ValueError(f"{whose} has the timestamp {value!r}: it is no number of seconds.")

@@ -35,8 +35,17 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
         raise ValueError(f"Cannot split by a fraction of {fraction}: it must be 1/2, 1/3, 1/4 and so on.")
     if len(timelines) < folds:
         raise ValueError(f"Cannot split {len(timelines)} timelines by a fraction of {fraction}.")
-    rest, part = cut(timelines, folds, seed)[0]
+    rest, part = choose(cut(timelines, folds, seed), timelines, seed)
     return timelines.select(rest), timelines.select(part)
+
+
+def choose(cuts: list[tuple[np.ndarray, np.ndarray]], timelines: Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """One of the folds: any whose share of the posts is right to within a tenth, else the one that comes closest."""
+    lengths = np.array([len(labels) for labels in timelines["labels"]])
+    wrong = np.array([abs(len(cuts) * lengths[part].sum() / lengths.sum() - 1) for _, part in cuts])
+    # Not always the first, where the largest timeline is.
+    near = np.flatnonzero(wrong <= max(wrong.min(), 0.1))
+    return cuts[np.random.default_rng(seed).choice(near)]
 
 
 def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -67,8 +76,9 @@ def make_folds(
     if not 2 <= num_folds <= len(timelines):
         raise ValueError(f"Cannot make {num_folds} folds of {len(timelines)} timelines.")
     folds = []
-    for rest, test in cut(timelines, num_folds, seed):
-        train, validation = split_timelines(timelines.select(rest), validation_fraction, seed)
+    for number, (rest, test) in enumerate(cut(timelines, num_folds, seed)):
+        # By a seed of its own, so that no timeline is in the validation part of every fold.
+        train, validation = split_timelines(timelines.select(rest), validation_fraction, seed + number)
         parts = (train, validation, timelines.select(test))
         folds.append({name: list(part["timeline_id"]) for name, part in zip(PARTS, parts, strict=True)})
     return folds

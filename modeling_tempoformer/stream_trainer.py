@@ -45,6 +45,9 @@ class StreamTrainer(HubTrainer):
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
         if is_new and self.args.head_learning_rate is not None:
+            if not self.model.base_model_prefix:
+                # It has no encoder to tell its head from.
+                return optimizer
             encoder = f"{self.model.base_model_prefix}."
             if isinstance(self.model.config, TempoFormerConfig):
                 encoder += "encoder."

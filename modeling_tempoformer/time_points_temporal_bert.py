@@ -3,7 +3,7 @@
 import math
 import numbers
 import re
-from datetime import date, datetime
+from datetime import date, datetime, time
 from typing import Any
 
 
@@ -16,6 +16,7 @@ GRANULARITIES = {
     "day": ("{year}-{month:02}-{day:02}", 3),
 }
 YEARS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 PARTIAL_DATE = re.compile(r"(\d{1,4})(?:-(\d{1,2}))?")
 
 
@@ -30,7 +31,8 @@ class TimePoints:
     Args:
         names (`list[str]`):
             In order. Without a granularity, a name such as `"1810-1860"` or `"1815"` is a bin: it takes in the dates
-            from the first year to the end of the last; any other name stands for itself alone.
+            from the first year to the end of the last; any other name, a month such as `"2015-03"` among them, stands
+                for itself alone.
         granularity (`str`, *optional*):
             `"century"` (named as `"1800s"`), `"decade"` (`"1810s"`), `"year"` (`"1815"`), `"month"` (`"1815-03"`) or
             `"day"` (`"1815-03-07"`): dates belong to the time point named so.
@@ -50,6 +52,8 @@ class TimePoints:
         if granularity is None:
             found = ((YEARS.fullmatch(name), name) for name in names)
             self.bins = sorted((int(m[1]), int(m[2] or m[1]), name) for m, name in found if m)
+            # Not the years 2015 to 3.
+            self.bins = [a_bin for a_bin in self.bins if a_bin[0] <= a_bin[1] or not MONTH.fullmatch(a_bin[2])]
             for first, last, name in self.bins:
                 if last < first:
                     raise ValueError(f"The time point '{name}' ends before it begins.")
@@ -107,6 +111,9 @@ def is_missing(value: Any) -> bool:
 
 def as_name(value: Any) -> str:
     """How a time is named that names a time point itself: whole numbers without a fraction, dates as in ISO-8601."""
+    if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
+        # What reads JSON takes 2015-03-01 for a moment.
+        value = value.date()
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, numbers.Real) and math.isfinite(value) and int(value) == value:

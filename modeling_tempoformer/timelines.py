@@ -2,6 +2,7 @@
 
 import numbers
 from collections.abc import Iterator, Sequence
+from datetime import datetime, time
 from itertools import groupby, islice
 from typing import Any
 
@@ -17,9 +18,10 @@ from .windows_tempoformer import row_bounds
 logger = logging.get_logger(__name__)
 
 Posts = Dataset | IterableDataset
-NO_LABEL = "-100"
+NO_LABEL = -100
 # Of a longer streamed timeline only so many posts are held at a time.
 POSTS_AT_ONCE = 10_000
+YEARS = range(1000, 3000)
 
 
 class PostError(ValueError):
@@ -43,7 +45,19 @@ def to_name(value: Any) -> str | None:
         return None
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and value % 1 == 0:
         return str(int(value))
+    if isinstance(value, datetime):
+        # What reads JSON takes 2024-05-01 for a moment.
+        return (value.date() if value.time() == time() and value.tzinfo is None else value).isoformat()
     return str(value)
+
+
+def to_label(value: Any) -> str | None:
+    """A label without the white space around it, None where there is none: it is missing, or -100 (also as -100.0)."""
+    name = to_name(value.strip() if isinstance(value, str) else value)
+    try:
+        return None if name is None or float(name) == NO_LABEL else name
+    except ValueError:
+        return name
 
 
 def class_label(posts: Posts, column: str) -> ClassLabel | None:
@@ -62,12 +76,15 @@ def label_names(posts: Posts, column: str = "label") -> list[str]:
 
     Returns:
         `list[str]`: The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order
-        where all are integers, and in alphabetical order otherwise. Empty cells and the integer -100 are no labels.
+        where all are integers, and in alphabetical order otherwise. White space around them does not count; empty
+        cells and -100 are no labels. Raises a `ValueError` where there is no such column.
     """
+    present = posts.column_names or list(next(iter(posts), ()))
+    if column not in present:
+        raise ValueError(f"There is no column '{column}' for the label; there are: {', '.join(present)}.")
     if named := class_label(posts, column):
         return list(named.names)
-    names = {name for post in posts.select_columns([column]) if (name := to_name(post[column])) is not None}
-    names.discard(NO_LABEL)
+    names = {name for post in posts.select_columns([column]) if (name := to_label(post[column])) is not None}
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=int if whole else None)
 
@@ -80,7 +97,7 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
     """
     usual = {"timestamp": "timestamp", "label": "label"}
     named = class_label(posts, columns["label"] or "label")
-    undashed, dated = None, False
+    undashed, dated, are_years = None, False, None
     for row, post in enumerate(posts):
         for role, column in columns.items():
             if column is not None and column not in post:
@@ -98,6 +115,8 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
                 timestamp = to_seconds(post[at["timestamp"]])
             except ValueError as problem:
                 raise PostError(row, at["timestamp"], post[at["timestamp"]], str(problem)) from None
+            if timestamp is not None:
+                are_years = are_years is not False and timestamp in YEARS
             if is_date_without_dashes(post[at["timestamp"]]):
                 undashed = row, at["timestamp"], post[at["timestamp"]]
             elif timestamp is not None:
@@ -106,9 +125,9 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
         if named is not None and label is not None:
             if label >= len(named.names):
                 raise PostError(row, at["label"], label, f"not one of the {len(named.names)} labels of the dataset")
-            label = named.names[label] if label >= 0 else None
-        name = to_name(label)
-        name = None if name == NO_LABEL else name
+            name = named.names[label] if label >= 0 else None
+        else:
+            name = to_label(label)
         if name is not None and labels is not None and name not in labels:
             known = ", ".join(labels)
             raise PostError(row, at["label"], post[at["label"]], f"not one of the labels ({known})")
@@ -123,6 +142,8 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
     # One of them may be a number of seconds, all of them hardly.
     if undashed is not None and not dated:
         raise PostError(*undashed, "it and all others would be seconds; a date is written 2024-05-01")
+    if are_years:
+        logger.warning("All times are whole numbers as years are, and read as seconds; a year is written 2024-01-01.")
 
 
 def make_timeline(posts: list[dict[str, Any]], columns: dict[str, str]) -> tuple[dict[str, Any], bool]:

@@ -48,7 +48,7 @@ def to_seconds(value: Any) -> float | None:
 
 def is_date_without_dashes(value: Any) -> bool:
     """Whether a number, or text that is one, has the digits of a date (20240501) of the years 1900 to 2099."""
-    text = str(value).strip()
+    text = str(value).strip().removesuffix(".0")
     if len(text) != 8 or text[:2] not in ("19", "20"):
         return False
     try:

@@ -61,6 +61,10 @@ def one_fold(folder: Path) -> str:
 GLUE = {
     "no model": lambda folder: run("run_glue_style", "--output_dir", str(folder)),
     "no posts": lambda folder: run("run_glue_style", "--model_name_or_path", "x", "--output_dir", str(folder)),
+    "a dataset and a file": glue("--dataset_name", "x"),
+    "an encoder that was never trained as a TempoFormer": glue("--do_train", "false"),
+    "a file that is not in the form of its corpus": glue("--task_name", "annomi"),
+    "patience without a best model": glue("--early_stopping_patience", "2", "--load_best_model_at_end", "false"),
     "an argument that there is none of in a recipe": glue(lambda folder: write(folder, "more.yaml", "windoww: 3\n")),
     "a recipe that is no YAML": glue(lambda folder: write(folder, "more.yaml", "window: [3\n")),
     "a recipe that is a list": glue(lambda folder: write(folder, "more.yaml", "- window\n")),
@@ -101,6 +105,7 @@ def cross_validate(*arguments: str, own: tuple[str, ...] = ()) -> Callable[[Path
 CROSS_VALIDATION = {
     "an argument that differs from run to run": cross_validate("--seed", "1"),
     "a token on the command line of all runs": cross_validate("--hub_token", "hf_secret"),
+    "a push of every run": cross_validate("--push-to-hub"),
     "a seed twice": cross_validate(own=("--seeds", "1", "1")),
     "a single fold": cross_validate(own=("--num_folds", "1")),
     "a file of folds that is not there": cross_validate(own=("--folds_file", "folds_of_before.json")),

@@ -74,6 +74,7 @@ COLLATOR = {
     "times out of order": row(timestamps=[9, 5, 6]),
     "a time that is NaN": row(input_ids=[[2, 3]], num_context=0, labels=[0], timestamps=[float("nan")]),
     "a time that is a text": row(timestamps=["now", 1, 2]),
+    "times that are rounded to 32 bits": row(timestamps=torch.tensor(ROW["timestamps"])),
     "a window that is no number of posts": lambda folder: StreamCollator(plain_tokenizer(), window=2.5),
     "dated texts with fewer times than tokens": lambda folder: TemporalMlmCollator(temporal_tokenizer())(
         [{"input_ids": [2, 5, 3], "time_ids": [3, 3]}]
@@ -139,6 +140,7 @@ FORWARD = {
     "labels that are no integers": batch(labels=lambda labels: labels.float()),
     "a label that is no class": batch(labels=put(3, 0, 1)),
     "a label of -1": batch(labels=put(-1, 0, 1)),
+    "a label of a stream without posts": batch(labels=put(0, 1, 4)),
     "an argument that there is not": batch(timestamps=torch.zeros(2, 6)),
 }
 
@@ -158,6 +160,13 @@ def step(**change) -> Callable[[Path], Any]:
 def state_of_another_model() -> StreamState:
     wide = tiny_model(encoder_config={**tiny_encoder(), "hidden_size": 32})
     return wide.step(torch.full((1, 2), 7), timeline_ids=["ann"], timestamps=[0.0]).state
+
+
+def calendar_times_later(folder: Path):
+    encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": TIMES, "temporal_attention": "none"}
+    model, post = tiny_model(encoder_config=encoder), torch.full((1, 2), 7)
+    state = model.step(post, timeline_ids=["ann"]).state
+    model.step(post, time_ids=torch.full((1, 2), 3), timeline_ids=["ann"], state=state)
 
 
 def broken_state(change: Callable[[dict], Any]) -> Callable[[Path], Any]:
@@ -185,7 +194,12 @@ STEP = {
     "a new time that is a text": step(timestamps=[1.0, "2024-05-01"]),
     "a new time in milliseconds": step(timestamps=[1.0, 1.7e12]),
     "times in 32 bits": step(timestamps=torch.tensor([1.0, 2.0])),
+    "a single time in 32 bits": step(timestamps=[1.0, torch.tensor(2.0)]),
     "no times, where the timeline had some": step(timestamps=None),
+    "calendar times, where the timeline had none": calendar_times_later,
+    "a token masked inside a post, where layers compute positions anew": lambda folder: tiny_model("modernbert").step(
+        torch.full((1, 3), 7), torch.tensor([[1, 0, 1]]), timeline_ids=["ann"]
+    ),
     "a late post": step(timestamps=[0.5, 2.0]),
     "a model that trains": lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
     "a state of another model": lambda folder: step(state=state_of_another_model())(folder),

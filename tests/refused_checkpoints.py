@@ -86,4 +86,8 @@ CHECKPOINTS = {
     "a configuration whose values do not fit together": saved(change_config(num_stream_layers=9)),
     "a configuration cut short": saved(lambda folder: (folder / "config.json").write_text('{"window": 4')),
     "a configuration of another family of encoders": saved(change_config(encoder_config={"model_type": "gpt2"})),
+    "a configuration of a decoder": saved(change_config(encoder_config={**tiny_encoder(), "is_decoder": True})),
+    "a configuration of an encoder that reads another's output": saved(
+        change_config(encoder_config={**tiny_encoder(), "add_cross_attention": True})
+    ),
 }

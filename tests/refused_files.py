@@ -33,12 +33,18 @@ def cut_parquet(folder: Path):
     load_table(str(folder / "posts.parquet"))
 
 
+def empty_parquet(folder: Path):
+    pd.DataFrame({"text": []}).to_parquet(folder / "posts.parquet")
+    load_table(str(folder / "posts.parquet"))
+
+
 TABLES = {
     "a line with a cell too many": table(f"{HEADER}{GOOD}ann,2024-05-02,hello,O,O\n"),
     "a line with a cell too few, as in a file cut short": table(f"{HEADER}{GOOD}ann,2024-05-02,hel"),
     "a quote that is never closed": table(f'{HEADER}{GOOD}ann,2024-05-02,"hello,O\n'),
     "text behind a closing quote": table(f'{HEADER}ann,2024-05-02,"hello" you,O\n'),
     "a column without a name": table(f",{HEADER}0,{GOOD}"),
+    "semicolons": table("timeline_id;text\nann;well, yes\n"),
     "two columns of one name": table("text,text\na,b\n"),
     "a table without rows": table(HEADER),
     "a NUL character": table(f"{HEADER}ann,2024-05-02,hel\0lo,O\n"),
@@ -48,8 +54,10 @@ TABLES = {
     "a JSON line that is no object": table('{"text": "hello"}\n"hello"\n', "posts.jsonl"),
     "JSON lines in UTF-16": table('{"text": "hello"}\n'.encode("utf-16"), "posts.jsonl"),
     "JSON lines of which there are none": table("", "posts.jsonl"),
+    "a JSON list of nothing": table("[]", "posts.json"),
     "a JSON list cut short": table('[{"text": "hello"}, {"te', "posts.json"),
     "a Parquet file cut short": cut_parquet,
+    "a Parquet file without rows": empty_parquet,
     "a file of another kind": table(HEADER, "posts.xlsx"),
     "a file that is not there": lambda folder: load_table(str(folder / "posts.csv")),
 }

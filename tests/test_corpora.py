@@ -49,6 +49,29 @@ def test_topic_shift(tmp_path):
     assert [(p["post_id"], p["label"]) for p in posts] == [("7-0", "0"), ("7-2", "1")]
 
 
+@pytest.mark.parametrize(
+    ("read", "columns", "cells"),
+    [
+        (read_talklife, "timeline_id,postid,date,content,label", "t,p,2015-01-01,{},IS"),
+        (
+            read_annomi,
+            "transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type",
+            "1,1,client,00:00:01,{},change",
+        ),
+    ],
+)
+def test_a_byte_order_mark_and_a_long_post(tmp_path, read, columns, cells):
+    """As spreadsheets write UTF-8; a cell of more than Python's own limit."""
+    text = "so " * 50_000
+    (tmp_path / "posts.csv").write_text(f"{columns}\n{cells.format(text)}\n", encoding="utf-8-sig")
+    assert [post["text"] for post in read(tmp_path / "posts.csv")] == [text]
+
+
+def test_a_folder_without_conversations(tmp_path):
+    with pytest.raises(ValueError, match="must be a folder with a .csv file for each conversation"):
+        list(read_topic_shift(tmp_path))
+
+
 def test_annomi(tmp_path):
     header = "transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n"
     lines = "1,1,client,00:01:00,yes,change\n1,1,client,00:01:00,yes,neutral\n1,0,therapist,00:01:05,so?,n/a\n"

@@ -1,8 +1,10 @@
 """Rows of posts to batches of streams."""
 
+import numpy as np
 import pytest
 import torch
 from conftest import tiny_model
+from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
@@ -60,6 +62,39 @@ def test_misfitting_columns_are_named(tokenizer):
 def test_times_out_of_order_or_not_finite_are_refused(tokenizer, times):
     with pytest.raises(ValueError, match="Row 0 of the batch: the timestamps .* must be finite and in order"):
         StreamCollator(tokenizer, window=2)([{**ROWS[0], "timestamps": times}])
+
+
+COARSE = [
+    lambda times: torch.tensor(times),
+    lambda times: torch.tensor(times, dtype=torch.bfloat16),
+    lambda times: np.array(times, dtype=np.float32),
+    lambda times: [np.float32(time) for time in times],
+    lambda times: [*times[:-1], np.float16(0.0)],
+    lambda times: [torch.tensor(time) for time in times],
+    lambda times: Dataset.from_dict({"timestamps": [times]}).with_format("numpy")[0]["timestamps"],
+]
+
+
+@pytest.mark.parametrize("make", COARSE)
+def test_times_that_are_rounded_are_refused(tokenizer, make):
+    rows = [ROWS[1], {**ROWS[0], "timestamps": make(ROWS[0]["timestamps"])}]
+    with pytest.raises(ValueError, match=r"Row 1 of the batch: the timestamps are .*float.*give Python numbers or"):
+        StreamCollator(tokenizer, window=2)(rows)
+
+
+EXACT = [
+    lambda times: torch.tensor(times, dtype=torch.float64),
+    lambda times: np.array(times),
+    lambda times: np.array(times, dtype=np.int32),
+    lambda times: [np.float64(time) for time in times],
+    lambda times: [int(time) for time in times],
+]
+
+
+@pytest.mark.parametrize("make", EXACT)
+def test_times_that_are_exact_are_read(tokenizer, make):
+    batch = StreamCollator(tokenizer, window=2)([{**ROWS[0], "timestamps": make(ROWS[0]["timestamps"])}])
+    assert batch["elapsed"].tolist() == [[[1, 0], [60, 0]]]
 
 
 def test_rows_must_agree_on_labels_and_time(tokenizer):

@@ -13,7 +13,12 @@ from test_encode_once import fixed_batch
 from test_model_common import move_to_meta
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from modeling_tempoformer import StreamState, TempoFormerForStreamClassification, packing_tempoformer
+from modeling_tempoformer import (
+    StreamState,
+    TempoFormerConfig,
+    TempoFormerForStreamClassification,
+    packing_tempoformer,
+)
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 
 
@@ -144,6 +149,39 @@ def test_post_by_post_gives_the_logits_of_the_whole(family, num_stream_layers):
         inputs = {name: tensor[0, post : post + 1] for name, tensor in posts.items()}
         output = model.step(**inputs, timeline_ids=["a"], timestamps=[seconds], state=state)
         torch.testing.assert_close(output.logits[0], expected[post], atol=1e-5, rtol=1e-5)
+
+
+def gapped_post(family: str) -> dict[str, torch.Tensor]:
+    """A post of which the third token is masked."""
+    post = {name: family_batch(family)[name][0, :1].clone() for name in ("input_ids", "attention_mask")}
+    post["attention_mask"][0, 2] = 0
+    return post
+
+
+@FAMILIES
+@pytest.mark.parametrize("num_stream_layers", [0, 2])
+def test_a_step_with_a_token_masked_inside_a_post_is_right_or_refused(family, num_stream_layers):
+    model, post = family_model(family, num_stream_layers=num_stream_layers), gapped_post(family)
+    kind = family.split(",")[0]
+    if num_stream_layers and kind in ("deberta-v2", "modernbert", "mpnet"):
+        with pytest.raises(ValueError, match=rf"`attention_mask` must be 1 up .* of a '{kind}'; at \[0, 2\] it is 0"):
+            model.step(**post, timeline_ids=["a"])
+        return
+    expected = model(**{name: tensor.unsqueeze(0) for name, tensor in post.items()}).logits[0]
+    torch.testing.assert_close(model.step(**post, timeline_ids=["a"]).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@FAMILIES
+@pytest.mark.parametrize("saved", ["float16", "bfloat16"])
+def test_all_parts_are_built_in_one_dtype(family, saved):
+    """In that of PyTorch, whatever the encoder's configuration says it was saved in; or in the one asked for."""
+    encoder = {**tiny_encoder(family), "dtype": saved}
+    model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=encoder))
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert model(**family_batch(family) | {"labels": None}).logits.isfinite().all()
+    config = TempoFormerConfig(encoder_config=tiny_encoder(family))
+    asked = TempoFormerForStreamClassification._from_config(config, dtype=getattr(torch, saved))
+    assert {parameter.dtype for parameter in asked.parameters()} == {getattr(torch, saved)}
 
 
 @FAMILIES

@@ -227,7 +227,8 @@ def batches(draw) -> dict[str, Any]:
             elapsed.append([0.0] * absent + [*seconds[:-1], 0.0][: len(members)])
         batch["stream_index"].append(index)
         batch["elapsed"].append(elapsed)
-        batch["labels"].append([draw(st.sampled_from([-100, 0, 1])) for _ in range(num_streams)])
+        # Where a stream has no post there is nothing to label.
+        batch["labels"].append([draw(st.sampled_from([-100, 0, 1])) if max(own) >= 0 else -100 for own in index])
     return batch
 
 
@@ -263,6 +264,8 @@ def is_legal(batch: dict[str, Any]) -> bool:
             legal &= all(0 <= second < 3.4e38 for second in seconds)
             legal &= [second for _, second in members] == sorted((second for _, second in members), reverse=True)
             legal &= not members or members[-1][1] == 0
+    for index, labels in zip(batch["stream_index"], batch["labels"], strict=True):
+        legal &= all(label == -100 or set(stream) != {-1} for stream, label in zip(index, labels, strict=True))
     return legal and all(label in (-100, 0, 1) for labels in batch["labels"] for label in labels)
 
 

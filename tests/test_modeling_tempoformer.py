@@ -38,6 +38,19 @@ def test_every_encoder_weight_is_the_checkpoint_s(tmp_path, family, head):
     assert model.config.window == 4 and model.config.num_labels == 3
 
 
+@pytest.mark.parametrize("saved", [torch.float16, torch.bfloat16], ids=str)
+def test_a_checkpoint_in_16_bits_gives_a_model_in_32(tmp_path, saved):
+    encoder = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder())).to(saved)
+    encoder.save_pretrained(tmp_path)
+    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, window=4, num_labels=3)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    for name, weight in encoder.state_dict().items():
+        assert torch.equal(model.tempoformer.encoder.state_dict()[name].to(saved), weight), name
+    for asked in ({"dtype": saved}, {"dtype": "auto"}, {"torch_dtype": saved}):
+        same = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, **asked)
+        assert {parameter.dtype for parameter in same.parameters()} == {saved}
+
+
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_every_parameter_gets_a_gradient(family, settings):
@@ -281,6 +294,23 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(Exception, match=message):
         tiny_model(**settings)
+
+
+@pytest.mark.parametrize("field", ["is_decoder", "add_cross_attention"])
+def test_decoders_are_refused(tmp_path, field):
+    decoder = {**tiny_encoder(), field: True, "is_decoder": True}
+    with pytest.raises(ValueError, match="needs an encoder, but the 'bert' has `is_decoder=True`"):
+        TempoFormerModel(TempoFormerConfig(encoder_config=decoder))
+    AutoConfig.for_model(**{**tiny_encoder(), field: True}).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=f"`{field}=True`"):
+        TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path)
+
+
+def test_a_label_of_a_stream_without_posts_is_refused(batch):
+    """The last two streams of row 1 are all -1."""
+    batch["labels"][1, 4] = 0
+    with pytest.raises(ValueError, match=r"`labels` must be -100 where a stream is all -1; at \[1, 4\] it is 0"):
+        tiny_model()(**batch)
 
 
 def test_other_encoders_are_refused_with_the_list():

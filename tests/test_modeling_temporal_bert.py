@@ -9,9 +9,11 @@ import pytest
 import torch
 import transformers
 from accelerate import cpu_offload
+from accelerate.utils import send_to_device
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from test_model_common import move_to_meta
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
@@ -413,6 +415,60 @@ def test_the_residual_form_works_offloaded():
         expected = model(**batch)[0]
         cpu_offload(model, execution_device="cpu")
         assert torch.equal(model(**batch)[0], expected)
+
+
+@pytest.mark.parametrize("settings", MODES, ids=str)
+def test_layers_on_several_devices(settings):
+    """The upper layer on a second device, for which the meta device stands in: shapes and places, no values."""
+    model, batch = make_model(attn_implementation="eager", **settings), make_batch()
+    for module in (model.bert.encoder.layer[1], model.cls):
+        move_to_meta(module)
+    logits = model(**batch).logits
+    assert logits.device.type == "meta" and logits.shape == (4, 7, 60)
+
+
+def test_times_move_to_another_device_without_the_embeddings():
+    model, batch = make_model(BertWithTemporalAttention), make_batch()
+    for time_ids in (batch["time_ids"], torch.full((4, 7), 3)):
+        times = count_times(model.time_embeddings, time_ids, batch["attention_mask"])
+        moved = send_to_device({"text_times": times}, "meta")["text_times"]
+        assert moved.embeddings is times.embeddings and model.time_embeddings.weight.device.type == "cpu"
+        for field in ("points", "counts", "token_times", "only_point"):
+            old, new = getattr(times, field), getattr(moved, field)
+            assert (new is None) == (old is None)
+            assert new is None or (new.device.type == "meta" and new.shape == old.shape and old.device.type == "cpu")
+
+
+def test_times_that_scale_far_stay_finite_in_float16():
+    """From the 17th time on the factor is more than float16 can hold; attention then goes to one token, as before."""
+    times = [str(year) for year in range(1800, 1860)]
+    scaled = {"times": times, "temporal_attention": "scaled", "time_scaling": "exponential"}
+    model, batch = make_model(BertWithTemporalAttention, **scaled), make_batch()
+    batch["time_ids"] = torch.tensor([[3 + 10], [3 + 16], [3 + 17], [3 + 59]]).expand(4, 7).contiguous()
+    # Queries that are 0 in the second layer, which any factor leaves so, and their gradients finite.
+    torch.nn.init.zeros_(model.encoder.layer[1].attention.self.query.weight)
+    expected = model(**batch).last_hidden_state
+    expected.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    with torch.no_grad():
+        found = model.half()(**batch).last_hidden_state.float()
+    real = batch["attention_mask"].bool()
+    torch.testing.assert_close(found[real], expected[real], atol=2e-2, rtol=0)
+
+
+def test_norms_are_not_multiplied_in_16_bits():
+    """Times so long that the square of their norm is infinite in float16, which autocasting multiplies in."""
+    model, batch = make_model(BertWithTemporalAttention, time_initializer_range=30.0), make_batch()
+    times = count_times(model.time_embeddings, batch["time_ids"], batch["attention_mask"])
+    attention = model.encoder.layer[0].attention.self
+    with torch.no_grad():
+        expected = attention.time_product(times)
+        with torch.autocast("cpu", dtype=torch.float16):
+            found = attention.time_product(times).float()
+    projected = attention.time(model.time_embeddings.weight).unflatten(-1, (2, 8))
+    assert 7 * projected.square().sum(-1).max() > torch.finfo(torch.float16).max
+    assert expected.abs().max() > 10
+    torch.testing.assert_close(found, expected, atol=0.02 * expected.abs().max().item(), rtol=0)
 
 
 def test_arguments_by_position_are_those_of_bert():

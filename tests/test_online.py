@@ -1,8 +1,9 @@
 """Posts one after the other give what the whole timelines give at once."""
 
+import numpy as np
 import pytest
 import torch
-from conftest import tiny_model
+from conftest import tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -160,6 +161,40 @@ def test_ids_that_are_no_text_and_times_that_are_rounded_are_refused():
     times = torch.tensor([1.7e9, 1.7e9 + 60], dtype=torch.float64)
     expected = model.step(ids, timeline_ids=["ann", "ann"], timestamps=times.tolist()).logits
     assert torch.equal(model.step(ids, timeline_ids=["ann", "ann"], timestamps=times).logits, expected)
+
+
+@pytest.mark.parametrize("make", [np.float32, np.float16, lambda value: torch.tensor(value, dtype=torch.bfloat16)])
+def test_single_times_that_are_rounded_are_refused(make):
+    model, ids = tiny_model(), torch.full((2, 2), 7)
+    with pytest.raises(ValueError, match="Post 1 of timeline 'bob' has a timestamp in .*float"):
+        model.step(ids, timeline_ids=["ann", "bob"], timestamps=[0.0, make(60.0)])
+
+
+@pytest.mark.parametrize(
+    "make", [int, np.int32, np.float64, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float64)]
+)
+def test_single_times_that_are_exact_are_read(make):
+    model, ids, names = tiny_model(), torch.full((2, 2), 7), ["ann", "ann"]
+    expected = model.step(ids, timeline_ids=names, timestamps=[1_700_000_000.0, 1_700_000_061.0]).logits
+    times = [make(1_700_000_000), make(1_700_000_061)]
+    assert torch.equal(model.step(ids, timeline_ids=names, timestamps=times).logits, expected)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_time_ids_in_some_steps_only_are_refused(first):
+    encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": ["a", "b"], "temporal_attention": "none"}
+    model, ids = tiny_model(encoder_config=encoder), torch.full((1, 2), 7)
+    calls = [{"time_ids": torch.full((1, 2), 3)}, {}]
+    with_or_without, other = calls if first else calls[::-1]
+    state = model.step(ids, timeline_ids=["ann"], **with_or_without).state
+    had = "had `time_ids`" if first else "had no `time_ids`"
+    with pytest.raises(ValueError, match=f"The posts of timeline 'ann' {had}"):
+        model.step(ids, timeline_ids=["ann"], **other, state=state)
+    # Other timelines may differ, and what is held can be restored.
+    model.step(ids, timeline_ids=["bob"], **other, state=state)
+    restored = StreamState.from_state_dict(state.state_dict())
+    logits = [model.step(ids, timeline_ids=["ann"], **with_or_without, state=one).logits for one in (state, restored)]
+    assert torch.equal(*logits)
 
 
 def test_state_follows_the_model_s_dtype_and_autocast():

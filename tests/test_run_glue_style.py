@@ -89,7 +89,16 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path, script):
     [
         (["--streaming"], None, "--streaming needs a validation part"),
         (["--test_file", "TRAIN"], ["timeline_id", "text", "label"], "validation.*False|timestamps and others not"),
-        ([], ["timeline_id", "timestamp", "text"], r"\['label'\] not in the dataset"),
+        ([], ["timeline_id", "timestamp", "text"], "no column 'label' for the label"),
+        (["--task_name", "lrs"], None, "not in the original form of --task_name lrs"),
+        (["--task_name", "annomi"], None, "form of --task_name annomi .KeyError: 'transcript_id'"),
+        (["--dataset_name", "x"], None, "Give --dataset_name or --train_file, not both"),
+        (["--do_train", "false"], None, "encoder_tiny.json is no TempoFormer but a 'bert': without --do_train"),
+        (
+            ["--early_stopping_patience", "2", "--load_best_model_at_end", "false"],
+            None,
+            "needs --load_best_model_at_end and --metric_for_best_model",
+        ),
         (["--text_column", "body"], None, "no column 'body' for the text"),
         (["--labels", "No-Switch"], None, "value 'Switch': not one of the labels"),
         (["--timestamp_column", "created"], None, "no column 'created' for the timestamp"),
@@ -307,6 +316,24 @@ def test_a_checkpoint_does_not_go_on_with_another_split(tmp_path, script, encode
     run(script, tmp_path, encoder, "out")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (["--learning_rate", "0.5"], "--learning_rate .*, not 0.5"),
+        (["--window", "5"], "--window 3, not 5"),
+        (["--config_overrides", '{"fusion": "none"}'], "--config_overrides .*none"),
+    ],
+)
+def test_a_finished_training_is_not_reported_for_other_settings(tmp_path, script, encoder, change, said):
+    run(script, tmp_path, encoder, "out")
+    with pytest.raises(ValueError, match=f"checkpoint-.* was trained with {said}"):
+        run(script, tmp_path, encoder, "out", *change)
+    # Where it is named, it is meant; other places and reports are the same training.
+    checkpoint = next((tmp_path / "out").glob("checkpoint-*"))
+    run(script, tmp_path, encoder, "out", "--learning_rate", "0.5", "--resume_from_checkpoint", str(checkpoint))
+    run(script, tmp_path, encoder, "out", "--learning_rate", "0.5", "--logging_steps", "1")
+
+
 def test_scores_of_the_model_before_are_not_those_of_a_new_one(tmp_path, script, encoder):
     run(script, tmp_path, encoder, "out")
     for checkpoint in (tmp_path / "out").glob("checkpoint-*"):
@@ -368,6 +395,16 @@ def test_what_is_new_has_a_learning_rate_of_its_own(tmp_path, script, encoder, m
     assert len(of_encoder) == len(pretrained)
     for name, weights in after.items():
         assert torch.equal(weights, before[name]) == (name in of_encoder), name
+
+
+def test_a_network_over_frozen_embeddings_has_one_learning_rate(tmp_path, script, encoder, monkeypatch):
+    """It is new as a whole, and its rate is the one that a cross-validation chooses from."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    settings = ["configuration/baseline_bilstm.yaml", "--num_train_epochs", "1"]
+    run(script, tmp_path, encoder, "one", *settings)
+    run(script, tmp_path, encoder, "two", *settings, "--head_learning_rate", "0.5")
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert all(torch.equal(weights, two[name]) for name, weights in one.items())
 
 
 def test_a_training_that_stopped_early_is_not_taken_up_again(tmp_path, script, encoder):

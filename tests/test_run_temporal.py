@@ -98,6 +98,15 @@ def test_time_has_a_learning_rate_of_its_own(folder, tmp_path):
         assert not torch.equal(after[name], both[name])
 
 
+def test_a_checkpoint_in_16_bits_is_trained_in_32(folder, tmp_path):
+    half = tmp_path / "half"
+    BertForMaskedLM.from_pretrained(folder / "bert").half().save_pretrained(half)
+    BertTokenizer(vocab=VOCABULARY, model_max_length=16).save_pretrained(half)
+    weights = trained(folder, tmp_path / "out", "--model_name_or_path", str(half))
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
 def test_a_trained_model_goes_on_with_more_times(folder, tmp_path):
     first = trained(folder, tmp_path / "first")
     (tmp_path / "1861-1959.txt").write_text("the plane flew\n" * 20, encoding="utf-8")

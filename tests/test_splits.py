@@ -1,6 +1,7 @@
 """Folds by timeline, and the file that keeps them."""
 
 import json
+from collections import Counter
 
 import pytest
 from datasets import Dataset
@@ -47,6 +48,36 @@ def test_a_third_may_be_rounded(timelines):
     rest, part = split_timelines(timelines, 0.33, seed=0)
     assert sum(map(len, part["labels"])) == pytest.approx(sum(map(len, timelines["labels"])) / 3, abs=3)
     assert len(rest) + len(part) == 20
+
+
+@pytest.fixture
+def uneven() -> Dataset:
+    """Forty timelines whose lengths double every fifth: of 1 to 128 posts."""
+    rows = [{"timeline_id": f"t{number}", "labels": [0, 1] * 2 ** (number // 5) + [0]} for number in range(40)]
+    return Dataset.from_list(rows)
+
+
+def test_a_part_has_its_share_of_posts_and_no_timeline_is_always_in_it(uneven):
+    parts = [split_timelines(uneven, 0.2, seed)[1] for seed in range(20)]
+    total = sum(map(len, uneven["labels"]))
+    for part in parts:
+        assert sum(map(len, part["labels"])) / total == pytest.approx(0.2, abs=0.02)
+    often = Counter(name for part in parts for name in part["timeline_id"])
+    assert max(often.values()) < 20
+
+
+def test_of_bad_shares_the_nearest_is_taken():
+    """One timeline has nine tenths of all posts: a part has it or what it can of the rest."""
+    lengths = [90, 2, 2, 2, 2, 2]
+    rows = [{"timeline_id": f"t{number}", "labels": [0, 1] * length} for number, length in enumerate(lengths)]
+    for seed in range(5):
+        _, part = split_timelines(Dataset.from_list(rows), 0.2, seed)
+        assert "t0" not in part["timeline_id"]
+
+
+def test_every_timeline_is_trained_on_in_some_fold(uneven):
+    folds = make_folds(uneven, 5, 0.25, seed=0)
+    assert {name for fold in folds for name in fold["train"]} == set(uneven["timeline_id"])
 
 
 def test_folds_can_be_given_back(tmp_path, timelines):

@@ -1,6 +1,7 @@
 """From dated texts to masked batches."""
 
 import gzip
+from datetime import datetime
 
 import pytest
 import torch
@@ -150,6 +151,16 @@ def test_time_points_are_found():
     assert find_times(texts(), "time", "century") == ["1800s", "1900s", "2000s"]
     numbers = Dataset.from_dict({"time": [10.0, 9.0, 11.0]})
     assert find_times(numbers, "time") == ["9", "10", "11"]
+    for names, ordered in (
+        (["1000-1100", "900-1000"], ["900-1000", "1000-1100"]),
+        (["1250s", "900s"], ["900s", "1250s"]),
+        (["2015-10", "2015-9", "2014-12"], ["2014-12", "2015-9", "2015-10"]),
+        # Without numbers, as they come: of text files as they were given.
+        (["old", "new", "old"], ["old", "new"]),
+    ):
+        assert find_times(Dataset.from_dict({"time": names}), "time") == ordered
+    # What reads JSON takes dates for moments.
+    assert find_times(Dataset.from_dict({"time": [datetime(2015, 3, 1)]}), "time") == ["2015-03-01"]
     with pytest.raises(ValueError, match="Row 0: the time 1556668800 is no date"):
         find_times(Dataset.from_dict({"time": [1556668800]}), "time", "year")
     with pytest.raises(ValueError, match="Row 1: the time 'long ago' is no date"):

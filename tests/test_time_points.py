@@ -44,6 +44,12 @@ def test_a_time_can_be_its_own_name(value, name):
     assert TimePoints(["1", "2019-03-01", "2019-03-01T12:00:00"]).find(value) == name
 
 
+def test_months_can_be_time_points_without_a_granularity():
+    """2015-03 is no span of years that ends before it begins, nor is 2001-12; 10-12 is one."""
+    points = TimePoints(["2015-03", "2001-12", "10-12"])
+    assert [points.find(value) for value in ("2015-03", "2001-12", 11)] == ["2015-03", "2001-12", "10-12"]
+
+
 @pytest.mark.parametrize(
     "granularity, value, name",
     [

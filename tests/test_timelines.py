@@ -7,6 +7,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 from transformers import BertTokenizer
 
+from modeling_tempoformer.command_line import load_table
 from modeling_tempoformer.splits import split_timelines
 from modeling_tempoformer.timelines import PostError, label_names, to_rows, to_timelines
 from modeling_tempoformer.timestamps_tempoformer import to_seconds
@@ -103,6 +104,45 @@ def test_streaming_gives_the_same_timelines():
 def test_label_names_are_ordered_as_numbers():
     posts = Dataset.from_list([{"label": value} for value in (10.0, None, 2.0)])
     assert label_names(posts) == ["2", "10"]
+
+
+def test_labels_as_spreadsheets_write_them():
+    """White space around a label does not count, -100.0 is no label, and neither is a blank cell."""
+    posts = [POSTS[0] | {"timestamp": number, "label": label} for number, label in enumerate(["O", "O ", " ", " IS"])]
+    posts = Dataset.from_list(posts)
+    assert label_names(posts) == ["IS", "O"]
+    assert to_timelines(posts, ["IS", "O"])[0]["labels"] == [1, 1, -100, 0]
+    floats = [
+        POSTS[0] | {"timestamp": number, "label": label} for number, label in enumerate(["-100.0", "0.0", "1.0"])
+    ]
+    assert label_names(Dataset.from_list(floats)) == ["0.0", "1.0"]
+    assert to_timelines(Dataset.from_list(floats), ["0.0", "1.0"])[0]["labels"] == [-100, 0, 1]
+
+
+def test_ids_that_look_like_dates_stay_what_they_are(tmp_path):
+    (tmp_path / "posts.jsonl").write_text('{"timeline_id": "2014-10-22", "text": "hm"}\n')
+    posts = load_table(str(tmp_path / "posts.jsonl"))
+    assert to_timelines(posts)[0]["timeline_id"] == "2014-10-22"
+
+
+@pytest.mark.parametrize(("times", "said"), [(["2019", "2021"], True), (["2019", "3021"], False), (["2019.5"], False)])
+def test_years_that_are_read_as_seconds_are_said(caplog, times, said):
+    posts = [POSTS[0] | {"timestamp": time} for time in times]
+    assert to_timelines(Dataset.from_list(posts))[0]["timestamps"] == list(map(float, times))
+    assert ("read as seconds; a year is written 2024-01-01" in caplog.text) == said
+
+
+@pytest.mark.parametrize("times", [["20240501.0", "20240601.0"], [20240501.0, 20240601.0]])
+def test_dates_as_whole_floats_are_no_seconds(times):
+    with pytest.raises(PostError, match="Row 1 .*a date is written 2024-05-01"):
+        to_timelines(Dataset.from_list([POSTS[0] | {"timestamp": time} for time in times]))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_missing_label_column_is_named(streaming):
+    posts = Dataset.from_list([{"timeline_id": "a", "text": "hm"}])
+    with pytest.raises(ValueError, match="no column 'mood' for the label; there are: timeline_id, text"):
+        label_names(posts.to_iterable_dataset() if streaming else posts, "mood")
 
 
 @pytest.mark.parametrize(

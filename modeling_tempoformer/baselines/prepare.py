@@ -9,6 +9,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 from transformers import (
+    AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     DataCollatorWithPadding,
@@ -82,6 +83,9 @@ class BaselineSettings:
 
 def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
     """The stock sequence classifier on each post and its history in one sequence."""
+    config = AutoConfig.from_pretrained(settings.model_name_or_path)
+    if unknown := sorted(name for name in settings.config_overrides or {} if not hasattr(config, name)):
+        raise ValueError(f"--config_overrides has fields that a '{config.model_type}' lacks: {', '.join(unknown)}.")
     tokenizer = AutoTokenizer.from_pretrained(settings.model_name_or_path)
     model = AutoModelForSequenceClassification.from_pretrained(
         settings.model_name_or_path, use_safetensors=True, **settings.labels, **(settings.config_overrides or {})

@@ -13,11 +13,12 @@ def read_annomi(path: str | Path) -> Iterator[dict[str, Any]]:
     for the client, none for the therapist. Times are seconds into the video; where they step back, `utterance_id` is
     the true order, so the latest time so far stands for them.
     """
+    csv.field_size_limit(2**31 - 1)  # of a cell
     path, latest = Path(path), {}
     with (
-        gzip.open(path, "rt", encoding="utf-8", newline="")
+        gzip.open(path, "rt", encoding="utf-8-sig", newline="")
         if path.suffix == ".gz"
-        else path.open(encoding="utf-8", newline="") as file
+        else path.open(encoding="utf-8-sig", newline="") as file
     ):
         utterances = {}
         for line in csv.DictReader(file):

@@ -33,7 +33,11 @@ def read_rumoureval(path: str | Path) -> Iterator[dict[str, Any]]:
     `id`, `created_at`, `text`, `stance`. Replies are ordered by time; ties keep their order.
     """
     path = Path(path)
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8-sig") as lines
+    ):
         for line in lines:
             thread = json.loads(line)
             posts = sorted([thread["source"], *thread["replies"]], key=lambda post: post["created_at"])

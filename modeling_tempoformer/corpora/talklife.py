@@ -14,7 +14,8 @@ def read_talklife(path: str | Path) -> Iterator[dict[str, Any]]:
     Posts of a CSV file with the columns `timeline_id`, `postid`, `date` (ISO-8601), `content` and `label`: IE
     (escalation), IS (switch), O (no change). Another label is an error that names the row.
     """
-    with Path(path).open(encoding="utf-8", newline="") as file:
+    csv.field_size_limit(2**31 - 1)  # of a cell
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
         for row, line in enumerate(csv.DictReader(file)):
             if line["label"] not in LABELS:
                 raise ValueError(f"Row {row}, column 'label': {line['label']!r} is not one of {', '.join(LABELS)}.")

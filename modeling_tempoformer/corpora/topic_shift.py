@@ -16,9 +16,12 @@ def read_topic_shift(path: str | Path) -> Iterator[dict[str, Any]]:
     Utterances of the conversations `path/*.csv`. Label 0 is the main topic, 1 any other (class 2 counts as 1). Rows
     without text or speaker are dropped, and counted in a log line at the end.
     """
-    dropped = 0
-    for conversation in sorted(Path(path).glob("*.csv")):
-        with conversation.open(encoding="utf-8", newline="") as file:
+    csv.field_size_limit(2**31 - 1)  # of a cell
+    dropped, conversations = 0, sorted(Path(path).glob("*.csv"))
+    if not conversations:
+        raise ValueError(f"{path} must be a folder with a .csv file for each conversation.")
+    for conversation in conversations:
+        with conversation.open(encoding="utf-8-sig", newline="") as file:
             for row, line in enumerate(csv.DictReader(file)):
                 if not line["Conversation"] or not line["Person"]:
                     dropped += 1
