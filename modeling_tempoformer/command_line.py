@@ -157,9 +157,9 @@ def check_csv(path: str, separator: str) -> list[str]:
             check_separator(path, columns)
             for place, column in enumerate(columns):
                 if not column or column in columns[:place]:
+                    hint = "" if column else " The index of a pandas table? Write it by to_csv(index=False)."
                     raise ValueError(
-                        f"{path}: column {place} (counting from 0) must have a name of its own: {column!r}."
-                        + (" It is the index of a pandas table? Write it by to_csv(index=False)." * (not column))
+                        f"{path}: column {place} (counting from 0) must have a name of its own: {column!r}.{hint}"
                     )
             number = lines.line_num
             has_rows = False
