@@ -267,7 +267,8 @@ def test_a_batch_of_absent_posts_has_zero_logits(attention, settings):
     batch["attention_mask"].zero_()
     output = model(**batch, output_hidden_states=True)
     assert not output.logits.any() and all(not states.any() for states in output.hidden_states)
-    assert model(**{**batch, "stream_index": torch.full_like(batch["stream_index"], -1)}).logits.abs().sum() == 0
+    absent = {name: torch.full_like(batch[name], value) for name, value in (("stream_index", -1), ("labels", -100))}
+    assert model(**{**batch, **absent}).logits.abs().sum() == 0
 
 
 def test_window_of_one_sees_the_post_alone(batch):

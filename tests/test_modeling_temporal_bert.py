@@ -23,6 +23,7 @@ from transformers import (
     BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
+    BertModel,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaForSequenceClassification,
@@ -222,6 +223,13 @@ def test_flash_attention_gets_what_it_needs(monkeypatch, settings, padded, dtype
         return output
 
     monkeypatch.setattr("transformers.integrations.flash_attention._flash_attention_forward", plain)
+    stock = BertModel(BertConfig(**TINY)).eval().to(dtype)
+    stock.config._attn_implementation = "flash_attention_2"
+    try:
+        stock(batch["input_ids"], batch["attention_mask"])
+    except AttributeError:
+        pytest.skip("In Transformers 5.6 flash attention fails for a plain BERT, too.")
+    calls.clear()
     model = make_model(**settings).to(dtype)
     with torch.no_grad():
         expected = model(**batch).logits
