@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+import yaml
 from accelerate import PartialState
 from datasets import Dataset
 
@@ -126,8 +127,13 @@ def main(arguments: list[str]):
     if args.compare_to is not None and not (Path(args.compare_to) / PREDICTIONS).exists():
         raise ValueError(f"--compare_to {args.compare_to} has no {PREDICTIONS} of a cross-validation.")
     passed_on = arguments[place + 1 :]
+    recipes = list(itertools.takewhile(lambda argument: argument.endswith(RECIPES), passed_on))
     for argument in passed_on:
         check_passed_on(argument)
+    for recipe in recipes:
+        for name in yaml.safe_load(Path(recipe).read_text(encoding="utf-8")) or ():
+            if name in ("push_to_hub", "hub_token"):
+                check_passed_on(f"--{name}")
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # Only the runs train. Waiting for the others may take as long as a run.
     state = PartialState(cpu=True, timeout=timedelta(days=30))
@@ -138,8 +144,7 @@ def main(arguments: list[str]):
         raise ValueError(f"--learning_rates cannot be given with --method {model_args.method}, which is not trained.")
     with state.main_process_first():
         folds_file, folds, names, timelines = prepare_folds(args, data, model_args.calibrate)
-    recipes = itertools.takewhile(lambda argument: argument.endswith(RECIPES), passed_on)
-    contents = fingerprints(timelines, list(recipes))
+    contents = fingerprints(timelines, recipes)
 
     def run(fold: int, rate: str | None, seed: int) -> Run:
         script = Path(run_glue_style.__file__)

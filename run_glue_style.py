@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import torch
 from datasets import Dataset, IterableDataset
 from transformers import (
     AutoConfig,
@@ -180,7 +181,8 @@ def load_model(
 ) -> TempoFormerForStreamClassification:
     """A TempoFormer as it was saved, or a new one on a pretrained or a new encoder."""
     if encoder.model_type == TempoFormerConfig.model_type:
-        return TempoFormerForStreamClassification.from_pretrained(model_args.model_name_or_path)
+        # Whatever it was saved in: mixed precision is the Trainer's `--bf16`.
+        return TempoFormerForStreamClassification.from_pretrained(model_args.model_name_or_path, dtype=torch.float32)
     check_overrides(model_args.config_overrides, TempoFormerConfig)
     settings = {
         "window": window,
@@ -391,8 +393,9 @@ def main(arguments: list[str]):
     # Batches differ in posts and tokens, so that one process cannot cut them for the others.
     training.accelerator_config.dispatch_batches = False
     set_seed(training.seed)
-    if data.early_stopping_patience is not None and not training.load_best_model_at_end:
-        raise ValueError("--early_stopping_patience needs --load_best_model_at_end and --metric_for_best_model.")
+    is_watched = training.metric_for_best_model is not None and training.eval_strategy != "no"
+    if data.early_stopping_patience is not None and training.do_train and not is_watched:
+        raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
 
     splits = load_splits(data)
     encoder = None

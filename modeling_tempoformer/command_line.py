@@ -29,14 +29,16 @@ logger = logging.getLogger(__name__)
 TRAINER_STATE, RESULTS = "trainer_state.json", "all_results.json"
 # What the Trainer pushes does not begin with an underscore.
 TRAINED_ON = "_trained_on.json"
+# Of earlier versions: the training part alone.
+OLD_TRAINED_ON = "_trained_on.sha256"
 # Of the Trainer's arguments those that a training cannot change on its way without becoming another one.
 TRAINING_SETTINGS = (
     *("learning_rate", "head_learning_rate", "time_learning_rate", "lr_scheduler_type", "warmup_steps"),
     *("optim", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "seed"),
     *("per_device_train_batch_size", "gradient_accumulation_steps"),
 )
-# Ends of names of arguments that say where posts are, or when to stop.
-NOT_SETTINGS = ("_file", "_files", "_fraction", "fold", "early_stopping_patience", "calibrate")
+# Ends of names of arguments that say which posts, which are compared themselves, or when to stop.
+NOT_SETTINGS = ("_file", "_files", "_fraction", "fold", "_column", "labels", "early_stopping_patience", "calibrate")
 RECIPES = (".yaml", ".yml", ".json")
 # Else a server is told of every table that is read, local ones too.
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
@@ -278,7 +280,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         "settings": settings_of(trainer.args, *arguments),
     }
     check_trained_on(checkpoint, trained_on, was_named)
-    if trainer.is_world_process_zero():
+    # What goes on stays what it was begun as.
+    if trainer.is_world_process_zero() and (checkpoint is None or not (output_dir / TRAINED_ON).exists()):
         write_json(output_dir / TRAINED_ON, trained_on)
     if checkpoint is None and trainer.is_world_process_zero():
         # Scores of a model that was there before are not this one's.
@@ -292,21 +295,29 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     report(trainer, "train", result.metrics)
 
 
-def settings_of(training: TrainingArguments, *arguments: Any) -> dict[str, str]:
-    """What is trained, and how, as text; not where files are, nor what may change on the way."""
+def settings_of(training: TrainingArguments, *arguments: Any) -> dict[str, Any]:
+    """What is trained, and how, as JSON has it; not which posts are given, nor what may change on the way."""
     settings = {name: getattr(training, name) for name in TRAINING_SETTINGS if hasattr(training, name)}
     for of_script in arguments:
         settings |= {name: value for name, value in vars(of_script).items() if not name.endswith(NOT_SETTINGS)}
-    return {name: str(value) for name, value in settings.items()}
+    for name, value in settings.items():
+        if name in ("model_name_or_path", "config_name", "tokenizer_name") and value and Path(value).exists():
+            settings[name] = str(Path(value).resolve())
+    # An enumeration as it is written.
+    return json.loads(json.dumps(settings, default=lambda value: getattr(value, "value", str(value))))
 
 
 def check_trained_on(checkpoint: str | None, found: dict[str, Any], was_named: bool):
     """Raises a `ValueError` where a checkpoint is of another training part, or unless it was named, of others."""
-    if checkpoint is None or not (path := Path(checkpoint).parent / TRAINED_ON).exists():
+    if checkpoint is None:
         return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    before: dict[str, Any] = {"data": None, "settings": {}}
+    if (path := Path(checkpoint).parent / TRAINED_ON).exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+    elif (path := path.with_name(OLD_TRAINED_ON)).exists():
+        before["data"] = path.read_text(encoding="utf-8").strip()
     way_out = "give another --output_dir, or delete its checkpoints"
-    if before["data"] != found["data"]:
+    if None not in (before["data"], found["data"]) and before["data"] != found["data"]:
         raise ValueError(f"{checkpoint} was trained on other posts or texts, or on another split of them: {way_out}.")
     for name, value in found["settings"].items() if not was_named else ():
         if (old := before["settings"].get(name, value)) != value:

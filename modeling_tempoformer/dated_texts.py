@@ -64,7 +64,7 @@ def name_sources(texts: DatedTexts) -> DatedTexts:
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
     """
     The time points of a corpus, its times as they are or named at a granularity: in the order of the numbers in their
-    names, or as they come where some have none. Missing times are left to
+    names, those without any behind them as they come. Missing times are left to
     the tokenizer, as is what is no date without `only_dates`; else an `UnknownTimeError` names its row.
     """
     names: dict[str, None] = {}
@@ -80,8 +80,8 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
         if parts is None:
             raise UnknownTimeError(f"Row {row}: the {time_column} {value!r} is no date.")
         names[name_date(parts, granularity)] = None
-    numbers = {name: numbers_in(name) for name in names}
-    return sorted(names, key=numbers.get) if all(numbers.values()) else list(names)
+    # Names without a number, such as "undated", come last.
+    return sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name)))
 
 
 def numbers_in(name: str) -> tuple[int, ...]:

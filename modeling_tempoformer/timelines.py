@@ -45,9 +45,9 @@ def to_name(value: Any) -> str | None:
         return None
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and value % 1 == 0:
         return str(int(value))
-    if isinstance(value, datetime):
+    if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
         # What reads JSON takes 2024-05-01 for a moment.
-        return (value.date() if value.time() == time() and value.tzinfo is None else value).isoformat()
+        return value.date().isoformat()
     return str(value)
 
 
@@ -98,6 +98,7 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
     usual = {"timestamp": "timestamp", "label": "label"}
     named = class_label(posts, columns["label"] or "label")
     undashed, dated, are_years = None, False, None
+    known = labels if labels is None or named is not None else [to_label(label) for label in labels]
     for row, post in enumerate(posts):
         for role, column in columns.items():
             if column is not None and column not in post:
@@ -128,16 +129,15 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
             name = named.names[label] if label >= 0 else None
         else:
             name = to_label(label)
-        if name is not None and labels is not None and name not in labels:
-            known = ", ".join(labels)
-            raise PostError(row, at["label"], post[at["label"]], f"not one of the labels ({known})")
+        if name is not None and known is not None and name not in known:
+            raise PostError(row, at["label"], post[at["label"]], f"not one of the labels ({', '.join(labels)})")
         yield {
             "row": row,
             "post_id": str(row) if at["id"] is None else to_name(post[at["id"]]),
             "timeline_id": timeline_id,
             "timestamp": timestamp,
             "text": text,
-            "label": -100 if name is None or labels is None else labels.index(name),
+            "label": -100 if name is None or known is None else known.index(name),
         }
     # One of them may be a number of seconds, all of them hardly.
     if undashed is not None and not dated:

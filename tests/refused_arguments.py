@@ -64,7 +64,9 @@ GLUE = {
     "a dataset and a file": glue("--dataset_name", "x"),
     "an encoder that was never trained as a TempoFormer": glue("--do_train", "false"),
     "a file that is not in the form of its corpus": glue("--task_name", "annomi"),
-    "patience without a best model": glue("--early_stopping_patience", "2", "--load_best_model_at_end", "false"),
+    "patience without evaluations": glue(
+        *("--early_stopping_patience", "2", "--load_best_model_at_end", "false", "--eval_strategy", "no"),
+    ),
     "an argument that there is none of in a recipe": glue(lambda folder: write(folder, "more.yaml", "windoww: 3\n")),
     "a recipe that is no YAML": glue(lambda folder: write(folder, "more.yaml", "window: [3\n")),
     "a recipe that is a list": glue(lambda folder: write(folder, "more.yaml", "- window\n")),

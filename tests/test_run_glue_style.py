@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import runpy
 import shutil
 from argparse import ArgumentTypeError
@@ -95,9 +96,9 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path, script):
         (["--dataset_name", "x"], None, "Give --dataset_name or --train_file, not both"),
         (["--do_train", "false"], None, "encoder_tiny.json is no TempoFormer but a 'bert': without --do_train"),
         (
-            ["--early_stopping_patience", "2", "--load_best_model_at_end", "false"],
+            ["--early_stopping_patience", "2", "--load_best_model_at_end", "false", "--eval_strategy", "no"],
             None,
-            "needs --load_best_model_at_end and --metric_for_best_model",
+            "needs --metric_for_best_model and --eval_strategy",
         ),
         (["--text_column", "body"], None, "no column 'body' for the text"),
         (["--labels", "No-Switch"], None, "value 'Switch': not one of the labels"),
@@ -328,10 +329,23 @@ def test_a_finished_training_is_not_reported_for_other_settings(tmp_path, script
     run(script, tmp_path, encoder, "out")
     with pytest.raises(ValueError, match=f"checkpoint-.* was trained with {said}"):
         run(script, tmp_path, encoder, "out", *change)
-    # Where it is named, it is meant; other places and reports are the same training.
+    # Where it is named, it is meant; what it was begun as stays known, and reports are none of it.
     checkpoint = next((tmp_path / "out").glob("checkpoint-*"))
     run(script, tmp_path, encoder, "out", "--learning_rate", "0.5", "--resume_from_checkpoint", str(checkpoint))
-    run(script, tmp_path, encoder, "out", "--learning_rate", "0.5", "--logging_steps", "1")
+    with pytest.raises(ValueError, match="was trained with --learning_rate .*, not 0.5"):
+        run(script, tmp_path, encoder, "out", "--learning_rate", "0.5")
+    run(script, tmp_path, os.path.relpath(encoder), "out", "--logging_steps", "1", "--label_column", "label")
+
+
+def test_a_checkpoint_of_an_earlier_version_is_of_its_posts_too(tmp_path, script, encoder):
+    run(script, tmp_path, encoder, "out")
+    before = json.loads((tmp_path / "out" / "_trained_on.json").read_text())
+    (tmp_path / "out" / "_trained_on.json").unlink()
+    (tmp_path / "out" / "_trained_on.sha256").write_text("0" * 64)
+    with pytest.raises(ValueError, match="checkpoint-.* was trained on other posts or texts"):
+        run(script, tmp_path, encoder, "out")
+    (tmp_path / "out" / "_trained_on.sha256").write_text(before["data"] + "\n")
+    run(script, tmp_path, encoder, "out")
 
 
 def test_scores_of_the_model_before_are_not_those_of_a_new_one(tmp_path, script, encoder):

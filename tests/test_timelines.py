@@ -112,6 +112,8 @@ def test_labels_as_spreadsheets_write_them():
     posts = Dataset.from_list(posts)
     assert label_names(posts) == ["IS", "O"]
     assert to_timelines(posts, ["IS", "O"])[0]["labels"] == [1, 1, -100, 0]
+    # Names with blanks, as a model may have them from before.
+    assert to_timelines(posts, [" IS", "O"])[0]["labels"] == [1, 1, -100, 0]
     floats = [
         POSTS[0] | {"timestamp": number, "label": label} for number, label in enumerate(["-100.0", "0.0", "1.0"])
     ]

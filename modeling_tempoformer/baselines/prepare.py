@@ -88,7 +88,11 @@ def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings)
         raise ValueError(f"--config_overrides has fields that a '{config.model_type}' lacks: {', '.join(unknown)}.")
     tokenizer = AutoTokenizer.from_pretrained(settings.model_name_or_path)
     model = AutoModelForSequenceClassification.from_pretrained(
-        settings.model_name_or_path, use_safetensors=True, **settings.labels, **(settings.config_overrides or {})
+        settings.model_name_or_path,
+        use_safetensors=True,
+        dtype=torch.float32,
+        **settings.labels,
+        **(settings.config_overrides or {}),
     )
     most = get_encoder_adapter(model.config).max_tokens(model.config)
     tokenizer.model_max_length = min(tokenizer.model_max_length, most)
