@@ -173,6 +173,8 @@ trainer = Trainer(
 trainer.train()
 path = f"{output}/seen_{os.environ['RANK']}.json"
 json.dump({"seen": seen, "steps": trainer.state.global_step}, open(path, "w"))
+# Processes that end with the group open have aborted at exit, once.
+trainer.accelerator.end_training()
 """
 
 
