@@ -1,14 +1,18 @@
-"""
+r"""
 The grid of Rosin and Radinsky (2022): learning rates, epochs, and last hidden layers to average, in one command.
 
-    python benchmarks/temporal_grid.py configuration/temporal_english.yaml --model_name_or_path M \
-        --train_files 1810-1860.txt 1960-2010.txt --output_dir grid \
-        --score --corpora 1810-1860.txt 1960-2010.txt --truth graded.txt
+    python benchmarks/temporal_grid.py --output_dir outputs/grid -- \
+        configuration/temporal_english.yaml --model_name_or_path google-bert/bert-base-uncased \
+        --train_files texts/1810-1860.txt texts/1960-2010.txt \
+        --score --corpora texts/1810-1860.txt texts/1960-2010.txt --truth graded.txt
 
 What comes before `--score` goes to `run_temporal_mlm.py`, what comes after it to `run_semantic_change.py`. A stopped
-grid goes on where it was. The best row is chosen on the gold scores themselves: report it as such.
+grid goes on where it was. All rows are printed and written to `grid.csv`, the best first: it is chosen on the gold
+scores themselves, so report it as such.
 """
 
+import argparse
+import csv
 import itertools
 import json
 import subprocess
@@ -22,37 +26,48 @@ ROOT = Path(__file__).parents[1]
 LEARNING_RATES = ("1e-8", "1e-7", "1e-6", "1e-5", "1e-4")
 EPOCHS = (1, 2, 3, 4)
 LAST_LAYERS = (1, 2, 4, 12)
+HEADER = ["learning rate", "epochs", "last layers", "measure", "Pearson r", "Spearman rho"]
 
 
 def run(script: str, *arguments: str | Path):
     subprocess.run([sys.executable, str(ROOT / script), *map(str, arguments)], check=True)
 
 
+def write(rows: list[list[str]], path: Path):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([HEADER, *rows])
+    table(HEADER, rows)
+
+
 def main(arguments: list[str]):
-    if "--score" not in arguments or "--output_dir" not in arguments:
-        sys.exit(__doc__)
-    place = arguments.index("--score")
-    training, scoring = arguments[:place], arguments[place + 1 :]
-    output = Path(training[training.index("--output_dir") + 1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output_dir", type=Path, required=True, help="Of all runs, a folder each, and grid.csv.")
+    parser.add_argument("passed_on", nargs="+", help="Behind `--`: arguments of training, --score, those of scoring.")
+    args = parser.parse_args(arguments)
+    if args.passed_on.count("--score") != 1:
+        parser.error("put --score, once, between the arguments of training and those of scoring")
+    place = args.passed_on.index("--score")
+    training, scoring = args.passed_on[:place], args.passed_on[place + 1 :]
     rows = []
     for rate, epochs in itertools.product(LEARNING_RATES, EPOCHS):
-        model = output / f"{rate}_{epochs}"
+        model = args.output_dir / f"{rate}_{epochs}"
         if not (model / "all_results.json").exists():
             settings = ("--learning_rate", rate, "--num_train_epochs", epochs, "--do_train")
             run("run_temporal_mlm.py", *training, *settings, "--output_dir", model)
         layers = json.loads((model / "config.json").read_text())["num_hidden_layers"]
-        for last in (count for count in LAST_LAYERS if count <= layers):
+        for last in LAST_LAYERS:
+            if last > layers:
+                show(learning_rate=rate, epochs=epochs, last_layers=last, left_out=f"the model has {layers} layers")
+                continue
             folder = model / f"last_{last}"
             if not (folder / "results.json").exists():
                 settings = ("--model_name_or_path", model, "--num_last_layers", last, "--output_dir", folder)
                 run("run_semantic_change.py", *scoring, *settings)
             for name, value in json.loads((folder / "results.json").read_text())["agreement"].items():
                 show(learning_rate=rate, epochs=epochs, last_layers=last, measure=name, **value)
-                rows.append(
-                    [rate, str(epochs), str(last), name, f"{value['pearson']:.3f}", f"{value['spearman']:.3f}"]
-                )
-    rows.sort(key=lambda row: float(row[-1]), reverse=True)
-    table(["learning rate", "epochs", "last layers", "measure", "Pearson r", "Spearman rho"], rows)
+                figures = (f"{value[name]:.3f}" for name in ("pearson", "spearman"))
+                rows.append([rate, str(epochs), str(last), name, *figures])
+    write(sorted(rows, key=lambda row: float(row[-1]), reverse=True), args.output_dir / "grid.csv")
 
 
 if __name__ == "__main__":

@@ -195,7 +195,13 @@ def run_command(words: list[str], really: bool) -> str:
             parse_only(program, arguments)
             if "--" in arguments:
                 passed_on = arguments[arguments.index("--") + 1 :]
-                parse_only("run_glue_style.py", [*passed_on, "--output_dir", "outputs"])
+                if program == "run_cross_validation.py":
+                    parse_only("run_glue_style.py", [*passed_on, "--output_dir", "outputs"])
+                else:
+                    place = passed_on.index("--score")
+                    scoring = ["--model_name_or_path", "outputs", *passed_on[place + 1 :]]
+                    parse_only("run_temporal_mlm.py", [*passed_on[:place], "--output_dir", "outputs"])
+                    parse_only("run_semantic_change.py", [*scoring, "--output_dir", "outputs"])
             return ""
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             start(program, [*arguments, *(["--max_steps", "2"] if program in TRAINING_SCRIPTS else [])])

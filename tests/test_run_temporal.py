@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import importlib
 import json
 import random
 import runpy
@@ -268,3 +269,58 @@ def test_words_that_are_nowhere_are_an_error(folder, tmp_path):
                 *("--targets", str(tmp_path / "targets.txt")),
             ]
         )
+
+
+@pytest.fixture
+def grid(monkeypatch):
+    """The grid of four trainings, its scripts run in this process; and the names of the scripts as they are run."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module, ran = importlib.import_module("temporal_grid"), []
+
+    def run(name: str, *given: str | Path):
+        ran.append(name)
+        script(name.removesuffix(".py"))([str(argument) for argument in given])
+
+    monkeypatch.setattr(module, "run", run)
+    monkeypatch.setattr(module, "LEARNING_RATES", ("1e-8", "1e-2"))
+    monkeypatch.setattr(module, "EPOCHS", (1, 2))
+    return module, ran
+
+
+def test_the_grid_has_a_row_for_each_setting_and_goes_on_where_it_stopped(folder, tmp_path, capsys, grid):
+    module, ran = grid
+    (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\n", encoding="utf-8")
+    files = [str(folder / f"{time}.txt") for time in (OLD, NEW)]
+    training = ["--model_name_or_path", str(folder / "bert"), "--train_files", *files, "--max_seq_length", "12"]
+    scoring = ["--corpora", *files, "--truth", str(tmp_path / "truth.txt"), "--num_samples", "20"]
+    command = ["--output_dir", str(tmp_path / "grid"), "--", *training, "--report_to", "none", "--score", *scoring]
+    module.main(command)
+    assert ran == ["run_temporal_mlm.py", "run_semantic_change.py"] * 4
+    with (tmp_path / "grid" / "grid.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["learning rate"], row["epochs"], row["last layers"]) for row in rows} == {
+        (rate, epochs, "1") for rate in ("1e-8", "1e-2") for epochs in "12"
+    }
+    correlations = [float(row["Spearman rho"]) for row in rows]
+    assert correlations == sorted(correlations, reverse=True)
+    # The model has one layer: the paper's 2, 4 and 12 are named for each of the four trainings.
+    assert capsys.readouterr().out.count("the model has 1 layers") == 12
+
+    steps = [
+        json.loads((tmp_path / "grid" / f"1e-2_{epochs}" / "trainer_state.json").read_text())["max_steps"]
+        for epochs in (1, 2)
+    ]
+    assert steps[1] == 2 * steps[0]
+    script("run_semantic_change")(
+        [*scoring, "--model_name_or_path", str(tmp_path / "grid" / "1e-2_2"), "--output_dir", str(tmp_path / "one")]
+    )
+    by_hand = json.loads((tmp_path / "one" / "results.json").read_text())["agreement"]["average"]
+    (row,) = (row for row in rows if (row["learning rate"], row["epochs"]) == ("1e-2", "2"))
+    assert row["Pearson r"] == f"{by_hand['pearson']:.3f}" and row["Spearman rho"] == f"{by_hand['spearman']:.3f}"
+
+    ran.clear()
+    module.main(command)
+    assert ran == []
+    with pytest.raises(SystemExit):
+        module.main(["--output_dir", str(tmp_path / "grid"), "--", *training])
+    assert "put --score, once" in capsys.readouterr().err
