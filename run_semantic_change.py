@@ -19,6 +19,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.change_corpora import DatedSentence, read_dwug, read_semeval, read_targets, read_truth
 from modeling_tempoformer.change_measures import (
+    FEWEST_WORDS,
     average_pairwise_distance,
     cluster_distances,
     prototype_distance,
@@ -26,6 +27,7 @@ from modeling_tempoformer.change_measures import (
 )
 from modeling_tempoformer.change_report import write_report
 from modeling_tempoformer.command_line import parse
+from modeling_tempoformer.dated_texts import numbers_in
 from modeling_tempoformer.semantic_change import embed_usages, sample_usages, time_differences
 from modeling_tempoformer.static_embeddings import neighbour_change, procrustes_change, train_sgns
 
@@ -81,6 +83,13 @@ class ChangeArguments:
         if self.times is None:
             names = [Path(path).name.removesuffix(".gz").removesuffix(".txt") for path in self.corpora or ()]
             self.times = names or ["1810-1860", "1960-2010"]
+            # As a shell lists 900.txt behind 1000.txt.
+            numbers = [numbers_in(name) for name in self.times]
+            if all(numbers) and numbers != sorted(numbers):
+                raise ValueError(
+                    f"--corpora are not in the order of their times, {', '.join(self.times)}: give them in order, or "
+                    "name the times in yours by --times."
+                )
         if len(self.times) < 2 or len(set(self.times)) < len(self.times):
             raise ValueError(f"There must be at least two time points, each once; got {', '.join(self.times)}.")
         if self.corpora is not None and len(self.corpora) != len(self.times):
@@ -108,6 +117,17 @@ def check_extras(args: ChangeArguments):
             raise ImportError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
 
 
+def score_static(args: ChangeArguments, words: list[str]) -> dict[str, dict[str, float]]:
+    """The scores by static vectors, of the measures that are asked for."""
+    wanted = [measure for measure in args.measures if measure in OF_WORDS]
+    if not wanted:
+        return {}
+    settings = {"vector_size": args.vector_size, "epochs": args.sgns_epochs, "seed": args.seed}
+    vectors = train_sgns(read_sentences(args, words), args.times, **settings)
+    change = {"sgns": procrustes_change, "neighbours": neighbour_change}
+    return {measure: change[measure](vectors, words, (args.times[0], args.times[-1])) for measure in wanted}
+
+
 def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict[str, float]], dict[str, dict]]:
     """The score of each word by each measure, and its usages at each time."""
     check_extras(args)
@@ -116,6 +136,8 @@ def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict
     if not any(count for of_time in counts.values() for count in of_time.values()):
         raise ValueError(f"None of the {len(words)} words is in the texts: {', '.join(words)}.")
     first, last = args.times[0], args.times[-1]
+    # Before a model is loaded: small texts may not do for them.
+    static = score_static(args, words)
     scores: dict[str, dict[str, float]] = {}
     vectors = {}
     if args.model_name_or_path is not None:
@@ -133,12 +155,6 @@ def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict
         if any(measure in OF_VECTORS for measure in args.measures):
             settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
             vectors = embed_usages(model, tokenizer, usages, *settings)
-    static = None
-    if any(measure in OF_WORDS for measure in args.measures):
-        sentences = read_sentences(args, words)
-        static = train_sgns(
-            sentences, args.times, vector_size=args.vector_size, epochs=args.sgns_epochs, seed=args.seed
-        )
     for measure in args.measures:
         if measure == "average":
             scores[measure] = {word: prototype_distance(v[first], v[last]) for word, v in vectors.items()}
@@ -152,10 +168,8 @@ def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict
                 scores[name] = {word: distances[name] for word, distances in of_words.items()}
         elif measure == "time_diff":
             scores[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
-        elif measure == "sgns":
-            scores[measure] = procrustes_change(static, words, (first, last))
         else:
-            scores[measure] = neighbour_change(static, words, (first, last))
+            scores[measure] = static[measure]
     if len(args.times) > 2 and vectors:
         steps = {word: trajectory([of_time[time] for time in args.times]) for word, of_time in vectors.items()}
         for step, pair in enumerate(zip(args.times, args.times[1:], strict=False)):
@@ -168,6 +182,11 @@ def main(arguments: list[str]):
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     truth = None if args.truth is None else read_truth(args.truth)
     words = list(truth) if args.targets is None else read_targets(args.targets)
+    if truth is not None and len(shared := truth.keys() & set(words)) < FEWEST_WORDS:
+        raise ValueError(
+            f"A correlation needs {FEWEST_WORDS} words with a gold score; of {args.targets or args.truth} "
+            f"{len(shared)} are in {args.truth}: {', '.join(sorted(shared)) or 'none'}."
+        )
     scores, counts = score_words(args, words)
     print(write_report(args.output_dir, scores, counts, truth, args.seed))
 

@@ -54,7 +54,7 @@ from modeling_tempoformer.dated_texts import (
 )
 from modeling_tempoformer.sentence_time import predict_times
 from modeling_tempoformer.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
-from modeling_tempoformer.time_points_temporal_bert import TimePoints
+from modeling_tempoformer.time_points_temporal_bert import TimePoints, is_missing
 
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,9 @@ class DataTrainingArguments:
         default=None, metadata={"help": "Text files named by time point, or one table (CSV, JSON lines, Parquet)."}
     )
     validation_files: list[str] | None = None
-    test_files: list[str] | None = field(default=None, metadata={"help": "Texts whose time is to be predicted."})
+    test_files: list[str] | None = field(
+        default=None, metadata={"help": "Texts whose time is to be predicted; scored where it is known."}
+    )
     validation_fraction: float = field(default=0.05, metadata={"help": "Of the training texts, if not given."})
     dataset_name: str | None = field(default=None, metadata={"help": "A dataset of texts instead of files."})
     dataset_config_name: str | None = field(default=None, metadata={"help": "Which configuration of it."})
@@ -205,16 +207,22 @@ def load_model_and_tokenizer(
     )
     if not saved_times:
         fields = {**fields, "times": times}
-    if fields.get("time_scaling") == "documents" and not saved_times:
+    is_grown = bool(saved_times) and saved_times != times
+    scaling = fields.get("time_scaling", getattr(config, "time_scaling", None))
+    counts = None
+    if scaling == "documents" and (is_grown or not saved_times):
         if not isinstance(splits.get("train"), Dataset):
             raise ValueError(
                 "--time_scaling documents counts the training texts, which must be given and not streamed."
             )
-        counts = dict.fromkeys(times, 0)
+        # What the model was trained on before counts, too.
+        before = zip(saved_times, config.time_document_counts, strict=True) if is_grown else ()
+        counts = dict.fromkeys(times, 0) | dict(before)
         for value in splits["train"][data.time_column]:
             if tokenizer.time_points.holds(value):
                 counts[tokenizer.time_points.find(value)] += 1
-        fields["time_document_counts"] = list(counts.values())
+        if not is_grown:
+            fields["time_document_counts"] = list(counts.values())
     if model_args.model_name_or_path is None:
         plain = {name: value for name, value in config.to_diff_dict().items() if name != "model_type"}
         model = model_class(config_class(**{**plain, **fields}))
@@ -225,16 +233,17 @@ def load_model_and_tokenizer(
         new = sorted(name for name in info["missing_keys"] if not any(part in name for part in TIME_PARAMETERS))
         if new:
             logger.warning("Not in %s, and trained from scratch: %s.", model_args.source, ", ".join(new))
-    if saved_times and saved_times != times:
-        model.base_model.resize_time_embeddings(times)
+    if is_grown:
+        model.base_model.resize_time_embeddings(times, None if counts is None else list(counts.values()))
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(len(tokenizer))
     return model, tokenizer
 
 
 def keep_known(texts: DatedTexts, times: TimePoints, time_column: str, name: str) -> DatedTexts:
-    """Leaves out the texts that are in none of the time points, and says how many."""
-    known = texts.filter(times.holds, input_columns=time_column)
+    """Leaves out what is in none of the time points, and says how much; undated texts of a test part stay."""
+    is_wanted = (lambda time: is_missing(time) or times.holds(time)) if name == "test" else times.holds
+    known = texts.filter(is_wanted, input_columns=time_column)
     if isinstance(texts, Dataset):
         logger.warning(
             "%s: %d of %d texts are in no time point and left out.", name, len(texts) - len(known), len(texts)
@@ -244,6 +253,15 @@ def keep_known(texts: DatedTexts, times: TimePoints, time_column: str, name: str
     else:
         logger.warning("%s: texts in no time point are left out; a stream is not counted.", name)
     return known
+
+
+def count_unknown(texts: Dataset, times: TimePoints, time_column: str, name: str):
+    """Says how many texts are in none of the time points. Raises a `ValueError` if all are."""
+    unknown = sum(not times.holds(value) for value in texts[time_column])
+    if unknown == len(texts):
+        raise ValueError(f"No text of the {name} part is in any of the time points {', '.join(times.names)}.")
+    if unknown:
+        logger.warning("%s: %d of %d texts are in no time point; their time is unknown.", name, unknown, len(texts))
 
 
 def evaluate_times(trainer: Trainer, texts: Dataset, data: DataTrainingArguments) -> tuple[dict, list[dict]]:
@@ -277,6 +295,8 @@ def main(arguments: list[str]):
 
     splits = load_splits(data)
     for name, texts in splits.items():
+        if name == "test" and data.time_column not in check_columns(texts, data.text_column):
+            texts = texts.add_column(data.time_column, [None] * len(texts))
         check_columns(texts, data.time_column, data.text_column)
         splits[name] = name_sources(texts)
     config = AutoConfig.from_pretrained(model_args.source)
@@ -287,6 +307,10 @@ def main(arguments: list[str]):
         splits = {
             name: keep_known(texts, tokenizer.time_points, data.time_column, name) for name, texts in splits.items()
         }
+    elif data.unknown_times == "unknown":
+        for name in ("train", "validation"):
+            if isinstance(splits.get(name), Dataset):
+                count_unknown(splits[name], tokenizer.time_points, data.time_column, name)
     if training.do_train and training.do_eval and "validation" not in splits:
         if data.streaming:
             raise ValueError("--streaming needs --validation_files: a stream cannot be split.")
@@ -300,7 +324,7 @@ def main(arguments: list[str]):
         if wanted and name not in splits:
             raise ValueError(f"There is no {name} part: give --{name}_files.")
     if training.do_predict:
-        check_texts(splits["test"], tokenizer, data.time_column, data.text_column)
+        check_texts(splits["test"], tokenizer, data.time_column, data.text_column, must_have_time=False)
     most = token_limit(model.config, tokenizer)
     if data.max_seq_length > most:
         raise ValueError(f"--max_seq_length {data.max_seq_length}: the model reads at most {most} tokens.")

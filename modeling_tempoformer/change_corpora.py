@@ -3,7 +3,8 @@
 import gzip
 import json
 import math
-import string
+import reprlib
+import unicodedata
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,8 +17,7 @@ from transformers.utils import logging
 logger = logging.get_logger(__name__)
 
 TAGS = ("_nn", "_vb")
-# What may stand beside a word in text that is not cut to tokens.
-PUNCTUATION = string.punctuation + "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2026\u2013\u2014"
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,9 @@ def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> It
 
     A target is a token that is equal to it but for punctuation around it, capitals included, as they tell German nouns
     from verbs, and names from other words. The English corpora write the part of speech behind their targets
-    ("walk_nn", "walk_vb"). If none of the targets that have such a tag is found in a corpus, the corpus has no tags,
-    and a target is found there by its form without the tag. In inflected text this finds base forms only.
+    ("walk_nn", "walk_vb"). In a corpus in which no word has such a tag a target is found by its form without the tag,
+    and a warning says so. In inflected text this finds base forms only. Letters with accents are compared in their
+    composed form (NFC), in which `text` comes too.
 
     Args:
         paths_by_time (`dict[str, str | Path]`): For each time point a text file, a `.gz` of one, or a folder, of which
@@ -121,9 +122,9 @@ def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> It
 
     Returns:
         An iterator over [`DatedSentence`], time by time. `text` has no tags and single spaces; `tokens` are those of
-        the file. Raises a `ValueError` for a file that cannot be read, for a corpus without sentences, for a folder
-        with both the lemmas and the tokens of the same sentences, and for targets that only a tag can tell apart
-        where there are none.
+        the file. Raises a `ValueError` for a file that cannot be read or is a table, for a corpus without sentences,
+        for a folder with both the lemmas and the tokens of the same sentences, and for targets that only a tag can
+        tell apart where there are none.
     """
     for time, path in paths_by_time.items():
         files = corpus_files(Path(path))
@@ -142,6 +143,10 @@ def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> It
 
 def corpus_files(path: Path) -> list[Path]:
     """The files of a corpus, in alphabetical order."""
+    if path.name.removesuffix(".gz").endswith(TABLES):
+        raise ValueError(
+            f"{path} is a table; a corpus is text, one sentence in each line, a file for each time point."
+        )
     if not path.is_dir():
         return [path]
     if all((path / version).is_dir() for version in ("lemma", "token")):
@@ -159,24 +164,47 @@ def untagged(word: str) -> str:
 
 def target_forms(files: list[Path], targets: list[str]) -> dict[str, str]:
     """The targets by the form that they have in a corpus."""
-    tagged = {target for target in targets if untagged(target) != target}
+    tagged = [target for target in targets if untagged(target) != target]
     lines = (line for file in files for _, line in read_lines(file))
-    if not tagged or any(not tagged.isdisjoint(line.split()) for line in lines):
-        return {target: target for target in targets}
+    # By all words, not by the targets: a corpus with tags may lack them all.
+    has_tags = bool(tagged) and any(untagged(word) != word for line in lines for word in line.split())
+    if tagged and not has_tags:
+        logger.warning(f"{files[0]} has no tags: {tagged[0]} is looked for as {untagged(tagged[0])}, and so on.")
     forms: dict[str, str] = {}
     for target in targets:
-        other = forms.setdefault(untagged(target), target)
-        if other != target:
-            raise ValueError(f"'{other}' and '{target}' are the same in {files[0]}, which has no tags.")
+        form = composed(target if has_tags else untagged(target))
+        if (other := forms.setdefault(form, target)) != target:
+            why = "up to how their accents are written" if has_tags or not tagged else "which has no tags"
+            raise ValueError(f"'{other}' and '{target}' are the same in {files[0]}, {why}.")
     return forms
+
+
+def composed(text: str) -> str:
+    """Accents joined to their letters (NFC), as a list of words and a corpus may write them differently."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def strip_punctuation(token: str) -> str:
+    """A token without the punctuation, symbols and invisible characters around it."""
+    start, end = 0, len(token)
+    while start < end and is_punctuation(token[start]):
+        start += 1
+    while start < end and is_punctuation(token[end - 1]):
+        end -= 1
+    return token[start:end]
+
+
+def is_punctuation(char: str) -> bool:
+    """Punctuation of any script, a symbol, or a character that formats (soft hyphens, spaces without width)."""
+    return not char.isalnum() and unicodedata.category(char)[0] in "PSC"
 
 
 def to_sentence(time: str, line: str, forms: dict[str, str]) -> DatedSentence:
     """One line of a corpus."""
     words, targets, tokens, start = [], [], [], 0
-    for token in line.split():
+    for token in composed(line).split():
         # As it is first: a target may end in punctuation itself.
-        bare = token if token in forms else token.strip(PUNCTUATION)
+        bare = token if token in forms else strip_punctuation(token)
         word, name, before = untagged(bare), forms.get(bare), token.index(bare)
         if name is not None:
             targets.append((name, start + before, start + before + len(word)))
@@ -226,15 +254,22 @@ def read_dwug(
 
 def to_use(use: dict[str, Any], period_names: tuple[str, str]) -> DatedSentence:
     """One use, with the problem as a `ValueError` if it is not one."""
-    word, text, (start, end), lemmas = use["lemma"], use["text"], use["target_span"], list(use["lemmas"])
+    word, text, (start, end), lemmas = use["lemma"], use["text"], use["target_span"], use["lemmas"]
+    if not isinstance(lemmas, list) or not all(isinstance(lemma, str) for lemma in lemmas):
+        raise ValueError(f"'lemmas' must be a list of words, got {reprlib.repr(lemmas)}")
+    if not all(type(number) is int for number in (start, end, use["target_token"])):
+        raise ValueError(
+            f"'target_span' and 'target_token' must be whole numbers, got {[start, end]} and {use['target_token']!r}"
+        )
     if use["period"] not in (1, 2):
         raise ValueError(f"'period' is {use['period']!r}, neither 1 nor 2")
     if not 0 <= start < end <= len(text):
         raise ValueError(f"'target_span' is {[start, end]}, in a text of {len(text)} characters")
     if not 0 <= use["target_token"] < len(lemmas):
         raise ValueError(f"'target_token' is {use['target_token']}, of {len(lemmas)} lemmas")
-    lemmas[use["target_token"]] = word
-    return DatedSentence(period_names[use["period"] - 1], text, ((word, start, end),), tuple(lemmas))
+    place = use["target_token"]
+    tokens = (*lemmas[:place], word, *lemmas[place + 1 :])
+    return DatedSentence(period_names[use["period"] - 1], text, ((word, start, end),), tokens)
 
 
 def warn_of_missing(targets: Iterable[str], found: Collection[str], path: str | Path):

@@ -14,6 +14,9 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
+# Of a correlation: of two words it is always 1 or -1.
+FEWEST_WORDS = 3
+
 
 def check_usages(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Both as float64; None if one of them is empty."""
@@ -205,9 +208,9 @@ def agreement(scores: dict[str, float], truth: dict[str, float], seed: int = 0, 
     words = [word for word in truth if not math.isnan(scores.get(word, math.nan))]
     missing = tuple(word for word in truth if word not in words)
     extra = tuple(word for word in scores if word not in truth)
-    if len(words) < 3:
+    if len(words) < FEWEST_WORDS:
         raise ValueError(
-            f"A correlation needs 3 words with score and gold score, got {len(words)}. Without score: "
+            f"A correlation needs {FEWEST_WORDS} words with score and gold score, got {len(words)}. Without score: "
             f"{', '.join(missing) or 'none'}; without gold score: {', '.join(extra) or 'none'}."
         )
     if resamples < 1:

@@ -113,7 +113,11 @@ def write_report(
     lines = [format_table(rows), ""]
     if gaps:
         lines += [f"No usage of '{word}' in {', '.join(times)}." for word, times in gaps.items()] + [""]
-    if truth is not None:
+    if truth is None:
+        for name, of_word in scores.items():
+            if without := [word for word, score in of_word.items() if math.isnan(score)]:
+                lines.append(f"{name}: no score for {', '.join(without)}.")
+    else:
         found, refused = {first: agreement(scores[first], truth, seed)}, []
         for name, of_word in scores.items():
             if name != first:

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from .change_corpora import read_lines, untagged
 from .modeling_tempoformer_encoders import ENCODER_ADAPTERS
-from .time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date
+from .time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date, read_years
 
 
 DatedTexts = Dataset | IterableDataset
@@ -46,6 +46,8 @@ def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -
         return Dataset.from_list([text for path in paths for text in read_text_file(path)])
     streams = [IterableDataset.from_generator(read_text_file, gen_kwargs={"path": path}) for path in paths]
     sizes = [Path(path).stat().st_size for path in paths]
+    if 0 in sizes:
+        raise ValueError(f"{paths[sizes.index(0)]} has no text.")
     return interleave_datasets(
         streams,
         probabilities=[size / sum(sizes) for size in sizes],
@@ -85,8 +87,10 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
 
 
 def numbers_in(name: str) -> tuple[int, ...]:
-    """The whole numbers of a time point's name, in their order."""
-    return tuple(int(digits) for digits in re.findall("[0-9]+", name))
+    """The whole numbers of a time point's name, in their order, negative for years before the common era."""
+    if years := read_years(name):
+        return years
+    return tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -217,9 +221,15 @@ def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text:
 
 
 def check_texts(
-    texts: Dataset, tokenizer: PreTrainedTokenizerBase, time_column: str = "time", text_column: str = "text"
+    texts: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    time_column: str = "time",
+    text_column: str = "text",
+    must_have_time: bool = True,
 ) -> list[int]:
-    """[`check_text`] of all."""
+    """[`check_text`] of all; without `must_have_time` of those that have none their text alone."""
     sources = texts[SOURCE] if SOURCE in texts.column_names else [f"row {row}" for row in range(len(texts))]
-    rows = zip(sources, texts[time_column], texts[text_column], strict=True)
-    return [check_text(tokenizer, *row) for row in rows]
+    times = texts[time_column]
+    if not must_have_time:
+        times = [tokenizer.times[0] if is_missing(time) else time for time in times]
+    return [check_text(tokenizer, *row) for row in zip(sources, times, texts[text_column], strict=True)]

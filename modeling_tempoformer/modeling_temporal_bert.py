@@ -381,6 +381,7 @@ class TemporalEncoder(TemporalInitialisation):
             return
         old = self.time_embeddings
         new = TimeEmbedding(NUM_SPECIAL_TIMES + len(times), old.embedding_dim).to(old.weight)
+        new.weight.requires_grad_(old.weight.requires_grad)
         self._init_weights(new)
         with torch.no_grad():
             new.weight[:NUM_SPECIAL_TIMES] = old.weight[:NUM_SPECIAL_TIMES]

@@ -1,6 +1,7 @@
 """Words whose meaning changed: Algorithm 1 of Rosin and Radinsky (2022), and scores from predicted times."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from transformers.utils import logging
 from .change_corpora import DatedSentence
 from .dated_texts import check_same_times, frame, make_row, token_limit
 from .sentence_time import predict_times
+
+
+logger = logging.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,11 @@ def cut_around(num_tokens: int, first: int, last: int, size: int) -> tuple[int, 
 
 def encode_usages(
     tokenizer: PreTrainedTokenizerBase, usages: list[Usage], max_length: int
-) -> list[tuple[dict[str, list[int]], int, int]]:
-    """A row for each usage, and the first and last (exclusive) of the word's pieces in it; long texts are cut."""
+) -> list[tuple[dict[str, list[int]], int, int] | None]:
+    """
+    A row for each usage, and the first and last (exclusive) of the word's pieces in it; long texts are cut. None for
+    a word of which the tokenizer knows nothing.
+    """
     rows = []
     for usage in usages:
         before, after, time_id = frame(tokenizer, usage.time)
@@ -101,6 +108,9 @@ def encode_usages(
         if not pieces:
             word = usage.text[usage.start : usage.end]
             raise ValueError(f"The tokenizer has no token for '{word}' at {usage.start} in: {usage.text!r}")
+        if all(encoding["input_ids"][place] == tokenizer.unk_token_id for place in pieces):
+            rows.append(None)
+            continue
         size = max_length - len(before) - len(after)
         start, end = cut_around(len(encoding["input_ids"]), pieces[0], pieces[-1] + 1, size)
         first, last = max(pieces[0], start), min(pieces[-1] + 1, end)
@@ -130,17 +140,26 @@ def embed_usages(
         max_length: Tokens of a text at most; of a longer one those around the word are read.
 
     Returns:
-        For each word and time an array (usages, hidden), of float32. Raises a `ValueError` if the tokenizer has other
-        times than the model.
+        For each word and time an array (usages, hidden), of float32. Usages of words that the tokenizer knows nothing
+        of are left out, and a warning counts them. Raises a `ValueError` if the tokenizer has other times than the
+        model, or for a vector that is not finite.
     """
     check_same_times(model, tokenizer)
     layers = model.config.num_hidden_layers
     if not 1 <= num_last_layers <= layers:
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
     encoder = model.base_model.eval()
-    keys = [(word, time) for word, of_time in usages.items() for time, found in of_time.items() for _ in found]
+    words = [word for word, of_time in usages.items() for found in of_time.values() for _ in found]
     flat = [usage for of_time in usages.values() for found in of_time.values() for usage in found]
     encoded = encode_usages(tokenizer, flat, min(max_length, token_limit(model.config, tokenizer)))
+    if unread := Counter(word for word, row in zip(words, encoded, strict=True) if row is None):
+        counts = ", ".join(f"{word} ({count})" for word, count in unread.items())
+        logger.warning(
+            f"The tokenizer reads as unknown, so that these usages are left out: {counts}. Words can be added to the "
+            "vocabulary before training (`add_target_words`)."
+        )
+    known = [place for place, row in enumerate(encoded) if row is not None]
+    words, flat, encoded = ([values[place] for place in known] for values in (words, flat, encoded))
     order = sorted(range(len(flat)), key=lambda index: len(encoded[index][0]["input_ids"]))
     vectors = np.zeros((len(flat), model.config.hidden_size), dtype=np.float32)
     for begin in logging.tqdm(range(0, len(flat), batch_size), desc="usages"):
@@ -153,9 +172,12 @@ def embed_usages(
         for row, index in enumerate(chosen):
             _, first, last = encoded[index]
             vectors[index] = states[row, first:last].mean(0).cpu().numpy()
+            if not np.isfinite(vectors[index]).all():
+                text = flat[index].text
+                raise ValueError(f"The vector of '{words[index]}' is not finite in {text!r}: are the model's weights?")
     places: dict[tuple[str, str], list[int]] = {}
-    for place, key in enumerate(keys):
-        places.setdefault(key, []).append(place)
+    for place, (word, usage) in enumerate(zip(words, flat, strict=True)):
+        places.setdefault((word, usage.time), []).append(place)
     return {
         word: {time: vectors[places.get((word, time), [])] for time in of_time} for word, of_time in usages.items()
     }

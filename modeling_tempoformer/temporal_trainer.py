@@ -3,11 +3,16 @@
 from dataclasses import dataclass, field
 
 import torch
+from transformers.utils import logging
 
 from .hub_trainer import HubTrainer, HubTrainingArguments
 from .learning_rates import set_learning_rate
 
 
+logger = logging.get_logger(__name__)
+
+# At lower learning rates what is new stays where it began.
+SLOW = 1e-6
 # Time embeddings, W_T and b_T, alpha.
 TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual.")
 
@@ -48,4 +53,10 @@ class TemporalTrainer(HubTrainer):
                 if any(part in name for part in TIME_PARAMETERS)
             ]
             set_learning_rate(optimizer, time, self.args.time_learning_rate)
+            if getattr(self.model.config, "prepend_time", False) and self.args.learning_rate < SLOW:
+                logger.warning(
+                    "Time tokens are words and learn at --learning_rate %g, at which they hardly move: what they "
+                    "predict stays near chance.",
+                    self.args.learning_rate,
+                )
         return optimizer

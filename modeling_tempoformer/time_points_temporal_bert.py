@@ -15,9 +15,11 @@ GRANULARITIES = {
     "month": ("{year}-{month:02}", 2),
     "day": ("{year}-{month:02}-{day:02}", 3),
 }
-YEARS = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+YEARS = re.compile(r"(\d{1,4}) ?(BCE?)?(?: ?- ?(\d{1,4}) ?(BCE?)?)?", re.IGNORECASE)
 MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
-PARTIAL_DATE = re.compile(r"(\d{1,4})(?:-(\d{1,2}))?")
+PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
+# What a table makes of a column of years with gaps.
+YEAR_WITH_FRACTION = re.compile(r"(-?\d{1,4})\.0+")
 
 
 class UnknownTimeError(ValueError):
@@ -30,9 +32,9 @@ class TimePoints:
 
     Args:
         names (`list[str]`):
-            In order. Without a granularity, a name such as `"1810-1860"` or `"1815"` is a bin: it takes in the dates
-            from the first year to the end of the last; any other name, a month such as `"2015-03"` among them, stands
-                for itself alone.
+            In order. Without a granularity, a name such as `"1810-1860"`, `"1815"` or `"200BC-0"` is a bin: it takes
+            in the dates from the first year to the end of the last; any other name, a month such as `"2015-03"` among
+            them, stands for itself alone.
         granularity (`str`, *optional*):
             `"century"` (named as `"1800s"`), `"decade"` (`"1810s"`), `"year"` (`"1815"`), `"month"` (`"1815-03"`) or
             `"day"` (`"1815-03-07"`): dates belong to the time point named so.
@@ -50,8 +52,8 @@ class TimePoints:
         self.names, self.granularity = list(names), granularity
         self.bins = []
         if granularity is None:
-            found = ((YEARS.fullmatch(name), name) for name in names)
-            self.bins = sorted((int(m[1]), int(m[2] or m[1]), name) for m, name in found if m)
+            found = ((read_years(name), name) for name in names)
+            self.bins = sorted((years[0], years[-1], name) for years, name in found if years)
             # Not the years 2015 to 3.
             self.bins = [a_bin for a_bin in self.bins if a_bin[0] <= a_bin[1] or not MONTH.fullmatch(a_bin[2])]
             for first, last, name in self.bins:
@@ -66,8 +68,8 @@ class TimePoints:
         The name of the time point of a time.
 
         Args:
-            value: A time point's name, a year (a whole number or `"1815"`), a month (`"1815-03"`), an ISO-8601 date or
-                time, a `date` or a `datetime`.
+            value: A time point's name, a year (a whole number or `"1815"`; negative before the common era), a month
+                (`"1815-03"`), an ISO-8601 date or time, a `date` or a `datetime`.
 
         Raises an [`UnknownTimeError`] that lists the time points.
         """
@@ -102,6 +104,17 @@ class TimePoints:
         return UnknownTimeError(f"The time {value!r} {why}: {known or 'there is none'}.{hint}")
 
 
+def read_years(name: str) -> tuple[int, ...]:
+    """The year, or the first and the last, that a time point is named by; nothing for another name."""
+    match = YEARS.fullmatch(name)
+    if match is None:
+        return ()
+    first, is_first_before, last, is_last_before = match.groups()
+    # Both of 200-100BC.
+    first = -int(first) if is_first_before or is_last_before else int(first)
+    return (first,) if last is None else (first, -int(last) if is_last_before else int(last))
+
+
 def is_missing(value: Any) -> bool:
     """None, an empty string, NaN or `pandas.NaT`."""
     if isinstance(value, str):
@@ -118,7 +131,9 @@ def as_name(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, numbers.Real) and math.isfinite(value) and int(value) == value:
         return str(int(value))
-    return str(value).strip()
+    written = str(value).strip()
+    match = YEAR_WITH_FRACTION.fullmatch(written)
+    return match[1] if match else written
 
 
 def read_date(value: Any) -> tuple[int, ...] | None:
@@ -128,10 +143,10 @@ def read_date(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, date):
         return value.year, value.month, value.day
     if isinstance(value, numbers.Real):
-        return (int(value),) if 0 < value <= 9999 and int(value) == value else None
+        return (int(value),) if -9999 <= value <= 9999 and int(value) == value else None
     if not isinstance(value, str):
         return None
-    if match := PARTIAL_DATE.fullmatch(value.strip()):
+    if match := PARTIAL_DATE.fullmatch(as_name(value)):
         parts = tuple(int(part) for part in match.groups() if part is not None)
         return parts if len(parts) == 1 or 1 <= parts[1] <= 12 else None
     try:

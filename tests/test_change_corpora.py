@@ -86,6 +86,41 @@ def test_files_and_folders(tmp_path):
         next(sentences)
 
 
+def test_a_tagged_corpus_without_a_target_does_not_lend_it_another_word(tmp_path, caplog):
+    """`plane` is a verb here, whatever else is looked for."""
+    text = "men plane a tree_nn\nmen plane"
+    for targets in (["plane_nn"], ["plane_nn", "tree_nn"]):
+        found = {name for sentence in read_one(tmp_path / "c.txt", text, targets) for name, *_ in sentence.targets}
+        assert found == set(targets) - {"plane_nn"}
+    assert "has no tags" not in caplog.text
+    assert marked(read_one(tmp_path / "d.txt", "men plane", ["plane_nn"])[0]) == [("plane_nn", "plane")]
+    assert "d.txt has no tags: plane_nn is looked for as plane, and so on." in caplog.text
+
+
+@pytest.mark.parametrize(
+    "written", ["\u203aHaus\u2039", "\u00a7Haus\u2020", "\u00abHaus\u200b\u00bb", "\u00bfHaus", "Haus\u2032"]
+)
+def test_punctuation_of_other_scripts_is_no_part_of_a_word(tmp_path, written):
+    (sentence,) = read_one(tmp_path / "c.txt", f"Das {written} steht", ["Haus"])
+    assert marked(sentence) == [("Haus", "Haus")] and sentence.text == f"Das {written} steht"
+
+
+def test_accents_may_be_written_apart(tmp_path):
+    apart, joined = "Ma\u0308dchen", "M\u00e4dchen"
+    for line, target in ((apart, joined), (joined, apart)):
+        (sentence,) = read_one(tmp_path / "c.txt", f"das {line} geht", [target])
+        assert marked(sentence) == [(target, joined)] and sentence.text == f"das {joined} geht"
+    with pytest.raises(ValueError, match="are the same in .*, up to how their accents are written"):
+        read_one(tmp_path / "c.txt", "das", [apart, joined])
+
+
+def test_a_table_is_no_corpus(tmp_path):
+    for name in ("1810.csv", "1810.jsonl.gz"):
+        (tmp_path / name).write_text("time,text\n1815,the plane\n")
+        with pytest.raises(ValueError, match=f"{name} is a table"):
+            list(read_semeval({"t": tmp_path / name}, ["plane"]))
+
+
 def test_absent_targets_are_told(tmp_path, caplog):
     assert len(read_one(tmp_path / "c.txt", "a b", ["a", "x", "y"])) == 1
     assert "c.txt has no sentence with: x, y." in caplog.text
@@ -176,7 +211,9 @@ def test_uses(tmp_path, caplog):
         ({"target_span": [4, 4]}, r"'target_span' is \[4, 4\]"),
         ({"target_span": [4]}, "unpack"),
         ({"target_token": 6}, "'target_token' is 6, of 6 lemmas"),
-        ({"target_token": "1"}, "not supported"),
+        ({"target_token": "1"}, "'target_token' must be whole numbers, got .* and '1'"),
+        ({"target_span": [4.0, 10.0]}, r"must be whole numbers, got \[4.0, 10.0\]"),
+        ({"lemmas": "two plane , a plane ."}, "'lemmas' must be a list of words, got 'two plane"),
     ],
 )
 def test_uses_that_are_refused(tmp_path, change, problem):

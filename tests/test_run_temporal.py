@@ -147,6 +147,62 @@ def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_
     assert "train: 1 of 3 texts are in no time point and left out." in caplog.text
 
 
+def test_texts_of_unknown_time_are_counted(folder, tmp_path, caplog):
+    texts = [("1815.0", "the tree flew"), ("1990", "air"), ("", "the plane"), ("1900", "the")]
+    table = tmp_path / "texts.csv"
+    table.write_text("time,text\n" + "\n".join(map(",".join, texts)), encoding="utf-8")
+    more = ["--train_files", str(table), "--times", OLD, NEW, "--unknown_times", "unknown"]
+    trained(folder, tmp_path / "out", *more)
+    assert "train: 2 of 4 texts are in no time point; their time is unknown." in caplog.text
+    with pytest.raises(ValueError, match="No text of the train part is in any of the time points 10-20, 30-40."):
+        trained(folder, tmp_path / "x", "--train_files", str(table), "--times", "10-20", "30-40", *more[-2:])
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_undated_letters_are_dated(folder, tmp_path, column):
+    """With an empty column of times, or with none."""
+    letters = tmp_path / "letters.csv"
+    rows = [("time", "text"), ("", "the tree flew"), ("", "air plane")]
+    letters.write_text("\n".join(",".join(row if column else row[1:]) for row in rows), encoding="utf-8")
+    trained(
+        folder, tmp_path / "out", "--prepend_time", "true", "--do_predict", "--test_files", str(letters),
+        *("--unknown_times", "drop"),
+    )  # fmt: skip
+    with (tmp_path / "out" / "_predictions.csv").open(newline="") as file:
+        predicted = list(csv.DictReader(file))
+    assert len(predicted) == 2 and all(row["time"] == "" and row["prediction"] in (OLD, NEW) for row in predicted)
+    results = json.loads((tmp_path / "out" / "all_results.json").read_text())
+    assert results["predict_dated_samples"] == 0 and "predict_accuracy" not in results
+
+
+def test_growing_adds_to_the_counts_of_documents(folder, tmp_path):
+    scaled = ["--temporal_attention", "scaled", "--time_scaling", "documents"]
+    trained(folder, tmp_path / "first", *scaled)
+    (tmp_path / "1861-1959.txt").write_text("the plane flew\n" * 20, encoding="utf-8")
+    files = [str(tmp_path / "1861-1959.txt"), str(folder / f"{NEW}.txt")]
+    more = ["--model_name_or_path", str(tmp_path / "first"), "--times", OLD, "1861-1959", NEW]
+    trained(folder, tmp_path / "second", *more, "--train_files", *files)
+    config = json.loads((tmp_path / "second" / "config.json").read_text())
+    assert config["time_document_counts"] == [60, 20, 120]
+
+
+def test_slow_time_tokens_are_told(folder, tmp_path, caplog):
+    rates = ["--learning_rate", "1e-9", "--time_learning_rate", "1e-3"]
+    trained(folder, tmp_path / "attention", *rates)
+    assert "Time tokens are words" not in caplog.text
+    trained(folder, tmp_path / "tokens", *rates, "--prepend_time", "true")
+    assert "Time tokens are words and learn at --learning_rate 1e-09" in caplog.text
+
+
+def test_an_empty_file_is_named_in_a_stream_too(folder, tmp_path):
+    files = [str(tmp_path / f"{time}.txt") for time in (OLD, NEW)]
+    for file in files:
+        Path(file).touch()
+    for more in ([], ["--streaming", "--times", OLD, NEW]):
+        with pytest.raises(ValueError, match=rf"{OLD}\.txt has no text"):
+            trained(folder, tmp_path / "x", "--train_files", *files, *more)
+
+
 def test_a_stream_classifier_of_dated_posts(folder, tmp_path):
     trained(folder, tmp_path / "dated", "--temporal_residual", "true")
     assert AutoTokenizer.from_pretrained(tmp_path / "dated").unknown_times == "error"
@@ -246,16 +302,34 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         (["--times", "1"], "at least two time points, each once; got 1"),
         (["--times", "1", "2", "3"], "There are 2 corpora for 3 time points"),
         (["--dwug", "uses.jsonl"], "exactly one of --corpora and --dwug"),
+        (["--corpora", "1000.txt", "1100.txt", "900.txt"], "not in the order of their times, 1000, 1100, 900"),
+        (["--corpora", "0-2000.txt", "200BC-0.txt"], "not in the order of their times, 0-2000, 200BC-0"),
+        (["--truth", "TRUTH"], "A correlation needs 3 words with a gold score; of .*targets.txt 1 are in .*: the"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(folder, tmp_path, more, message):
     (tmp_path / "targets.txt").write_text("the\n", encoding="utf-8")
+    (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.3\n", encoding="utf-8")
+    more = [str(tmp_path / "truth.txt") if part == "TRUTH" else part for part in more]
     corpora = ["--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")]
     if "average" not in more:
         corpora += ["--model_name_or_path", str(folder / "bert")]
     with pytest.raises(ValueError, match=message):
         script("run_semantic_change")(
             [*corpora, "--targets", str(tmp_path / "targets.txt"), "--output_dir", str(tmp_path), *more]
+        )
+
+
+def test_static_vectors_are_tried_before_a_model_is_loaded(folder, tmp_path):
+    """Texts that do not do for them cost no time; the model, which is not there, is not reached."""
+    (tmp_path / "targets.txt").write_text("the\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="share 3 words, too few to align vectors of width 300"):
+        script("run_semantic_change")(
+            [
+                *("--model_name_or_path", str(tmp_path / "none"), "--output_dir", str(tmp_path)),
+                *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
+                *("--targets", str(tmp_path / "targets.txt"), "--measures", "average", "sgns"),
+            ]
         )
 
 

@@ -1,6 +1,7 @@
 """Usages of words, their vectors, and scores from predicted times."""
 
 import json
+import logging
 import math
 
 import numpy as np
@@ -124,6 +125,30 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, sett
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
 
 
+@pytest.fixture
+def logs_reach_pytest(monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+
+
+def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(logs_reach_pytest, caplog):
+    """They would all have the vector of the unknown word."""
+    model, tokenizer = BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
+    sentences = [sentence(TIMES[0], "the \u01bfeorc flew", "the", "\u01bfeorc"), sentence(TIMES[1], "the air", "the")]
+    vectors = embed_usages(model, tokenizer, sample_usages(sentences, ["the", "\u01bfeorc"], TIMES, 10))
+    assert vectors["\u01bfeorc"][TIMES[0]].shape == (0, 8) and vectors["the"][TIMES[0]].shape == (1, 8)
+    assert "reads as unknown, so that these usages are left out: \u01bfeorc (1)." in caplog.text
+    own = embed_usages(model, tokenizer, sample_usages(sentences, ["the"], TIMES, 10))
+    for time in TIMES:
+        np.testing.assert_array_equal(vectors["the"][time], own["the"][time])
+
+
+def test_a_vector_that_is_not_finite_names_its_word():
+    model, tokenizer = BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
+    torch.nn.init.constant_(model.embeddings.LayerNorm.bias, math.nan)
+    with pytest.raises(ValueError, match="The vector of 'plane' is not finite in 'the plane flew'"):
+        embed_usages(model, tokenizer, sample_usages(SENTENCES[1:2], ["plane"], TIMES, 10))
+
+
 def test_a_tokenizer_of_other_times_is_refused():
     """Its ids would mean other times."""
     tokenizer, model = bert(prepend_time=True), model_of({"prepend_time": True})
@@ -206,6 +231,7 @@ def test_words_with_the_same_score_share_a_rank_and_gaps_come_last():
 
 def test_a_report_names_gaps_and_counts_the_words_of_a_correlation(tmp_path):
     truth = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}
+    assert "average: no score for c." in write_report(tmp_path, SCORES, COUNTS)
     text = write_report(tmp_path, SCORES, COUNTS, truth)
     assert "No usage of 'c' in 1." in text
     assert "average: no score for c, which have a gold score." in text

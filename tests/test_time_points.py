@@ -44,6 +44,28 @@ def test_a_time_can_be_its_own_name(value, name):
     assert TimePoints(["1", "2019-03-01", "2019-03-01T12:00:00"]).find(value) == name
 
 
+@pytest.mark.parametrize(
+    "value, name",
+    [
+        (-150, "200BC-0"),
+        ("-150", "200BC-0"),
+        (0, "200BC-0"),
+        ("1.0", "1-2000"),
+        (-250, "300-201 BC"),
+        (-301, "301bce"),
+    ],
+)
+def test_years_before_the_common_era_are_negative(value, name):
+    assert TimePoints(["1-2000", "200BC-0", "300-201 BC", "301bce"]).find(value) == name
+
+
+def test_a_column_of_years_with_gaps_is_read_as_years():
+    """Tables make 1815.0 of a year where others are missing."""
+    assert TimePoints(BINS).find("1815.0") == "1810-1860"
+    assert TimePoints(["1815", "1816"]).find("1816.00") == "1816"
+    assert TimePoints(["1810s"], "decade").find("1815.0") == "1810s"
+
+
 def test_months_can_be_time_points_without_a_granularity():
     """2015-03 is no span of years that ends before it begins, nor is 2001-12; 10-12 is one."""
     points = TimePoints(["2015-03", "2001-12", "10-12"])
