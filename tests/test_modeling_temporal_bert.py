@@ -337,11 +337,11 @@ def test_more_time_points_keep_what_is_known():
 
 @pytest.mark.parametrize(("size", "millions"), [("base", 116.61), ("small", 29.85), ("tiny", 4.45)])
 def test_sizes_have_the_parameters_of_the_paper(size, millions):
-    """Table 4, with two time points; the encoder with its pooler."""
+    """Table 4, with two time points; the encoder with the head that it is trained with."""
     fields = json.loads((Path(__file__).parents[1] / "configuration" / f"bert_{size}.json").read_text())
     del fields["model_type"]
     with torch.device("meta"):
-        model = BertWithTemporalAttention(TemporalBertConfig(**fields, times=["1810-1860", "1960-2010"]))
+        model = BertWithTemporalAttentionForMaskedLM(TemporalBertConfig(**fields, times=["1810-1860", "1960-2010"]))
     assert sum(parameter.numel() for parameter in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.005)
 
 
