@@ -1,9 +1,12 @@
-"""
-Tables 2 and 3 of Rosin and Radinsky (2022) on what is at hand: models post-pretrained on speeches of US presidents,
-and words scored on the dated usages of DWUG.
+r"""
+Tables 2 and 3 of Rosin and Radinsky (2022): models post-pretrained on dated texts, and words scored by their usages.
 
-    python benchmarks/semantic_change.py --table 3 --model_name_or_path M --speeches sentences.tsv.gz \
-        --dwug uses.jsonl.gz --truth graded.txt --output_dir out
+    python benchmarks/semantic_change.py --table 3 --model_name_or_path google-bert/bert-base-uncased \
+        --train_files 1810-1860.txt 1960-2010.txt --corpora 1810-1860.txt 1960-2010.txt --truth graded.txt \
+        --output_dir out
+
+or on what our own figures are of, speeches of US presidents and the dated usages of DWUG: `--speeches
+sentences.tsv.gz --dwug uses.jsonl.gz`. A stopped table goes on where it was, given the same arguments.
 """
 
 import argparse
@@ -12,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workload import show, table
+from workload import check_begun_with, show, table
 
 
 ROOT = Path(__file__).parents[1]
@@ -41,8 +44,9 @@ def train(args: argparse.Namespace, mode: str) -> Path:
     if not (folder / "model.safetensors").exists():
         run(
             "run_temporal_mlm.py",
-            ROOT / "configuration" / "temporal_speeches.yaml",
-            *("--model_name_or_path", args.model_name_or_path, "--train_files", args.speeches),
+            ROOT / "configuration" / ("temporal_texts.yaml" if args.train_files else "temporal_speeches.yaml"),
+            *("--model_name_or_path", args.model_name_or_path),
+            *("--train_files", *(args.train_files or [args.speeches])),
             *("--output_dir", folder, "--max_steps", args.max_steps, "--report_to", "none"),
             *MODES[mode],
         )
@@ -55,7 +59,8 @@ def score(args: argparse.Namespace, folder: Path, model: str | Path | None, *mor
     run(
         "run_semantic_change.py",
         *model_arguments,
-        *("--dwug", args.dwug, "--truth", args.truth, "--output_dir", folder),
+        *(("--corpora", *args.corpora) if args.corpora else ("--dwug", args.dwug)),
+        *("--truth", args.truth, "--output_dir", folder),
         *("--num_last_layers", args.num_last_layers),
         *more,
     )
@@ -66,13 +71,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=int, choices=(2, 3), required=True)
     parser.add_argument("--model_name_or_path", required=True, help="A plain BERT.")
-    parser.add_argument("--speeches", required=True, help="A table of sentences with `year` and `text`.")
-    parser.add_argument("--dwug", required=True)
+    texts = parser.add_mutually_exclusive_group(required=True)
+    texts.add_argument("--train_files", nargs="+", help="Text files named by time point, to train on.")
+    texts.add_argument("--speeches", help="A table of sentences with `year` and `text`, instead.")
+    usages = parser.add_mutually_exclusive_group(required=True)
+    usages.add_argument("--corpora", nargs="+", help="Text files named by time point, to score words in.")
+    usages.add_argument("--dwug", help="The uses of a word usage graph, instead.")
     parser.add_argument("--truth", required=True)
     parser.add_argument("--output_dir", type=Path, required=True)
     parser.add_argument("--max_steps", type=int, default=200)
     parser.add_argument("--num_last_layers", type=int, default=1)
     args = parser.parse_args()
+    of_models = ("model_name_or_path", "train_files", "speeches")
+    check_begun_with(args.output_dir, {name: getattr(args, name) for name in of_models})
     found: dict[tuple[str, str], dict] = {}
     if args.table == 2:
         everything = (*OF_ENCODERS, "clusters", *OF_WORDS)

@@ -7,8 +7,8 @@ The grid of Rosin and Radinsky (2022): learning rates, epochs, and last hidden l
         --score --corpora texts/1810-1860.txt texts/1960-2010.txt --truth graded.txt
 
 What comes before `--score` goes to `run_temporal_mlm.py`, what comes after it to `run_semantic_change.py`. A stopped
-grid goes on where it was. All rows are printed and written to `grid.csv`, the best first: it is chosen on the gold
-scores themselves, so report it as such.
+grid goes on where it was, given the same arguments. All rows are printed and written to `grid.csv`, the best first:
+it is chosen on the gold scores themselves, so report it as such.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workload import show, table
+from workload import check_begun_with, show, table
 
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +48,7 @@ def main(arguments: list[str]):
         parser.error("put --score, once, between the arguments of training and those of scoring")
     place = args.passed_on.index("--score")
     training, scoring = args.passed_on[:place], args.passed_on[place + 1 :]
+    check_begun_with(args.output_dir, {"training": training, "scoring": scoring})
     rows = []
     for rate, epochs in itertools.product(LEARNING_RATES, EPOCHS):
         model = args.output_dir / f"{rate}_{epochs}"

@@ -2,8 +2,10 @@
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from transformers import BertConfig
@@ -130,6 +132,17 @@ def medians(functions: dict[str, Callable[[], object]], repeats: int = 5) -> dic
             if repeat:
                 times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def check_begun_with(folder: Path, settings: dict):
+    """Remembers with which settings the runs in a folder are made; ends the program where they were others."""
+    path = folder / "begun_with.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+    for name, before in json.loads(path.read_text(encoding="utf-8")).items():
+        if settings[name] != before:
+            sys.exit(f"{folder} was begun with {name} {before}, not {settings[name]}: give another --output_dir.")
 
 
 def show(**fields):

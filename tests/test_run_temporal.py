@@ -6,6 +6,7 @@ import importlib
 import json
 import random
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -361,6 +362,49 @@ def grid(monkeypatch):
     return module, ran
 
 
+@pytest.mark.parametrize("table", [2, 3])
+def test_tables_of_own_texts(folder, tmp_path, capsys, monkeypatch, table):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = importlib.import_module("semantic_change")
+    ran: list[list[str]] = []
+
+    def run(name: str, *given: str | Path):
+        ran.append([str(argument) for argument in given])
+        # Texts of six words are too few for static vectors.
+        ran[-1] = [argument for argument in ran[-1] if argument not in module.OF_WORDS]
+        script(name.removesuffix(".py"))(ran[-1])
+
+    monkeypatch.setattr(module, "run", run)
+    (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\n", encoding="utf-8")
+    files = [str(folder / f"{time}.txt") for time in (OLD, NEW)]
+    command = ["semantic_change.py", "--table", str(table), "--model_name_or_path", str(folder / "bert")]
+    command += ["--train_files", *files, "--corpora", *files, "--truth", str(tmp_path / "truth.txt")]
+    # The recipe's 128 tokens are more than this model reads.
+    monkeypatch.setattr(
+        module, "MODES", {name: [*mode, "--max_seq_length", "12"] for name, mode in module.MODES.items()}
+    )
+    monkeypatch.setattr(sys, "argv", [*command, "--max_steps", "1", "--output_dir", str(tmp_path / "out")])
+    module.main()
+    printed = capsys.readouterr().out
+    modes = list(module.MODES) if table == 3 else ["plain encoder", "attention", "attention, residual"]
+    for mode in modes:
+        (found,) = (
+            json.loads(line)
+            for line in printed.splitlines()
+            if line.startswith('{"benchmark": "table')
+            and json.loads(line)["model"] == mode
+            and json.loads(line)["measure"] == "average"
+        )
+        assert found["num_words"] == 3
+    assert ("cluster distances (" in printed) == (table == 2)
+    trainings = [given for given in ran if "--train_files" in given]
+    assert len(trainings) == (7 if table == 3 else 2)
+    other = [part.replace(files[0], str(tmp_path / "1700-1750.txt")) for part in sys.argv]
+    monkeypatch.setattr(sys, "argv", other)
+    with pytest.raises(SystemExit, match="was begun with train_files"):
+        module.main()
+
+
 def test_the_grid_has_a_row_for_each_setting_and_goes_on_where_it_stopped(folder, tmp_path, capsys, grid):
     module, ran = grid
     (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\n", encoding="utf-8")
@@ -394,6 +438,11 @@ def test_the_grid_has_a_row_for_each_setting_and_goes_on_where_it_stopped(folder
 
     ran.clear()
     module.main(command)
+    assert ran == []
+    for other in (["--prepend_time", "true", "--score"], ["--score", "--seed", "1"]):
+        place = command.index("--score")
+        with pytest.raises(SystemExit, match="grid was begun with (training|scoring) .*: give another --output_dir"):
+            module.main([*command[:place], *other, *command[place + 1 :]])
     assert ran == []
     with pytest.raises(SystemExit):
         module.main(["--output_dir", str(tmp_path / "grid"), "--", *training])
