@@ -157,6 +157,7 @@ TEMPORAL_MLM = {
     "a table without the column": temporal("--time_column", "year", files={"a.csv": TABLE}),
     "a text of a time outside of the time points": temporal("--times", "1815", "1816", files={"a.csv": TABLE}),
     "a text without words": temporal(files={"a.csv": "time,text\n1815,sad\n1990,\n"}),
+    "texts none of which is in a time point": temporal("--times", "10-20", "30-40", "--unknown_times", "unknown"),
     "times to predict without time tokens": temporal("--do_predict"),
 }
 
@@ -176,6 +177,7 @@ def change(*arguments: str, targets: str = "sad\n", truth: str | None = None) ->
     return start
 
 
+USE = {"lemma": "sad", "text": "sad", "target_span": [0, 3], "period": 1, "lemmas": ["sad"], "target_token": 0}
 CHANGE = {
     "an unknown measure": change("--measures", "averge"),
     "no encoder": change(),
@@ -188,4 +190,16 @@ CHANGE = {
     "a word twice": change("--measures", "sgns", targets="sad\nsad\n"),
     "a gold score that is no number": change("--measures", "sgns", truth="sad\tmuch\n"),
     "words that are nowhere": change("--measures", "sgns", targets="zebra\n"),
+    "too few words with a gold score": change("--measures", "sgns", truth="sad\t1\n"),
+    "corpora out of order": change("--measures", "sgns", "--corpora", "1990.txt", "1815.txt"),
+    "a table in place of a corpus": lambda folder: run(
+        "run_semantic_change",
+        *("--corpora", write(folder, "1815.csv", TABLE), write(folder, "1990.csv", TABLE), "--measures", "sgns"),
+        *("--targets", write(folder, "words.list", "sad\n"), "--output_dir", str(folder / "out")),
+    ),
+    "lemmas in one string": lambda folder: run(
+        "run_semantic_change",
+        *("--dwug", write(folder, "uses.jsonl", json.dumps({**USE, "lemmas": "sad glad"})), "--measures", "sgns"),
+        *("--targets", write(folder, "words.list", "sad\n"), "--output_dir", str(folder / "out")),
+    ),
 }
