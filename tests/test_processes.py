@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -126,17 +127,19 @@ def test_two_processes_predict_as_one(tmp_path, files):
 
 
 def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
-    """Killed as soon as a checkpoint is whole, and begun again by the same command."""
+    """Killed twice, at steps drawn at random, and begun again by the same command."""
     often = {"save_strategy": "steps", "save_steps": 1, "max_steps": 30, "do_predict": "false"}
     run(training(files, tmp_path / "whole", **often))
     killed = training(files, tmp_path / "killed", **often)
-    process = launch(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # Whole, as its state is the last that is written of it.
-    while last_checkpoint(str(tmp_path / "killed")) is None:
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    generator = random.Random(0)
+    for step in (generator.randint(1, 12), generator.randint(13, 24)):
+        process = launch(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Of that step or of one that came before it could be seen.
+        while (path := last_checkpoint(str(tmp_path / "killed"))) is None or int(path.rpartition("-")[2]) < step:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
     assert not (tmp_path / "killed" / "model.safetensors").exists()
     assert "Resuming from" in run(killed)
     weights, others = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
