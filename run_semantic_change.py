@@ -45,7 +45,7 @@ SIZES = ("num_samples", "num_clusters", "vector_size", "sgns_epochs", "max_seq_l
 class ChangeArguments:
     """Which words, in which texts, scored how."""
 
-    output_dir: str = field(metadata={"help": "For changes.csv, results.json and ranks.png."})
+    output_dir: str = field(metadata={"help": "For changes.csv, changes.png, results.json and ranks.png."})
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, with time or without."})
     tokenizer_name: str | None = field(default=None, metadata={"help": "If not that of the model."})
     measures: list[str] = field(

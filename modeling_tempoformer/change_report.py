@@ -4,7 +4,9 @@ import csv
 import json
 import math
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scipy.stats import rankdata
 from transformers.utils import logging
@@ -12,6 +14,9 @@ from transformers.utils import logging
 from .change_measures import agreement
 from .figures import new_figure
 
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 logger = logging.get_logger(__name__)
 
@@ -82,6 +87,23 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
     figure.savefig(path, dpi=150)
 
 
+def plot_scores(scores: dict[str, float], measure: str, most: int = 50) -> "Figure":
+    """The words from the most changed to the least, those without a score left out; of many only the first."""
+    ranked = sorted((word for word in scores if not math.isnan(scores[word])), key=lambda word: -scores[word])
+    shown = ranked[:most]
+    figure = new_figure(7, 1.2 + 0.22 * len(shown))
+    axes = figure.subplots()
+    places = range(len(shown))
+    axes.barh(places, [scores[word] for word in shown], height=0.6)
+    # Words with dollars are no formulas.
+    axes.set_yticks(places, [printable(word) for word in shown], fontsize=8, parse_math=False)
+    axes.invert_yaxis()
+    which = f"the {len(shown)} most changed of {len(ranked)} words" if len(shown) < len(ranked) else "words by change"
+    axes.set(xlabel=measure, title=which)
+    axes.margins(y=0.01)
+    return figure
+
+
 def write_report(
     output_dir: str | Path,
     scores: dict[str, dict[str, float]],
@@ -90,7 +112,8 @@ def write_report(
     seed: int = 0,
 ) -> str:
     """
-    Writes `changes.csv`, `results.json` and, with gold scores, `ranks.png` for the first measure.
+    Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` (where matplotlib is installed) and,
+    with gold scores, `ranks.png`.
 
     Returns:
         The table and the agreement as text; a further measure whose correlation cannot be had is said there. Raises a
@@ -146,6 +169,10 @@ def write_report(
             if value.extra:
                 lines.append(f"{name}: no gold score for {', '.join(value.extra)}.")
     (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
+    if find_spec("matplotlib") is None:
+        logger.warning('No changes.png without matplotlib: pip install "modeling-tempoformer[change]".')
+    else:
+        plot_scores(scores[first], first).savefig(folder / "changes.png", dpi=150)
     if truth is not None:
         plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
     return "\n".join(lines)

@@ -14,9 +14,10 @@ from modeling_tempoformer import (
     BertWithTemporalAttention,
     BertWithTemporalAttentionForMaskedLM,
     TemporalBertConfig,
+    change_report,
 )
 from modeling_tempoformer.change_corpora import DatedSentence
-from modeling_tempoformer.change_report import rank, ranked_rows, write_report
+from modeling_tempoformer.change_report import plot_scores, rank, ranked_rows, write_report
 from modeling_tempoformer.semantic_change import (
     Usage,
     cut_around,
@@ -240,7 +241,28 @@ def test_a_report_names_gaps_and_counts_the_words_of_a_correlation(tmp_path):
     assert results["agreement"]["pairwise"]["num_words"] == 3
     assert results["agreement"]["pairwise"]["spearman"] == pytest.approx(1.0)
     assert (tmp_path / "changes.csv").read_text().splitlines()[0].startswith("rank,word,average,pairwise,gold")
-    assert (tmp_path / "ranks.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("ranks.png", "changes.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
+    scores = {"a": 0.1, "$b$": 0.7, "c": math.nan, "d": 0.3}
+    for most, expected in ((50, ["$b$", "d", "a"]), (2, ["$b$", "d"])):
+        figure = plot_scores(scores, "average", most)
+        (axes,) = figure.axes
+        figure.canvas.draw()
+        assert [label.get_text() for label in axes.get_yticklabels()] == expected
+        assert [bar.get_width() for bar in axes.patches] == [scores[word] for word in expected]
+        # The first is at the top.
+        assert axes.yaxis_inverted() and axes.get_yticks().tolist() == list(range(len(expected)))
+    assert axes.get_title() == "the 2 most changed of 3 words"
+
+
+def test_without_matplotlib_there_is_no_figure_but_a_word_of_it(tmp_path, monkeypatch, logs_reach_pytest, caplog):
+    monkeypatch.setattr(change_report, "find_spec", lambda name: None)
+    write_report(tmp_path, SCORES, COUNTS)
+    assert not (tmp_path / "changes.png").exists() and (tmp_path / "changes.csv").exists()
+    assert "No changes.png without matplotlib" in caplog.text
 
 
 def test_a_measure_without_any_score_is_said_or_an_error(tmp_path):
