@@ -396,6 +396,11 @@ def main(arguments: list[str]):
     is_watched = training.metric_for_best_model is not None and training.eval_strategy != "no"
     if data.early_stopping_patience is not None and training.do_train and not is_watched:
         raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
+    if data.streaming and training.dataloader_num_workers > 1:
+        raise ValueError(
+            f"--streaming is read by one process: --dataloader_num_workers {training.dataloader_num_workers} must be "
+            "at most 1."
+        )
 
     splits = load_splits(data)
     encoder = None

@@ -7,6 +7,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from datasets import ClassLabel, Dataset, IterableDataset
+from torch.utils.data import get_worker_info
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -196,7 +197,8 @@ def to_timelines(
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
         `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent where untimed), `texts`,
         `labels` (class ids, -100 = none). A streamed timeline of more than 10,000 posts comes in several rows. Raises
-        a [`PostError`] that names the first bad row, column and value.
+        a [`PostError`] that names the first bad row, column and value, and a `ValueError` where several workers of a
+        DataLoader read a stream of several shards.
     """
     columns = {"timeline_id": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column}
@@ -228,10 +230,21 @@ def check_id(post: dict[str, Any], seen: set[str], column: str | None):
     seen.add(post["post_id"])
 
 
+def check_workers(stream: IterableDataset):
+    """Raises a `ValueError` where a worker would be given only its share of what it alone goes through."""
+    worker = get_worker_info()
+    if worker is not None and worker.num_workers > 1 and stream.num_shards > 1:
+        raise ValueError(
+            f"A stream of {stream.num_shards} shards cannot be read with `num_workers={worker.num_workers}` of the "
+            "DataLoader, which would lose posts: at most 1 (`--dataloader_num_workers`)."
+        )
+
+
 def stream_timelines(
     posts: IterableDataset, labels: tuple[str, ...] | None, columns: dict[str, str | None]
 ) -> Iterator[dict]:
     """Timelines of a stream of posts, each as soon as it is complete or has `POSTS_AT_ONCE` posts."""
+    check_workers(posts)
     finished: set[str] = set()
     warned, timed = False, None
     for timeline_id, group in groupby(read_posts(posts, labels, columns), key=lambda post: post["timeline_id"]):
@@ -323,6 +336,7 @@ def to_rows(
 
 def stream_rows(timelines: IterableDataset, window: int, **settings) -> Iterator[dict[str, Any]]:
     """Rows of a stream of timelines, of which long ones come in pieces."""
+    check_workers(timelines)
     before: dict[str, Any] = {}
     for timeline in timelines:
         num_context = 0

@@ -78,6 +78,7 @@ GLUE = {
         lambda folder: f"--train_file={write(folder, 'one.csv', 'timeline_id,text,label' + chr(10) + 'ann,sad,O')}"
     ),
     "a stream without a validation part": glue("--streaming"),
+    "a stream read by several processes": glue("--streaming", "--dataloader_num_workers", "2"),
     "posts with times beside posts without": glue(
         lambda folder: f"--test_file={write_posts(folder / 'test.csv', ('timeline_id', 'text', 'label'))}"
     ),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 from datasets import ClassLabel, Dataset, Features, Value
+from torch.utils.data import DataLoader
 from transformers import BertTokenizer
 
 from modeling_tempoformer import TemporalBertTokenizer
@@ -89,6 +90,11 @@ def long_timeline_out_of_order(folder: Path):
     list(to_timelines(made.to_iterable_dataset()))
 
 
+def shards_by_several_processes(folder: Path):
+    stream = Dataset.from_list(POSTS * 4).to_iterable_dataset(num_shards=4)
+    list(DataLoader(to_timelines(stream), batch_size=None, num_workers=2))
+
+
 def class_out_of_range(folder: Path):
     features = Features({"timeline_id": Value("string"), "text": Value("string"), "label": Value("int64")})
     made = Dataset.from_list([{"timeline_id": "ann", "text": "sad", "label": 2}], features=features)
@@ -125,6 +131,7 @@ POST_CASES = {
     "a post id twice, streamed": posts({"id": "p0"}, streaming=True, id_column="id"),
     "a timeline that goes on behind another, streamed": posts({"timeline_id": "bob"}, True, [POSTS[0]]),
     "more than 10,000 posts of a timeline out of order, streamed": long_timeline_out_of_order,
+    "a stream of several shards read by several processes": shards_by_several_processes,
     "no label of any post": lambda folder: label_names(Dataset.from_list([{"text": "sad"}])),
     "a window without posts": rows(window=0),
     "rows without targets": rows(targets_per_row=0),

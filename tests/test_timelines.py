@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
+from torch.utils.data import DataLoader
 from transformers import BertTokenizer
 
 from modeling_tempoformer.command_line import load_table
@@ -207,6 +208,21 @@ def test_streamed_rows_are_the_same():
     for row in rows:
         row["post_ids"] = [ids[post] for post in row["post_ids"]]
     assert rows == to_rows(timelines, tokenizer, window=2, targets_per_row=2).to_list()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_workers_lose_no_post(num_workers):
+    """Of several shards several workers are refused; one worker, and several with one shard, read all posts."""
+    posts = [{"timeline_id": number // 3, "timestamp": number, "text": "sad", "label": "O"} for number in range(24)]
+    for num_shards in (1, 4):
+        stream = Dataset.from_list(posts).to_iterable_dataset(num_shards=num_shards)
+        rows = to_rows(to_timelines(stream, ["IS", "O"]), BertTokenizer(vocab=VOCABULARY), window=2, targets_per_row=2)
+        loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
+        if num_shards > 1 and num_workers > 1:
+            with pytest.raises(ValueError, match="stream of 4 shards cannot be read with `num_workers=2`"):
+                list(loader)
+        else:
+            assert [post for row in loader for post in row["post_ids"]] == list(map(str, range(24)))
 
 
 def test_splits_share_out_whole_timelines():
