@@ -4,6 +4,8 @@ import csv
 import glob
 import json
 import logging
+import math
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,14 +33,23 @@ TRAINER_STATE, RESULTS = "trainer_state.json", "all_results.json"
 TRAINED_ON = "_trained_on.json"
 # Of earlier versions: the training part alone.
 OLD_TRAINED_ON = "_trained_on.sha256"
-# Of the Trainer's arguments those that a training cannot change on its way without becoming another one.
-TRAINING_SETTINGS = (
-    *("learning_rate", "head_learning_rate", "time_learning_rate", "lr_scheduler_type", "warmup_steps"),
-    *("optim", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "seed"),
-    *("per_device_train_batch_size", "gradient_accumulation_steps"),
+# Beginnings of names of the Trainer's arguments that a training can change on its way without becoming another one:
+# when it ends, what is written and said, how it is evaluated, on which machine, in how much time and memory.
+RUN_SETTINGS = (
+    *("num_train_epochs", "max_steps", "do_", "resume_", "ignore_data_skip", "restore_", "load_best_model_at_end"),
+    *("output_dir", "save_", "enable_jit_checkpoint", "push_to_hub", "hub_", "model_card"),
+    *("log", "include_", "disable_tqdm", "report_to", "run_name", "project", "trackio_", "debug", "skip_memory_"),
+    *("eval_", "per_device_eval_", "prediction_loss_only", "batch_eval_", "bf16_full_eval", "fp16_full_eval"),
+    *("dataloader_num_workers", "dataloader_pin_", "dataloader_persistent_", "dataloader_prefetch_"),
+    *("dataloader_multiprocessing_", "dataloader_in_order", "full_determinism", "use_cpu", "accelerator_config"),
+    *("parallelism_", "average_tokens_", "ddp_", "fsdp", "deepspeed", "local_rank", "_"),
+    *("torch_compile", "torch_empty_", "gradient_checkpointing", "activation_checkpointing", "auto_find_"),
+    *("use_liger_", "liger_", "use_cache"),
 )
 # Ends of names of arguments that say which posts, which are compared themselves, or when to stop.
 NOT_SETTINGS = ("_file", "_files", "_fraction", "fold", "_column", "labels", "early_stopping_patience", "calibrate")
+WAY_OUT = "give another --output_dir, or delete its checkpoints"
+ALL_THE_SAME = "--resume_from_checkpoint goes on from it all the same"
 RECIPES = (".yaml", ".yml", ".json")
 # Else a server is told of every table that is read, local ones too.
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
@@ -266,10 +277,13 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         data (`Dataset` or `IterableDataset`): The training part. A checkpoint of another one is refused with a
             `ValueError`: its test posts may be among those that the model has seen. A stream is not looked at.
         arguments: The script's other dataclasses. A checkpoint that was found, not named by
-            `--resume_from_checkpoint`, is refused too where they or the learning rate and its like are others.
+            `--resume_from_checkpoint`, is refused too where they or the learning rate and its like are others, or
+            where it has no optimizer to go on with; any is refused that has more steps than are asked for.
     """
     checkpoint = trainer.args.resume_from_checkpoint
     was_named = checkpoint is not None
+    if was_named and not (Path(checkpoint) / TRAINER_STATE).is_file():
+        raise ValueError(f"--resume_from_checkpoint {checkpoint} is no checkpoint: it has no {TRAINER_STATE}.")
     if checkpoint is None:
         checkpoint = last_checkpoint(trainer.args.output_dir)
         if checkpoint is not None:
@@ -286,18 +300,51 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     if checkpoint is None and trainer.is_world_process_zero():
         # Scores of a model that was there before are not this one's.
         (output_dir / RESULTS).unlink(missing_ok=True)
-    if checkpoint is not None and (steps := early_stop(checkpoint, trainer)):
-        logger.warning("It had stopped early, after %d steps.", steps)
-        trainer.args.max_steps = steps
-    result = trainer.train(resume_from_checkpoint=checkpoint)
+    has_ended = False
+    if checkpoint is not None:
+        before = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE))
+        check_steps(checkpoint, before, trainer.args)
+        has_ended = before.global_step == steps_wanted(trainer.args, before)
+        if has_stopped_early(before, trainer):
+            logger.warning("It had stopped early, after %d steps.", before.global_step)
+            has_ended = True
+        if not has_ended and not was_named:
+            check_whole(checkpoint)
+        if not has_ended and isinstance(data, IterableDataset):
+            logger.warning(
+                "A stream is passed over from its beginning: after more than one pass through it, the training goes "
+                "on at the beginning of a pass, and ends in other weights than one that was not stopped."
+            )
+    if has_ended:
+        load_trained(trainer, checkpoint, before.global_step)
+    else:
+        result = trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
     trainer.save_state()
-    report(trainer, "train", result.metrics)
+    if not has_ended:
+        report(trainer, "train", result.metrics)
+
+
+def load_trained(trainer: Trainer, checkpoint: str, steps: int):
+    """Loads what a training has ended with, the best weights where they are wanted, and makes no step more."""
+    path = Path(trainer.args.output_dir) / TRAINER_STATE
+    last = TrainerState.load_from_json(str(path)) if path.exists() else None
+    asked, trainer.args.max_steps = trainer.args.max_steps, steps
+    # Of no batches, as the Trainer looks only behind a step whether it was the last one.
+    trainer.get_train_dataloader = list
+    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.args.max_steps = asked
+    # What it says of its time and loss is of no step; what was said when the last one was made stands.
+    if last is not None and last.global_step == steps:
+        trainer.state.log_history = last.log_history
+    else:
+        trainer.state.log_history = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
 
 
 def settings_of(training: TrainingArguments, *arguments: Any) -> dict[str, Any]:
     """What is trained, and how, as JSON has it; not which posts are given, nor what may change on the way."""
-    settings = {name: getattr(training, name) for name in TRAINING_SETTINGS if hasattr(training, name)}
+    names = [name for name in training.__dataclass_fields__ if not name.startswith(RUN_SETTINGS)]
+    settings = {name: getattr(training, name) for name in names}
     for of_script in arguments:
         settings |= {name: value for name, value in vars(of_script).items() if not name.endswith(NOT_SETTINGS)}
     for name, value in settings.items():
@@ -316,14 +363,41 @@ def check_trained_on(checkpoint: str | None, found: dict[str, Any], was_named: b
         before = json.loads(path.read_text(encoding="utf-8"))
     elif (path := path.with_name(OLD_TRAINED_ON)).exists():
         before["data"] = path.read_text(encoding="utf-8").strip()
-    way_out = "give another --output_dir, or delete its checkpoints"
     if None not in (before["data"], found["data"]) and before["data"] != found["data"]:
-        raise ValueError(f"{checkpoint} was trained on other posts or texts, or on another split of them: {way_out}.")
+        raise ValueError(f"{checkpoint} was trained on other posts or texts, or on another split of them: {WAY_OUT}.")
     for name, value in found["settings"].items() if not was_named else ():
         if (old := before["settings"].get(name, value)) != value:
+            raise ValueError(f"{checkpoint} was trained with --{name} {old}, not {value}: {WAY_OUT}; {ALL_THE_SAME}.")
+
+
+def check_steps(checkpoint: str, state: TrainerState, training: TrainingArguments):
+    """Raises a `ValueError` where a checkpoint has more steps than are asked for."""
+    if state.global_step > (wanted := steps_wanted(training, state)):
+        name = "max_steps" if training.max_steps > 0 else "num_train_epochs"
+        raise ValueError(
+            f"{checkpoint} has {state.global_step} steps, and --{name} {getattr(training, name)} asks for {wanted}: "
+            f"{WAY_OUT}."
+        )
+
+
+def steps_wanted(training: TrainingArguments, state: TrainerState) -> int:
+    """The step at which a training that has got to `state` ends, as the Trainer reckons."""
+    if training.max_steps > 0:
+        return training.max_steps
+    # Rounded up, as the last step of an epoch may be of fewer accumulated batches.
+    steps_per_epoch = math.ceil(round(state.global_step / state.epoch, 6))
+    return math.ceil(training.num_train_epochs * steps_per_epoch)
+
+
+def check_whole(checkpoint: str):
+    """Raises a `ValueError` where a checkpoint has not all that a training goes on with."""
+    files = [path.name for path in Path(checkpoint).iterdir()]
+    for part in ("optimizer", "scheduler"):
+        # Of sharded weights the optimizer is a folder; DeepSpeed keeps both in a folder of the step.
+        if not any(part in name or name.startswith("global_step") for name in files):
             raise ValueError(
-                f"{checkpoint} was trained with --{name} {old}, not {value}: {way_out}; --resume_from_checkpoint "
-                "goes on from it all the same."
+                f"{checkpoint} has no {part}, as saved with --save_only_model, and would begin anew with it: "
+                f"{WAY_OUT}; {ALL_THE_SAME}."
             )
 
 
@@ -331,6 +405,9 @@ def last_checkpoint(output_dir: str) -> str | None:
     """The newest checkpoint that was written to its end: its state comes last, and is cut short on a full disk."""
     folders = []
     for state in Path(output_dir).glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE}"):
+        # Whoever keeps a copy of one may give it another name.
+        if not re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-\d+", state.parent.name):
+            continue
         try:
             json.loads(state.read_text(encoding="utf-8"))
         except ValueError:
@@ -340,15 +417,13 @@ def last_checkpoint(output_dir: str) -> str | None:
     return str(max(folders, key=lambda folder: int(folder.name.rsplit("-", 1)[1]))) if folders else None
 
 
-def early_stop(checkpoint: str, trainer: Trainer) -> int | None:
-    """The step after which a training ran out of patience, which the Trainer would forget; None if it did not."""
-    state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE))
+def has_stopped_early(state: TrainerState, trainer: Trainer) -> bool:
+    """Whether a training ran out of patience, which the Trainer would forget."""
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, EarlyStoppingCallback):
             saved = state.stateful_callbacks.get(EarlyStoppingCallback.__name__, {}).get("attributes", {})
-            if saved.get("early_stopping_patience_counter", 0) >= callback.early_stopping_patience:
-                return state.global_step
-    return None
+            return saved.get("early_stopping_patience_counter", 0) >= callback.early_stopping_patience
+    return False
 
 
 def report(trainer: Trainer, split: str, metrics: dict[str, float]):

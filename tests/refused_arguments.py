@@ -15,6 +15,7 @@ from modeling_tempoformer.synthetic import synthetic_posts
 
 
 ROOT = Path(__file__).parents[1]
+LIGHT = ("--save_only_model", "--save_strategy=steps", "--save_steps=2", "--load_best_model_at_end=false")
 
 
 def write_posts(path: Path, columns: tuple[str, ...] = ("timeline_id", "timestamp", "text", "label")) -> str:
@@ -43,6 +44,16 @@ def glue(*arguments: str | Callable[[Path], str]) -> Callable[[Path], Any]:
         rest = [argument for argument in more if argument not in recipes]
         base = ["--train_file", write_posts(folder / "posts.csv"), "--output_dir", str(folder / "out")]
         run("run_glue_style", "configuration/demo.yaml", *recipes, *base, *rest)
+
+    return start
+
+
+def glue_again(*arguments: str) -> Callable[[Path], Any]:
+    """More arguments in a folder that has a checkpoint of two steps, without its optimizer."""
+
+    def start(folder: Path):
+        glue("--max_steps", "2", *LIGHT)(folder)
+        glue(*LIGHT, *arguments)(folder)
 
     return start
 
@@ -85,6 +96,10 @@ GLUE = {
     "a class that no training post has": glue("--labels", "No-Switch", "Switch", "Other"),
     "a fold that the file does not have": glue(one_fold, "--fold", "1"),
     "too large a share of timelines to test": glue("--test_fraction", "1.5"),
+    "a checkpoint that is not there": glue("--resume_from_checkpoint", "checkpoint-7"),
+    "another learning rate than a checkpoint's": glue_again("--max_steps", "2", "--learning_rate", "0.5"),
+    "fewer steps than a checkpoint has": glue_again("--max_steps", "1"),
+    "a checkpoint without its optimizer": glue_again("--max_steps", "3"),
     "another window than a checkpoint's": lambda folder: run(
         "run_glue_style",
         *("--model_name_or_path", saved_tempoformer(folder), "--output_dir", str(folder / "out")),

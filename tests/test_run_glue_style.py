@@ -323,6 +323,12 @@ def test_a_checkpoint_does_not_go_on_with_another_split(tmp_path, script, encode
         (["--learning_rate", "0.5"], "--learning_rate .*, not 0.5"),
         (["--window", "5"], "--window 3, not 5"),
         (["--config_overrides", '{"fusion": "none"}'], "--config_overrides .*none"),
+        (["--label_smoothing_factor", "0.3"], "--label_smoothing_factor 0.0, not 0.3"),
+        (["--bf16", "--use_cpu"], "--bf16 False, not True"),
+        (["--neftune_noise_alpha", "5"], "--neftune_noise_alpha None, not 5.0"),
+        (["--train_sampling_strategy", "sequential"], "--train_sampling_strategy random, not sequential"),
+        (["--lr_scheduler_kwargs", '{"last_epoch": 3}'], "--lr_scheduler_kwargs None, not .'last_epoch': 3."),
+        (["--dataloader_drop_last"], "--dataloader_drop_last False, not True"),
     ],
 )
 def test_a_finished_training_is_not_reported_for_other_settings(tmp_path, script, encoder, change, said):
@@ -334,7 +340,92 @@ def test_a_finished_training_is_not_reported_for_other_settings(tmp_path, script
     run(script, tmp_path, encoder, "out", "--learning_rate", "0.5", "--resume_from_checkpoint", str(checkpoint))
     with pytest.raises(ValueError, match="was trained with --learning_rate .*, not 0.5"):
         run(script, tmp_path, encoder, "out", "--learning_rate", "0.5")
-    run(script, tmp_path, os.path.relpath(encoder), "out", "--logging_steps", "1", "--label_column", "label")
+    more = ["--logging_steps", "1", "--eval_strategy", "epoch", "--save_total_limit", "3", "--hub_token", "hf_secret"]
+    run(script, tmp_path, os.path.relpath(encoder), "out", *more, "--label_column", "label")
+
+
+def test_nothing_hidden_is_kept_of_the_settings(tmp_path, script, encoder):
+    run(script, tmp_path, encoder, "out", "--hub_token", "hf_secret")
+    content = (tmp_path / "out" / "_trained_on.json").read_text()
+    assert "hf_secret" not in content and "max_grad_norm" in content
+
+
+def test_fewer_steps_than_were_made_are_refused(tmp_path, script, encoder):
+    """7 timelines in batches of 2, accumulated by 3: 4 batches and 2 steps in each epoch."""
+    often = ["--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "3", "--save_strategy", "epoch"]
+    often += ["--targets_per_row", "5"]
+    run(script, tmp_path, encoder, "out", *often, "--num_train_epochs", "3")
+    state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
+    assert state["global_step"] == 6 and state["epoch"] == 3
+    before = {name: (tmp_path / "out" / name).read_bytes() for name in ("train_results.json", "model.safetensors")}
+    for name, value, wanted in (("num_train_epochs", "2", 4), ("num_train_epochs", "2.4", 5), ("max_steps", "5", 5)):
+        with pytest.raises(ValueError, match=f"checkpoint-6 has 6 steps, and --{name} {value}.* asks for {wanted}"):
+            run(script, tmp_path, encoder, "out", *often, "--num_train_epochs", "3", f"--{name}", value)
+    # Asked for as many, it has nothing left to do, and what was said of it stands.
+    history = [entry for entry in state["log_history"] if "train_runtime" in entry]
+    for same in (["--num_train_epochs", "3"], ["--num_train_epochs", "2.6"], ["--max_steps", "6"]):
+        _, results = run(script, tmp_path, encoder, "out", *often, *same)
+        assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
+        assert results["train_loss"] == history[0]["train_loss"] > 0
+        again = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
+        assert [entry for entry in again["log_history"] if "train_runtime" in entry] == history
+    assert f"{history[0]['train_loss']:.4g}" in (tmp_path / "out" / "README.md").read_text()
+    # One that ends within an epoch has ended, too.
+    for _ in range(2):
+        run(
+            script,
+            tmp_path,
+            encoder,
+            "out",
+            *often,
+            "--max_steps",
+            "7",
+            "--save_strategy",
+            "steps",
+            "--save_steps",
+            "7",
+        )
+        assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 7
+
+
+def test_a_checkpoint_without_its_optimizer_does_not_go_on_unless_it_is_named(tmp_path, script, encoder):
+    light = ["--save_only_model", "--save_strategy", "steps", "--save_steps", "1", "--logging_steps", "1"]
+    run(script, tmp_path, encoder, "out", *light, "--max_steps", "2")
+    # As nothing is left to do.
+    run(script, tmp_path, encoder, "out", *light, "--max_steps", "2")
+    with pytest.raises(ValueError, match="checkpoint-2 has no optimizer, as saved with --save_only_model"):
+        run(script, tmp_path, encoder, "out", *light, "--max_steps", "3")
+    # Sharded weights have a folder of it.
+    (tmp_path / "out" / "checkpoint-2" / "optimizer_0").mkdir()
+    with pytest.raises(ValueError, match="checkpoint-2 has no scheduler"):
+        run(script, tmp_path, encoder, "out", *light, "--max_steps", "3")
+    (tmp_path / "out" / "checkpoint-2" / "optimizer_0").rmdir()
+    named = ["--resume_from_checkpoint", str(tmp_path / "out" / "checkpoint-2")]
+    run(script, tmp_path, encoder, "out", *light, "--max_steps", "3", *named)
+    assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 3
+
+
+def test_a_copy_of_a_checkpoint_is_none_and_a_named_one_must_be_there(tmp_path, script, encoder):
+    run(script, tmp_path, encoder, "out")
+    (checkpoint,) = (tmp_path / "out").glob("checkpoint-*")
+    shutil.copytree(checkpoint, f"{checkpoint}-backup")
+    run(script, tmp_path, encoder, "out")
+    named = ["--resume_from_checkpoint", str(tmp_path / "checkpoint-7")]
+    with pytest.raises(
+        ValueError, match="--resume_from_checkpoint .*checkpoint-7 is no checkpoint: it has no trainer_s"
+    ):
+        run(script, tmp_path, encoder, "out", *named)
+
+
+def test_a_stream_that_goes_on_says_what_that_means(tmp_path, script, caplog):
+    posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
+    files = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name in ("train", "validation")]
+    settings = ["--do_predict", "false", "--save_strategy", "steps", "--save_steps", "1", "--eval_strategy", "no"]
+    settings += ["--load_best_model_at_end", "false", "--output_dir", str(tmp_path / "out"), "--streaming"]
+    for max_steps, said in ((1, 0), (1, 0), (2, 1)):
+        caplog.clear()
+        script(["configuration/demo.yaml", *settings, *files, "--max_steps", str(max_steps)])
+        assert caplog.text.count("A stream is passed over from its beginning") == said
 
 
 def test_a_checkpoint_of_an_earlier_version_is_of_its_posts_too(tmp_path, script, encoder):
