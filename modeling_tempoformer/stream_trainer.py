@@ -1,11 +1,15 @@
 """The stock Trainer for streams of posts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
+from torch.utils.data import DataLoader
+from transformers import TrainingArguments
 
 from .calibration import fit_temperature, tune_thresholds
 from .configuration_tempoformer import TempoFormerConfig
@@ -13,6 +17,15 @@ from .decisions_tempoformer import class_probabilities
 from .hub_trainer import HubTrainer, HubTrainingArguments
 from .learning_rates import set_learning_rate
 from .predictions import in_order, labels_of, post_ids_of
+
+
+# Arguments of the Trainer with the only value that makes sense here, and why.
+ONLY_VALUES = {
+    "label_smoothing_factor": (0, "it would take the place of the focal loss and of the class weights"),
+    "prediction_loss_only": (False, "scores and predictions need the logits"),
+    "batch_eval_metrics": (False, "scores are those of all posts"),
+    "eval_do_concat_batches": (True, "scores are those of all posts"),
+}
 
 
 @dataclass(repr=False)
@@ -24,6 +37,9 @@ class StreamTrainingArguments(HubTrainingArguments):
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         head_learning_rate (`float`, *optional*): Of what is not the encoder: stream attention, fusion, head;
             `learning_rate` if omitted.
+
+    Raises a `ValueError` for `label_smoothing_factor`, `prediction_loss_only`, `batch_eval_metrics` and
+    `eval_do_concat_batches=False`, which make no sense here.
     """
 
     head_learning_rate: float | None = field(
@@ -31,11 +47,29 @@ class StreamTrainingArguments(HubTrainingArguments):
         metadata={"help": "Of what is not the encoder: stream attention, fusion, head; else --learning_rate."},
     )
 
+    def __post_init__(self):
+        for name, (only, reason) in ONLY_VALUES.items():
+            if (value := getattr(self, name)) != only:
+                raise ValueError(f"--{name} {value} cannot be given: {reason}.")
+        super().__post_init__()
+
+
+@contextmanager
+def changed(arguments: TrainingArguments, name: str, value: Any) -> Iterator[None]:
+    """One of the Trainer's arguments has another value."""
+    before = getattr(arguments, name)
+    setattr(arguments, name, value)
+    try:
+        yield
+    finally:
+        setattr(arguments, name, before)
+
 
 class StreamTrainer(HubTrainer):
     """
     The stock Trainer, but for the learning rate of what is new on the encoder (`args.head_learning_rate`), the model
-    card of a TempoFormer, logits by post, and calibration.
+    card of a TempoFormer, logits by post, calibration, and evaluation on all posts (`args.dataloader_drop_last` is for
+    training alone).
 
     Args:
         args, kwargs: As in [`Trainer`].
@@ -56,6 +90,14 @@ class StreamTrainer(HubTrainer):
             set_learning_rate(optimizer, head, self.args.head_learning_rate)
         return optimizer
 
+    def get_eval_dataloader(self, eval_dataset=None) -> DataLoader:
+        with changed(self.args, "dataloader_drop_last", False):
+            return super().get_eval_dataloader(eval_dataset)
+
+    def get_test_dataloader(self, test_dataset) -> DataLoader:
+        with changed(self.args, "dataloader_drop_last", False):
+            return super().get_test_dataloader(test_dataset)
+
     def predict_posts(
         self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str]
     ) -> tuple[torch.Tensor, dict[str, float]]:
@@ -71,11 +113,8 @@ class StreamTrainer(HubTrainer):
             `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`].
         """
         # Grouped by length, the Trainer would shuffle what it predicts, too.
-        strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
-        try:
+        with changed(self.args, "train_sampling_strategy", "sequential"):
             output = self.predict(items, metric_key_prefix="predict")
-        finally:
-            self.args.train_sampling_strategy = strategy
         # A baseline classifies one post in each item, and has no dimension for it.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
         return torch.from_numpy(in_order(wanted, post_ids, logits)).float(), output.metrics

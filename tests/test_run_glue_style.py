@@ -323,7 +323,7 @@ def test_a_checkpoint_does_not_go_on_with_another_split(tmp_path, script, encode
         (["--learning_rate", "0.5"], "--learning_rate .*, not 0.5"),
         (["--window", "5"], "--window 3, not 5"),
         (["--config_overrides", '{"fusion": "none"}'], "--config_overrides .*none"),
-        (["--label_smoothing_factor", "0.3"], "--label_smoothing_factor 0.0, not 0.3"),
+        (["--data_seed", "3"], "--data_seed None, not 3"),
         (["--bf16", "--use_cpu"], "--bf16 False, not True"),
         (["--neftune_noise_alpha", "5"], "--neftune_noise_alpha None, not 5.0"),
         (["--train_sampling_strategy", "sequential"], "--train_sampling_strategy random, not sequential"),
