@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from huggingface_hub import ModelCard
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
@@ -85,6 +86,7 @@ class HubTrainer(Trainer):
         model = self.accelerator.unwrap_model(self.model)
         if not isinstance(model, PreTrainedModel) or not has_card(model.config):
             super().create_model_card(**kwargs)
+            drop_private_base(Path(self.args.output_dir) / "README.md")
             return
         if unknown := sorted(set(kwargs) - set(CARD_ARGUMENTS)):
             raise TypeError(f"This card takes {', '.join(CARD_ARGUMENTS)}; it cannot take {', '.join(unknown)}.")
@@ -149,6 +151,15 @@ class HubTrainer(Trainer):
         )
 
 
+def drop_private_base(path: Path):
+    """PEFT's card names the model below an adapter even where that is a folder or nothing, which the Hub refuses."""
+    card = ModelCard.load(path)
+    if card.data.base_model is not None and public_id(card.data.base_model) is None:
+        card.data.base_model = None
+        card.data.tags = [tag for tag in card.data.tags or () if not tag.startswith("base_model:")]
+        card.save(path)
+
+
 class WholePushes(TrainerCallback):
     """Puts code and card into the output folder before each push: during the training the Trainer pushes neither."""
 
@@ -159,6 +170,9 @@ class WholePushes(TrainerCallback):
         if not self.trainer.is_world_process_zero():
             return
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        if not isinstance(model, PreTrainedModel) and hasattr(model, "get_base_model"):
+            # An adapter seems to have all that its model has, but its code is PEFT's.
+            model = model.get_base_model()
         for part in (model, getattr(model, "config", None)):
             if getattr(part, "_auto_class", None) is not None:
                 custom_object_save(part, args.output_dir)

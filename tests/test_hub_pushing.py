@@ -16,6 +16,7 @@ from hub_server import READ_TOKEN, TOKEN, HubServer, card_problems
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.lfs import UploadInfo
+from peft import LoraConfig, PeftModel, get_peft_model
 from test_cards import CHANGES, SIZES, dated_config
 from test_hub_format import HUB_MODULES, TOKENIZER_MODULES
 from test_run_glue_style import write_posts
@@ -185,6 +186,36 @@ def test_a_trainer_pushes_everything_in_one_commit(connected, tmp_path, tokeniza
     card = ModelCard(commit.files["README.md"].content.decode())
     assert (card.data.language, card.data.license) == (["en"], "mit") and "- Dataset: Mine" in card.text
     assert "| epoch | step |" in card.text or "Training took" in card.text
+
+
+@pytest.mark.parametrize("family", ["stream", "dated"])
+def test_an_adapter_is_pushed_during_a_training_with_the_code_of_its_model(connected, tmp_path, tokenization, family):
+    repo = f"me/adapter-{family}"
+    settings = {"push_to_hub": True, "hub_model_id": repo, "save_steps": 1, "hub_always_push": True}
+    trainer = make_trainer(family, tokenization, tmp_path / "out", **settings)
+    adapter = LoraConfig(r=2, init_lora_weights=False, target_modules=["query", "value"])
+    trainer.model.config.name_or_path = str(tmp_path)
+    trainer.model = trainer.model_wrapped = get_peft_model(trainer.model, adapter)
+    trainer.train()
+    trainer.push_to_hub()
+    commits = [commit for commit in connected.commits(repo) if "adapter_model.safetensors" in commit.files]
+    assert len(commits) >= 2 and commits[0].message.startswith("Training in progress")
+    code = {f"{name}.py" for name in MODEL_CODE[family]}
+    for commit in commits:
+        assert code | {"README.md", "adapter_config.json"} <= set(commit.files)
+        assert not [path for path in commit.files if "peft" in path or path.startswith(("_", "checkpoint"))]
+        # A folder of this machine is no base model.
+        assert str(tmp_path) not in commit.files["README.md"].content.decode()
+    (tmp_path / "pushed").mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / "pushed" / name).write_bytes(connected.files(repo)[name])
+    # On the model that it was made for it says what was trained.
+    model, tokenizer = make(family, tokenization)
+    before = answer(model, tokenizer)
+    merged = PeftModel.from_pretrained(model, tmp_path / "pushed").merge_and_unload()
+    trained = trainer.model.merge_and_unload().eval()
+    assert answer(merged, tokenizer) == pytest.approx(answer(trained, tokenizer), abs=1e-5)
+    assert answer(merged, tokenizer) != pytest.approx(before, abs=1e-3)
 
 
 @pytest.mark.parametrize("family", ["stream", "dated"])
