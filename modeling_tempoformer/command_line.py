@@ -7,7 +7,7 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ RUN_SETTINGS = (
 NOT_SETTINGS = ("_file", "_files", "_fraction", "fold", "_column", "labels", "early_stopping_patience", "calibrate")
 WAY_OUT = "give another --output_dir, or delete its checkpoints"
 ALL_THE_SAME = "--resume_from_checkpoint goes on from it all the same"
+# Of a JSON file, in bytes: its reader counts them in 32 bits.
+LARGEST_CHUNK = 1 << 30
 RECIPES = (".yaml", ".yml", ".json")
 # Else a server is told of every table that is read, local ones too.
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
@@ -148,7 +150,12 @@ def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
         features = Features({column: Value("string") for column in columns})
         settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
     if kind == "json":
-        check_json(path)
+        columns = check_json(path)
+        if streaming and columns:
+            # A tuple, because a list would be taken for shards.
+            return IterableDataset.from_generator(stream_json, gen_kwargs={"path": path, "columns": tuple(columns)})
+        # Else its reader takes columns and their types from the first 10 MB, and fails on what comes later.
+        settings = {"chunksize": min(Path(path).stat().st_size, LARGEST_CHUNK)}
     if kind == "parquet":
         check_parquet(path)
     try:
@@ -215,24 +222,42 @@ def check_parquet(path: str):
         raise ValueError(f"{path} has no rows.")
 
 
-def check_json(path: str):
-    """Each line must be an object, unless the file is one list of them, which its reader checks."""
+def check_json(path: str) -> list[str]:
+    """
+    The columns of a file, each line of which must be an object; none, unlooked at, where the file is one list of them,
+    which its reader checks.
+    """
     number, has_rows = 0, False
+    columns: dict[str, None] = {}
     try:
         with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.lstrip().startswith("["):
                     has_rows = "{" in line + file.read(100)
+                    columns = {}
                     break
-                has_rows = has_rows or bool(line.strip())
-                if line.strip() and not isinstance(json.loads(line), dict):
+                if not line.strip():
+                    continue
+                has_rows = True
+                if not isinstance(row := json.loads(line), dict):
                     raise ValueError(f"{path}, line {number}: {line.strip()!r:.80} is no JSON object.")
+                columns |= dict.fromkeys(row)
     except UnicodeDecodeError:
         raise ValueError(name_bad_byte(path)) from None
     except json.JSONDecodeError as problem:
         raise ValueError(f"{path}, line {number}: no JSON object ({problem}).") from None
     if not has_rows:
         raise ValueError(f"{path} has no rows.")
+    return list(columns)
+
+
+def stream_json(path: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """The objects of a file's lines, with null in columns that one does not have."""
+    with open(path, encoding="utf-8-sig") as file:
+        for line in file:
+            if line.strip():
+                row = json.loads(line)
+                yield {column: row.get(column) for column in columns}
 
 
 def name_bad_byte(path: str) -> str:

@@ -53,6 +53,33 @@ def test_csv_as_programs_write_it(tmp_path, mark, end, streaming):
     assert (second["timeline_id"], second["texts"], second["labels"]) == ("007", [""], [-100])
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("late", "column", "value"),
+    [
+        # A label that posts lack first; ids that are numbers first; times that are whole and without a zone first.
+        ({"label": "b"}, "labels", 1),
+        ({"timeline_id": "ann"}, "timeline_id", "ann"),
+        ({"timestamp": 1714554000.5}, "timestamps", 1714554000.5),
+        ({"timestamp": "2024-05-01T09:00:00.250+00:00"}, "timestamps", 1714554000.25),
+    ],
+)
+def test_a_column_of_json_lines_may_change_behind_the_first_10_mb(tmp_path, streaming, late, column, value):
+    with (tmp_path / "posts.jsonl").open("w") as file:
+        for number in range(1101):
+            post = {"timeline_id": number, "timestamp": 1000 + number, "text": "glad " * 2000}
+            if isinstance(late.get("timestamp"), str):
+                post["timestamp"] = f"2024-04-01T09:00:{number % 60:02}"
+            if number == 1100:
+                post |= {"label": "a"} | late
+            elif "label" not in late:
+                post["label"] = "a"
+            file.write(json.dumps(post) + "\n")
+    assert (tmp_path / "posts.jsonl").stat().st_size > 10 << 20
+    *_, last = to_timelines(load_table(str(tmp_path / "posts.jsonl"), streaming), ["a", "b"])
+    assert last[column] == (value if column == "timeline_id" else [value])
+
+
 def test_a_post_of_100_000_tokens_is_cut_and_the_rest_of_its_timeline_stays(tmp_path, tokenizer, caplog, monkeypatch):
     long = "sad " * 99_998
     (tmp_path / "posts.csv").write_text(f'timeline_id,text\nann,glad\nann,"{long}"\nann,so\n')
