@@ -8,6 +8,8 @@ from transformers import AutoConfig, PreTrainedConfig
 from .configuration_temporal_bert import FormatField, TemporalBertConfig, TemporalRobertaConfig
 
 
+# Of the classes that a classifier was trained for.
+OF_CLASSES = ("class_weights", "calibration_temperature", "decision_thresholds")
 # Built directly: where this code is remote, the Auto classes do not know them.
 OWN_ENCODERS = {config.model_type: config for config in (TemporalBertConfig, TemporalRobertaConfig)}
 
@@ -110,6 +112,21 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             else:
                 self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs) -> "TempoFormerConfig":
+        """
+        As in the library, where given classes would meet the weights and the calibration of those in `config_dict`:
+        what is given wins, and for another number of classes the rest is dropped.
+        """
+        given = {name: kwargs.pop(name) for name in (*OF_CLASSES, "id2label", "label2id") if name in kwargs}
+        values = {**config_dict, **given}
+        if "id2label" in given and "label2id" not in given:
+            values["label2id"] = {label: int(index) for index, label in given["id2label"].items()}
+        before, after = (len(fields.get("id2label") or ()) or 2 for fields in (config_dict, values))
+        if kwargs.get("num_labels", after) != before:
+            values |= {name: given.get(name) for name in OF_CLASSES}
+        return super().from_dict(values, **kwargs)
 
     def validate_stream(self):
         """The window and the stream layers must fit the encoder."""

@@ -5,7 +5,7 @@ import torch
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module, attach_execution_device_hook
 from conftest import tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TempoFormerModel
 
@@ -15,6 +15,42 @@ VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"stream_attention":
 
 def inputs_only(batch: dict) -> dict:
     return {name: tensor for name, tensor in batch.items() if name != "labels"}
+
+
+OTHER_NAMES = {index: f"class {index}" for index in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("given", "weights", "thresholds"),
+    [
+        ({"num_labels": 5}, None, None),
+        ({"num_labels": 5, "class_weights": None}, None, None),
+        ({"num_labels": 5, "class_weights": [1.0, 2.0, 3.0, 4.0, 5.0]}, [1.0, 2.0, 3.0, 4.0, 5.0], None),
+        ({"id2label": OTHER_NAMES}, None, None),
+        ({"id2label": OTHER_NAMES, "decision_thresholds": [0.2] * 5}, None, [0.2] * 5),
+        # As many classes as before, or none given.
+        ({"num_labels": 2}, [1.0, 3.0], [0.3, 0.7]),
+        ({"class_weights": None}, None, [0.3, 0.7]),
+        ({"id2label": {0: "no", 1: "yes"}}, [1.0, 3.0], [0.3, 0.7]),
+    ],
+)
+def test_other_classes_leave_the_weights_of_those_before(tmp_path, given, weights, thresholds):
+    """By model class and Auto class, and what is loaded so trains and is saved."""
+    calibrated = {"class_weights": [1.0, 3.0], "decision_thresholds": [0.3, 0.7], "calibration_temperature": 2.0}
+    tiny_model(num_labels=2, **calibrated).save_pretrained(tmp_path / "before")
+    count = len(given.get("id2label") or ()) or given.get("num_labels", 2)
+    for cls in (TempoFormerForStreamClassification, AutoModelForSequenceClassification):
+        model = cls.from_pretrained(tmp_path / "before", ignore_mismatched_sizes=True, **given)
+        config = model.config
+        assert (config.num_labels, config.class_weights, config.decision_thresholds) == (count, weights, thresholds)
+        assert config.calibration_temperature == (2.0 if count == 2 else None)
+        assert config.id2label == given.get("id2label", config.id2label)
+        assert config.label2id == {name: index for index, name in config.id2label.items()}
+        batch = tiny_batch()
+        batch["labels"] = batch["labels"].where(batch["labels"] < 0, count - 1)
+        assert model(**batch).logits.shape[-1] == count and model(**batch).loss > 0
+        model.save_pretrained(tmp_path / "after")
+        assert cls.from_pretrained(tmp_path / "after").config.class_weights == weights
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
