@@ -172,7 +172,8 @@ def check_csv(path: str, separator: str) -> list[str]:
     number, longest = 0, csv.field_size_limit(sys.maxsize)
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, delimiter=separator, strict=True)
+            last: list[str] = []
+            lines = csv.reader(keep_last(file, last), delimiter=separator, strict=True)
             columns = next(lines, [])
             check_separator(path, columns)
             for place, column in enumerate(columns):
@@ -189,6 +190,8 @@ def check_csv(path: str, separator: str) -> list[str]:
                 if cells and len(cells) != len(columns):
                     what = f"{len(cells)} cells in a table of {len(columns)} columns"
                     raise ValueError(f"{path}, line {number}: {what}.")
+                if not cells and last == ["\r"]:
+                    raise ValueError(f"{path}, line {number}: a blank line ends in a carriage return alone.")
                 if any("\0" in cell for cell in cells):
                     raise ValueError(f"{path}, line {number}: a cell has the character NUL.")
                 has_rows = has_rows or bool(cells)
@@ -201,6 +204,13 @@ def check_csv(path: str, separator: str) -> list[str]:
     if not has_rows:
         raise ValueError(f"{path} has no rows.")
     return columns
+
+
+def keep_last(lines: Iterable[str], last: list[str]) -> Iterator[str]:
+    """The same lines, of which the last one that was given out is the only entry of `last`."""
+    for line in lines:
+        last[:] = [line]
+        yield line
 
 
 def check_separator(path: str, columns: list[str]):

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from .data_collator_tempoformer import tokenize_posts
-from .timestamps_tempoformer import is_date_without_dashes, to_seconds
+from .timestamps_tempoformer import looks_cut_short, other_reading, to_seconds
 from .windows_tempoformer import row_bounds
 
 
@@ -98,7 +98,8 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
     """
     usual = {"timestamp": "timestamp", "label": "label"}
     named = class_label(posts, columns["label"] or "label")
-    undashed, dated, are_years = None, False, None
+    newest, are_years = None, None
+    readings: set[str | None] = set()
     known = labels if labels is None or named is not None else [to_label(label) for label in labels]
     for row, post in enumerate(posts):
         for role, column in columns.items():
@@ -108,6 +109,10 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
         timeline_id = to_name(post[at["timeline_id"]])
         if timeline_id is None:
             raise PostError(row, at["timeline_id"], post[at["timeline_id"]], "a timeline id must not be null")
+        for column in (at["timeline_id"], at["id"]):
+            if column is not None and looks_cut_short(post[column]):
+                problem = "the last digits of this id are missing, as where a spreadsheet shortens numbers"
+                raise PostError(row, column, post[column], problem)
         text = post[at["text"]]
         if not isinstance(text, str):
             raise PostError(row, at["text"], text, "a text must be a string; an empty one is legal")
@@ -119,10 +124,8 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
                 raise PostError(row, at["timestamp"], post[at["timestamp"]], str(problem)) from None
             if timestamp is not None:
                 are_years = are_years is not False and timestamp in YEARS
-            if is_date_without_dashes(post[at["timestamp"]]):
-                undashed = row, at["timestamp"], post[at["timestamp"]]
-            elif timestamp is not None:
-                dated = True
+                newest = row, at["timestamp"], post[at["timestamp"]]
+                readings.add(other_reading(newest[-1]))
         label = post.get(at["label"])
         if named is not None and label is not None:
             if label >= len(named.names):
@@ -141,8 +144,8 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
             "label": -100 if name is None or known is None else known.index(name),
         }
     # One of them may be a number of seconds, all of them hardly.
-    if undashed is not None and not dated:
-        raise PostError(*undashed, "it and all others would be seconds; a date is written 2024-05-01")
+    if len(readings) == 1 and None not in readings:
+        raise PostError(*newest, f"it and all others would be seconds; {readings.pop()}")
     if are_years:
         logger.warning("All times are whole numbers as years are, and read as seconds; a year is written 2024-01-01.")
 

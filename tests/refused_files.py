@@ -49,6 +49,7 @@ TABLES = {
     "two columns of one name": table("text,text\na,b\n"),
     "a table without rows": table(HEADER),
     "a NUL character": table(f"{HEADER}ann,2024-05-02,hel\0lo,O\n"),
+    "a blank line that ends in a carriage return alone": table(f"{HEADER}{GOOD}\r,2024-05-02,hello,O\n"),
     "UTF-16": table((HEADER + GOOD).encode("utf-16")),
     "Latin-1": table(f"{HEADER}{GOOD}ann,2024-05-02,déjà vu,O\n".encode("latin-1")),
     "a JSON line cut short": table('{"text": "hello"}\n{"text": "hel', "posts.jsonl"),
@@ -80,8 +81,11 @@ def posts(change: dict, streaming: bool = False, more: list[dict] = (), **column
     return read
 
 
-def dates_without_dashes(folder: Path):
-    to_timelines(Dataset.from_list([post | {"timestamp": post["timestamp"].replace("-", "")} for post in POSTS]))
+def times(*values: str):
+    """Two good posts at other times."""
+    return lambda folder: to_timelines(
+        Dataset.from_list([post | {"timestamp": value} for post, value in zip(POSTS, values, strict=True)])
+    )
 
 
 def long_timeline_out_of_order(folder: Path):
@@ -118,7 +122,11 @@ POST_CASES = {
     "no text": posts({"text": None}),
     "a time that is none": posts({"timestamp": "yesterday"}),
     "a date with underscores": posts({"timestamp": "2024_05_01"}),
-    "dates without dashes": dates_without_dashes,
+    "dates without dashes": times("20240501", "20240502"),
+    "months without dashes": times("202405", "202406"),
+    "days as a spreadsheet counts them": times("45413.375", "45414"),
+    "seconds that a spreadsheet has shortened": posts({"timestamp": "1.71455E+09"}),
+    "ids that a spreadsheet has shortened": posts({"timeline_id": "1.78E+17"}),
     "milliseconds": posts({"timestamp": "1714557600000"}),
     "a time that is not finite": posts({"timestamp": "nan"}),
     "a time before the year 1": posts({"timestamp": "-99999999999"}),

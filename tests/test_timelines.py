@@ -135,6 +135,56 @@ def test_years_that_are_read_as_seconds_are_said(caplog, times, said):
     assert ("read as seconds; a year is written 2024-01-01" in caplog.text) == said
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        (["202405", "202412"], "'202412'.*a month is written"),
+        ([202405.0, 202412.0], "202412.0.*a month is written"),
+        (["45413.375", "45414.9"], "'45414.9'.*days of a spreadsheet"),
+        ([45413, 45414], "45414.*days of a spreadsheet"),
+        # One that is nothing else makes seconds of all.
+        (["202405", "202413"], None),
+        ([45413, 60000], None),
+        ([19999, 45413], None),
+        (["45413", "1970-01-02"], None),
+        (["202405", "45413"], None),
+    ],
+)
+def test_numbers_that_are_hardly_seconds(streaming, times, problem):
+    table = Dataset.from_list([POSTS[0] | {"timestamp": time} for time in times])
+    table = table.to_iterable_dataset() if streaming else table
+    if problem is None:
+        (timeline,) = to_timelines(table)
+        assert timeline["timestamps"] == sorted(to_seconds(time) for time in times)
+    else:
+        with pytest.raises(PostError, match=f"Row 1 .*{problem}"):
+            list(to_timelines(table))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1.71455E+09", None),
+        ("2E+09", None),
+        ("1.68522e+09", None),
+        ("1.714550001E+09", 1714550001.0),
+        ("1.5E+00", 1.5),
+    ],
+)
+def test_numbers_that_lost_digits_are_no_times(text, seconds):
+    if seconds is None:
+        with pytest.raises(ValueError, match="its last digits are missing"):
+            to_seconds(text)
+    else:
+        assert to_seconds(text) == seconds
+
+
+def test_ids_that_lost_digits_are_refused():
+    with pytest.raises(PostError, match="Row 0 .*'id', value '1.78E[+]17': the last digits of this id are missing"):
+        to_timelines(Dataset.from_list([POSTS[0] | {"id": "1.78E+17"}]), id_column="id")
+
+
 @pytest.mark.parametrize("times", [["20240501.0", "20240601.0"], [20240501.0, 20240601.0]])
 def test_dates_as_whole_floats_are_no_seconds(times):
     with pytest.raises(PostError, match="Row 1 .*a date is written 2024-05-01"):
