@@ -1,11 +1,13 @@
 """The runs of a cross-validation: each a process of `run_glue_style.py`, taken up again where it stopped."""
 
 import csv
+import fcntl
 import hashlib
 import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -29,6 +32,8 @@ from .splits import fingerprint, write_json
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 LINES_OF_A_FAILURE = 30
 PREDICTIONS = "predictions.csv"
+# Folders of a run, which may be moved or written otherwise when it is done. Before, its checkpoints name the folder.
+PLACES = ("--output_dir", "--folds_file")
 
 
 class RunError(RuntimeError):
@@ -111,29 +116,40 @@ class Run:
         """
         Trains, evaluates and predicts, unless that is done; goes on from its last checkpoint if there is one. The
         checkpoints are deleted afterwards, the best model stays. Raises a [`RunError`] where the folder has results or
-        a checkpoint of another command, recipe or fold or of other posts, or the run fails.
+        a checkpoint of another command, recipe or fold or of other posts, where another process runs it, or the run
+        fails.
 
         Args:
             device (`str`, *optional*): The only GPU that it sees, as in `CUDA_VISIBLE_DEVICES`.
         """
-        said = self.folder / "command.json"
-        wanted = {"command": self.command, "fold": self.parts, "contents": self.contents}
-        # One that failed before its first checkpoint has left nothing to go on from.
-        is_begun = self.is_done or any(self.folder.glob("checkpoint-*"))
-        if is_begun and json.loads(said.read_text(encoding="utf-8")) != wanted:
-            raise RunError(
-                f"{self.folder} is of a run with other arguments, recipes, posts or folds ({said}): "
-                "give another --output_dir."
-            )
-        write_json(said, wanted)
-        if not self.is_done:
-            self.call_script(device)
-            (self.folder / "done").touch()
-        for checkpoint in self.folder.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunError(f"{self.folder}: another process is running this.") from None
+            said = self.folder / "command.json"
+            wanted = {"command": self.command, "fold": self.parts, "contents": self.contents}
+            # One that failed before its first checkpoint has left nothing to go on from.
+            is_begun = self.is_done or any(self.folder.glob("checkpoint-*"))
+            passed_over = PLACES if self.is_done else ()
+            if is_begun and not is_same_run(json.loads(said.read_text(encoding="utf-8")), wanted, passed_over):
+                raise RunError(
+                    f"{self.folder} is of a run with other arguments, recipes, posts or folds ({said}): "
+                    "give another --output_dir."
+                )
+            write_json(said, wanted)
+            if not self.is_done:
+                self.call_script(device, lock.fileno())
+                (self.folder / "done").touch()
+            for checkpoint in self.folder.glob("checkpoint-*"):
+                shutil.rmtree(checkpoint)
 
-    def call_script(self, device: str | None):
-        """Runs the script; raises a [`RunError`] if it fails or leaves no results."""
+    def call_script(self, device: str | None, lock: int):
+        """
+        Runs the script, which holds the lock as long as it lives, even where this process is killed; raises a
+        [`RunError`] if it fails or leaves no results.
+        """
         if any(self.folder.glob("checkpoint-*")):
             # Its training time is that of the last part only.
             (self.folder / "resumed").touch()
@@ -142,16 +158,49 @@ class Run:
             environment["CUDA_VISIBLE_DEVICES"] = device
         log = self.folder / "run.log"
         with log.open("a", encoding="utf-8") as file:
-            code = subprocess.call(
+            code = call_process(
                 [sys.executable, str(self.script), *self.command],
                 env=environment,
                 stdout=file,
                 stderr=subprocess.STDOUT,
+                pass_fds=(lock,),
             )
         results = [self.folder / name for name in ("all_results.json", "_predictions.csv")]
         if code or not all(path.exists() for path in results):
             end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_A_FAILURE:]
             raise RunError("\n".join([f"{self.folder} failed with exit status {code}; the end of {log}:", *end]))
+
+
+def is_same_run(first: dict[str, Any], second: dict[str, Any], passed_over: Sequence[str]) -> bool:
+    """Whether two `command.json` say the same, but for the values of some options."""
+
+    def compared(said: dict[str, Any]) -> dict[str, Any]:
+        pairs = itertools.pairwise(["", *said["command"]])
+        return {**said, "command": [argument for option, argument in pairs if option not in passed_over]}
+
+    return compared(first) == compared(second)
+
+
+def call_process(command: Sequence[str], **settings: Any) -> int:
+    """
+    Runs a command that ends with this process, also where that is terminated.
+
+    Args:
+        command (`Sequence[str]`): A program and its arguments.
+        settings: As `subprocess.Popen` takes them.
+
+    Returns:
+        Its exit status.
+    """
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        with subprocess.Popen(command, **settings) as process:
+            try:
+                return process.wait()
+            finally:
+                process.terminate()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def fingerprints(timelines: Dataset, recipes: Sequence[str]) -> dict[str, str]:
@@ -163,7 +212,8 @@ def fingerprints(timelines: Dataset, recipes: Sequence[str]) -> dict[str, str]:
 def run_all(runs: Sequence[Run], state: PartialState, description: str):
     """Executes the runs, shared out over the processes, and waits for all of them."""
     device = None
-    if state.num_processes > 1 and torch.cuda.is_available():
+    # One for each run: the Trainer would share a batch out over all that it sees, and so multiply it.
+    if torch.cuda.is_available():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         devices = visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
         device = devices[state.local_process_index % len(devices)]

@@ -2,12 +2,19 @@
 
 import csv
 import json
+import os
 import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from sklearn.metrics import f1_score
 from test_run_glue_style import write_posts
 
@@ -62,7 +69,7 @@ def started(monkeypatch) -> list[list[str]]:
         (folder / "checkpoint-1").mkdir(exist_ok=True)
         return 0
 
-    monkeypatch.setattr(cross_validation.subprocess, "call", call)
+    monkeypatch.setattr(cross_validation, "call_process", call)
     return commands
 
 
@@ -193,18 +200,129 @@ def test_differences_are_paired_by_post(tmp_path, script, posts, started, capsys
         compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
 
 
+def test_a_moved_folder_is_taken_for_what_it_is(tmp_path, script, posts, started, monkeypatch):
+    passed_on = ["--num_folds", "2", "--seeds", "0", "--", "configuration/demo.yaml", "--train_file", posts]
+    script(["--output_dir", str(tmp_path / "out"), *passed_on])
+    (tmp_path / "moved").mkdir()
+    shutil.move(tmp_path / "out", tmp_path / "moved")
+    script(["--output_dir", os.path.relpath(tmp_path / "moved" / "out"), *passed_on])
+    assert len(started) == 2
+    # The checkpoints of what is not done name the folder where they were written.
+    (tmp_path / "moved" / "out" / "fold_0" / "seed_0" / "done").unlink()
+    (tmp_path / "moved" / "out" / "fold_0" / "seed_0" / "checkpoint-1").mkdir()
+    command = tmp_path / "moved" / "out" / "fold_0" / "seed_0" / "command.json"
+    command.write_text(command.read_text().replace(str(tmp_path / "moved"), "elsewhere"))
+    with pytest.raises(RunError, match="is of a run with other arguments"):
+        script(["--output_dir", str(tmp_path / "moved" / "out"), *passed_on])
+
+
+# Says its process id and waits, long enough for what is done to it.
+WAITING = """
+import os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[sys.argv.index("--output_dir") + 1])
+(folder / "writing").write_text(str(os.getpid()))
+(folder / "writing").rename(folder / "started")
+time.sleep(300)
+"""
+EXECUTED = """
+import sys
+from pathlib import Path
+from modeling_tempoformer.cross_validation import Run
+output, script = map(Path, sys.argv[1:])
+Run(output, output / "folds.json", 0, None, 0, [], script, {}).execute()
+"""
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def executing(tmp_path):
+    """A process that executes a run, the run, and the id of the process that this one has started."""
+    waiting = tmp_path / "waiting.py"
+    waiting.write_text(WAITING)
+    run = Run(tmp_path, tmp_path / "folds.json", 0, None, 0, [], waiting, {})
+    process = subprocess.Popen([sys.executable, "-c", EXECUTED, str(tmp_path), str(waiting)], cwd=ROOT)
+    child = run.folder / "started"
+    while not child.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    child_id = int(child.read_text())
+    yield process, run, child_id
+    process.kill()
+    process.wait()
+    if is_alive(child_id):
+        os.kill(child_id, signal.SIGKILL)
+
+
+def test_a_terminated_run_leaves_no_process(executing):
+    process, run, child = executing
+    with pytest.raises(RunError, match="another process is running this"):
+        run.execute()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert not is_alive(child)
+    # The folder is free again: what fails now is the run.
+    run.script.write_text("raise SystemExit('it was free')")
+    with pytest.raises(RunError, match="it was free"):
+        run.execute()
+
+
+def test_what_a_killed_run_leaves_behind_keeps_its_folder(executing):
+    process, run, child = executing
+    process.kill()
+    process.wait()
+    assert is_alive(child)
+    with pytest.raises(RunError, match="another process is running this"):
+        run.execute()
+
+
+@pytest.mark.parametrize(("visible", "expected"), [(None, ["0", "1"]), ("3,5", ["3", "5"])])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_each_run_sees_one_gpu(tmp_path, monkeypatch, visible, expected, processes):
+    """Also a single process's, or the Trainer would multiply the batch by the number of GPUs."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    seen = []
+
+    def call(command, env, **settings):
+        seen.append(env["CUDA_VISIBLE_DEVICES"])
+        folder = Path(command[command.index("--output_dir") + 1])
+        for name in ("all_results.json", "_predictions.csv"):
+            (folder / name).touch()
+        return 0
+
+    monkeypatch.setattr(cross_validation, "call_process", call)
+    for process in range(processes):
+        runs = [Run(tmp_path, tmp_path / "folds.json", 0, None, seed, [], tmp_path, {}) for seed in range(processes)]
+        run_all(runs, state_of(process, processes), "Runs")
+    assert seen == expected[:processes]
+
+
+def state_of(process: int, processes: int, waited=lambda: None) -> SimpleNamespace:
+    return SimpleNamespace(
+        local_process_index=process,
+        process_index=process,
+        num_processes=processes,
+        is_main_process=process == 0,
+        wait_for_everyone=waited,
+    )
+
+
 def test_processes_share_the_runs_out(tmp_path, monkeypatch):
     executed = []
     monkeypatch.setattr(Run, "execute", lambda run, device: executed.append(run.seed))
     runs = [Run(tmp_path, tmp_path / "folds.json", 0, None, seed, [], tmp_path, {}) for seed in range(5)]
     for process in (0, 1):
-        state = SimpleNamespace(
-            local_process_index=process,
-            process_index=process,
-            num_processes=2,
-            is_main_process=process == 0,
-            wait_for_everyone=lambda: executed.append("waited"),
-        )
+        state = state_of(process, 2, lambda: executed.append("waited"))
         run_all(runs, state, "Runs")
     assert executed == [0, 2, 4, "waited", 1, 3, "waited"]
 
