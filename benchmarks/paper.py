@@ -8,12 +8,12 @@ Table 1 are the statistics of the corpus, 2 all methods, 3 TempoFormer without o
 forms, 5 how diverse the corpus is, 6 parameters and training time of the methods, 7 the classes of table 3, 8 windows
 of 5, 10 and 20 posts (and figure 3). Each is written to the output folder as Markdown and CSV, with confusion matrices
 and the figure beside them. What has not been run is shown as not run; `--collect` runs nothing. A stopped table goes
-on where it was; the same run serves all tables that need it.
+on where it was; the same run serves all tables that need it. A row that fails is shown as failed, the others go on,
+and the exit status is 1.
 """
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ import yaml
 
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.classification_report import write_classification_report
-from modeling_tempoformer.cross_validation import compare, label_ids, read_predictions
+from modeling_tempoformer.cross_validation import call_process, compare, label_ids, read_predictions
 from modeling_tempoformer.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.figures import new_figure
 from modeling_tempoformer.timelines import label_names, to_timelines
@@ -31,7 +31,7 @@ from run_glue_style import load_posts
 
 
 ROOT = Path(__file__).parents[1]
-NOT_RUN = "not run"
+NOT_RUN, FAILED = "not run", "failed"
 # Learning rates to choose from: of TempoFormer, of other encoders that are fine-tuned, of networks over frozen
 # embeddings, of signatures.
 OF_NETWORKS = {"embeddings": ["1e-3", "1e-4"], "signatures": ["5e-4", "3e-4"]}
@@ -48,13 +48,15 @@ PAPER_SIZES = {
         "max_seq_length": 512,
     },
 }
+FEW_SHOT = {
+    f"few-shot, {posts}, {number} examples": (posts, number) for posts in ("post", "stream") for number in (5, 10)
+}
 # The recipes of each row, merged with that of the corpus, and which learning rates it chooses from.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["baseline_class_prior"], None),
     "post alone": (["baseline_post"], "encoder"),
     "concatenated history": (["baseline_concatenated"], "encoder"),
-    "few-shot, post": (["baseline_few_shot_post"], None),
-    "few-shot, stream": (["baseline_few_shot_stream"], None),
+    **{row: ([f"baseline_few_shot_{posts}"], None) for row, (posts, _) in FEW_SHOT.items()},
     "FFN-History": (["baseline_ffn_history"], "embeddings"),
     "BiLSTM": (["baseline_bilstm"], "embeddings"),
     "SWNU": (["baseline_swnu"], "signatures"),
@@ -71,8 +73,9 @@ ROWS: dict[str, tuple[list[str], str | None]] = {
     "without positions": (["variant_no_positions"], "tempoformer"),
     "without Gate&Norm": (["variant_no_gate"], "tempoformer"),
 }
-METHODS = list(ROWS)[:14]
-PARTS = ["TempoFormer", "TempoFormer, stream_residual", *list(ROWS)[14:]]
+METHODS = list(ROWS)[:16]
+RECURRENT = METHODS[11:]
+PARTS = ["TempoFormer", "TempoFormer, stream_residual", *list(ROWS)[16:]]
 WINDOWS = (5, 10, 20)
 
 
@@ -85,6 +88,7 @@ class Paper:
         self.window: int = recipe["window"]
         self.output: Path = args.output_dir.resolve()
         self.output.mkdir(parents=True, exist_ok=True)
+        self.failed: set[Path] = set()
 
     def folder(self, row: str, window: int | None = None) -> Path:
         """Of the cross-validation of a row."""
@@ -95,17 +99,19 @@ class Paper:
         """The argument that names the model of a row; none if it has none."""
         if row == "class prior":
             return []
-        name = self.args.llm if row.startswith("few-shot") else self.args.model_name_or_path
+        name = self.args.llm if row in FEW_SHOT else self.args.model_name_or_path
         # A folder is meant from here, not from where the scripts are.
         return ["--model_name_or_path", str(Path(name).resolve()) if Path(name).exists() else name]
 
     def run(self, row: str, window: int | None = None):
         """The cross-validation of a row, from where it stopped."""
         wanted = not self.args.collect and (self.args.rows is None or row in self.args.rows)
-        if not wanted or (row.startswith("few-shot") and self.args.llm is None):
+        if not wanted or (row in FEW_SHOT and self.args.llm is None):
             return
         recipes, kind = ROWS[row]
-        sizes = PAPER_SIZES.get(row, {}) if self.args.recipes == "paper" else {}
+        settings = PAPER_SIZES.get(row, {}) if self.args.recipes == "paper" else {}
+        if row in FEW_SHOT:
+            settings = {"num_examples": FEW_SHOT[row][1]}
         recipes = [f"{self.args.corpus}_{self.args.recipes}", *recipes]
         rates = RATES[self.args.recipes][kind] if kind else []
         command = [
@@ -120,15 +126,24 @@ class Paper:
             *("--train_file", str(Path(self.args.train_file).resolve())),
             # That of the recipe is a row that other tables have, too.
             *([] if window in (None, self.window) else ["--window", str(window)]),
-            *(f"--{name}={value}" for name, value in sizes.items()),
+            *(f"--{name}={value}" for name, value in settings.items()),
             *("--report_to", "none", "--disable_tqdm", "true"),
         ]
-        subprocess.run(command, check=True, cwd=ROOT)
+        folder = self.folder(row, window)
+        if code := call_process(command, cwd=ROOT):
+            self.failed.add(folder)
+            logs = sorted(folder.rglob("run.log"), key=lambda path: path.stat().st_mtime)
+            print(f"{row} failed with exit status {code}: see above{f' and {logs[-1]}' if logs else ''}")
 
     def results(self, row: str, window: int | None = None) -> dict | None:
         """What a row has reached, None if it has not been run to its end."""
         path = self.folder(row, window) / "results.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        is_whole = path.exists() and path.parent not in self.failed
+        return json.loads(path.read_text(encoding="utf-8")) if is_whole else None
+
+    def missing(self, row: str, window: int | None = None) -> str:
+        """What is shown of a row without results."""
+        return FAILED if self.folder(row, window) in self.failed else NOT_RUN
 
     def write(self, name: str, rows: list[dict[str, str]]):
         """Prints a table, and writes it as Markdown and CSV."""
@@ -161,7 +176,7 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
     for row in rows:
         results = paper.results(row)
         if results is None:
-            lines.append({"": row, "macro F1": NOT_RUN})
+            lines.append({"": row, "macro F1": paper.missing(row)})
             continue
         scores = results["scores"]
         of_classes = {f"F1 {label}": percent(scores[f"f1_{label}"]) for label in results["labels"]}
@@ -169,12 +184,12 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
         line["seeds"] = str(len(results["seeds"]))
         rates = {rate for rate in results["learning_rates"].values() if rate}
         line["learning rate"] = ", ".join(sorted(rates, key=float))
-        if paper.results(baseline) is not None and row != baseline:
+        if row != baseline:
             line[f"less {baseline} (95 %)"] = difference(paper, row, baseline, results["labels"])
         predictions = read_predictions(paper.folder(row))
         actual, predicted = (label_ids(predictions, column, results["labels"]) for column in ("label", "prediction"))
         if min(predicted) >= 0:
-            write_classification_report(paper.folder(row), actual, predicted, results["labels"])
+            write_classification_report(paper.folder(row), actual, predicted, results["labels"], len(results["seeds"]))
         else:
             print(f"{row}: no confusion matrix, {predicted.count(-1)} posts have no prediction.")
         lines.append(line)
@@ -183,6 +198,8 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
 
 def difference(paper: Paper, row: str, baseline: str, names: list[str]) -> str:
     """Of two rows, under the seeds that both have."""
+    if paper.results(baseline) is None:
+        return paper.missing(baseline)
     if not set(paper.results(row)["seeds"]) & set(paper.results(baseline)["seeds"]):
         return "no seed in common"
     found = compare(paper.folder(row), paper.folder(baseline), names)
@@ -229,10 +246,11 @@ def table_6(paper: Paper):
         results = paper.results(row)
         found = {} if results is None else results
         parameters, seconds = found.get("parameters"), found.get("train_seconds")
+        counted = f"{parameters / 1e6:.2f} M" if parameters else ""
         lines.append(
             {
                 "": row,
-                "parameters": NOT_RUN if results is None else f"{parameters / 1e6:.2f} M" if parameters else "",
+                "parameters": paper.missing(row) if results is None else counted,
                 "training of a fold": f"{seconds:.0f} s" if seconds else "",
             }
         )
@@ -241,14 +259,15 @@ def table_6(paper: Paper):
 
 def table_8(paper: Paper):
     """Windows, and figure 3."""
-    rows = ["BiLSTM", *METHODS[9:]]
+    rows = ["BiLSTM", *RECURRENT]
     lines = []
     for row in rows:
         line = {"": row}
         for window in WINDOWS:
             paper.run(row, window)
             results = paper.results(row, window)
-            line[f"w = {window}"] = NOT_RUN if results is None else percent(results["scores"]["macro_f1"])
+            reached = None if results is None else percent(results["scores"]["macro_f1"])
+            line[f"w = {window}"] = reached or paper.missing(row, window)
         lines.append(line)
     paper.write("table_8", lines)
     figure_3(paper, rows).savefig(paper.output / "figure_3.png", dpi=150)
@@ -280,7 +299,7 @@ TABLES = {
     1: table_1,
     2: lambda paper: scores_table(paper, "table_2", METHODS),
     3: lambda paper: scores_table(paper, "table_3", PARTS, per_class=False),
-    4: lambda paper: scores_table(paper, "table_4", ["post alone", *METHODS[9:]]),
+    4: lambda paper: scores_table(paper, "table_4", ["post alone", *RECURRENT]),
     5: table_5,
     6: table_6,
     7: lambda paper: scores_table(paper, "table_7", PARTS),
@@ -308,7 +327,10 @@ def main():
         parser.error("give --model_name_or_path, or --collect")
     # Where figures cannot be made, before hours of runs and not after them.
     new_figure(1, 1)
-    TABLES[args.table](Paper(args))
+    paper = Paper(args)
+    TABLES[args.table](paper)
+    if paper.failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,13 @@ def class_table(actual: Sequence[int], predicted: Sequence[int], label_names: Se
     return format_table(rows)
 
 
-def confusion_figure(actual: Sequence[int], predicted: Sequence[int], label_names: Sequence[str]) -> "Figure":
+def confusion_figure(
+    actual: Sequence[int], predicted: Sequence[int], label_names: Sequence[str], num_seeds: int = 1
+) -> "Figure":
     """
     The posts of each actual class (rows) by predicted class (columns): their number, and their share of the row as
-    number and colour. Raises an `ImportError` without matplotlib.
+    number and colour. The title says so where each post is counted once for each of several seeds. Raises an
+    `ImportError` without matplotlib.
     """
     places = range(len(label_names))
     counts = confusion_matrix(actual, predicted, labels=places)
@@ -53,11 +56,17 @@ def confusion_figure(actual: Sequence[int], predicted: Sequence[int], label_name
     axes.set_xticks(places, names, rotation=45, ha="right", rotation_mode="anchor", parse_math=False)
     axes.set_yticks(places, names, parse_math=False)
     axes.set(xlabel="predicted", ylabel="actual")
+    if num_seeds > 1:
+        axes.set_title(f"each post {num_seeds} times, once for each seed")
     return figure
 
 
 def write_classification_report(
-    output_dir: str | Path, actual: Sequence[int], predicted: Sequence[int], label_names: Sequence[str]
+    output_dir: str | Path,
+    actual: Sequence[int],
+    predicted: Sequence[int],
+    label_names: Sequence[str],
+    num_seeds: int = 1,
 ) -> str:
     """
     Writes the figure `confusion_matrix.png` of the labelled posts.
@@ -67,6 +76,7 @@ def write_classification_report(
         actual: The class id of each post, -100 for a post without a label, which is left out.
         predicted: The class id that each post was given.
         label_names: Names of the classes in the order of their ids.
+        num_seeds: How often each post is among them, once for each seed; said in the title of the figure.
 
     Returns:
         The table of [`class_table`]. Raises a `ValueError` for an id without a name or where no post has a label, an
@@ -85,5 +95,5 @@ def write_classification_report(
     actual, predicted = actual[labelled], predicted[labelled]
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    confusion_figure(actual, predicted, label_names).savefig(folder / "confusion_matrix.png", dpi=150)
+    confusion_figure(actual, predicted, label_names, num_seeds).savefig(folder / "confusion_matrix.png", dpi=150)
     return class_table(actual, predicted, label_names)

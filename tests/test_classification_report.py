@@ -43,6 +43,11 @@ def test_the_figure_has_actual_classes_as_rows():
     assert axes.images[0].get_array().tolist() == [[2 / 3, 1 / 3, 0], [0, 3 / 4, 1 / 4], [0, 0, 0]]
 
 
+def test_posts_that_are_counted_once_for_each_seed_are_said_to_be():
+    titles = [confusion_figure([0, 1], [0, 1], NAMES, seeds).axes[0].get_title() for seeds in (1, 4)]
+    assert titles == ["", "each post 4 times, once for each seed"]
+
+
 @pytest.mark.parametrize(
     ("actual", "predicted", "problem"),
     [

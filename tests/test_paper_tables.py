@@ -117,9 +117,20 @@ def test_every_recipe_of_a_row_is_there():
     assert rest == {"variant_tempoformer_bert", "variant_tempoformer_roberta"}
 
 
-def test_a_row_is_run_by_the_cross_validation_script(tmp_path, monkeypatch):
+def record(monkeypatch, codes: tuple[int, ...] = ()) -> list[list[str]]:
+    """The commands that are run; the first ones end with these statuses, others with 0."""
     commands = []
-    monkeypatch.setattr(paper.subprocess, "run", lambda command, **kwargs: commands.append(command[1:]))
+
+    def call(command, **settings):
+        commands.append(command[1:])
+        return codes[len(commands) - 1] if len(commands) <= len(codes) else 0
+
+    monkeypatch.setattr(paper, "call_process", call)
+    return commands
+
+
+def test_a_row_is_run_by_the_cross_validation_script(tmp_path, monkeypatch):
+    commands = record(monkeypatch)
     arguments = [
         "--corpus",
         "lrs",
@@ -130,7 +141,9 @@ def test_a_row_is_run_by_the_cross_validation_script(tmp_path, monkeypatch):
         "--output_dir",
         str(tmp_path),
     ]
-    monkeypatch.setattr(sys, "argv", ["paper", "--table", "2", *arguments, "--rows", "SWNU", "few-shot, post"])
+    monkeypatch.setattr(
+        sys, "argv", ["paper", "--table", "2", *arguments, "--rows", "SWNU", "few-shot, post, 5 examples"]
+    )
     paper.main()
     # Few-shot prompting has no LLM.
     (command,) = commands
@@ -143,12 +156,50 @@ def test_a_row_is_run_by_the_cross_validation_script(tmp_path, monkeypatch):
 
 def commands_of(monkeypatch, tmp_path, *arguments: str) -> dict[str, list[str]]:
     """The command of each row, by its output folder."""
-    commands = []
-    monkeypatch.setattr(paper.subprocess, "run", lambda command, **kwargs: commands.append(command[1:]))
+    commands = record(monkeypatch)
     settings = ["--corpus", "moc", "--train_file", "posts", "--model_name_or_path", "M", "--output_dir", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["paper", *settings, *arguments])
     paper.main()
     return {Path(command[command.index("--output_dir") + 1]).name: command for command in commands}
+
+
+def test_few_shot_prompting_has_rows_of_5_and_10_examples(tmp_path, monkeypatch):
+    commands = commands_of(monkeypatch, tmp_path, "--table", "2", "--llm", "L")
+    monkeypatch.chdir(paper.ROOT)
+    found = set()
+    for row, command in commands.items():
+        if row.startswith("few-shot"):
+            model, data = parse(
+                [ModelArguments, DataTrainingArguments], command[command.index("--") + 1 :], only_these=False
+            )
+            assert model.model_name_or_path == "L" and f"{model.num_examples}_examples" in row
+            found.add((data.window, model.num_examples))
+    assert found == {(1, 5), (1, 10), (5, 5), (5, 10)}
+
+
+def test_a_row_that_fails_stops_no_other(tmp_path, table, monkeypatch, capsys):
+    make_runs(tmp_path, "robert", {0: OURS})
+    make_runs(tmp_path, "tempoformer", {0: OURS})
+    log = tmp_path / "robert" / "fold_0" / "run.log"
+    log.write_text("out of memory")
+    commands = record(monkeypatch, codes=(0, 3))
+    arguments = ["--table", "4", "--corpus", "lrs", "--train_file", "none", "--output_dir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["paper", *arguments, "--model_name_or_path", "M", "--baseline", "RoBERT"])
+    with pytest.raises(SystemExit) as ended:
+        paper.main()
+    assert ended.value.code == 1 and len(commands) == 6
+    assert f"RoBERT failed with exit status 3: see above and {log}" in capsys.readouterr().out.splitlines()
+    with (tmp_path / "table_4.csv").open(newline="") as file:
+        rows = {row[""]: row for row in csv.DictReader(file)}
+    # Whatever it had reached before: that was by another command, or of other posts.
+    assert rows["RoBERT"]["macro F1"] == "failed" and rows["post alone"]["macro F1"] == "not run"
+    assert rows["TempoFormer"]["macro F1"] == f"{macro(OURS):.1f}"
+    assert rows["TempoFormer"]["less RoBERT (95 %)"] == "failed"
+
+
+def test_a_baseline_that_was_not_run_is_said(tmp_path, table):
+    make_runs(tmp_path, "tempoformer", {0: OURS})
+    assert table(2)["TempoFormer"]["less BiLSTM (95 %)"] == "not run"
 
 
 def test_tables_that_share_a_row_run_it_by_the_same_command(tmp_path, monkeypatch):
