@@ -2,11 +2,17 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from datasets import Dataset
 
+from modeling_tempoformer.command_line import parse
 from modeling_tempoformer.splits import make_folds, read_folds, select_fold, split_timelines, write_folds
+from run_glue_style import DataTrainingArguments
+
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -30,6 +36,16 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
         assert list(parts["test"]["timeline_id"]) == sorted(fold["test"], key=lambda name: int(name[1:]))
         for part in parts.values():
             assert {label for labels in part["labels"] for label in labels} == {0, 1}
+
+
+@pytest.mark.parametrize("recipes", ["fast", "paper"])
+@pytest.mark.parametrize(("corpus", "share"), [("lrs", 1 / 4), ("moc", 1 / 3)])
+def test_the_recipes_have_the_dev_shares_of_the_paper(corpus, share, recipes):
+    recipe = str(ROOT / "configuration" / f"{corpus}_{recipes}.yaml")
+    (data,) = parse([DataTrainingArguments], [recipe], only_these=False)
+    timelines = Dataset.from_list([{"timeline_id": str(name), "labels": [0, 1, 0, 0, 1]} for name in range(60)])
+    for fold in make_folds(timelines, 5, data.validation_fraction, seed=0):
+        assert len(fold["test"]) == 12 and len(fold["validation"]) == 48 * share
 
 
 def test_what_cannot_be_split_is_refused(timelines):
