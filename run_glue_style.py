@@ -28,6 +28,7 @@ from transformers import (
 
 from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.baselines.class_prior import class_prior_predictions
+from modeling_tempoformer.baselines.frozen_embeddings import reads_times
 from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings, Prepared
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.command_line import (
@@ -60,6 +61,16 @@ DEFAULT_WINDOW = 20
 DEFAULT_EXAMPLES = 5
 UNTRAINED = ("class_prior", "few_shot")
 STOCK_BASELINES = ("post", "concatenated")  # models of Transformers
+# Fields of configurations that the script sets itself, and what they are set by.
+SETTLED = {
+    "window": "give --window",
+    "timed": "the posts' times settle it (--timestamp_column)",
+    "class_weights": "they are counted in the training part",
+    **dict.fromkeys(("num_labels", "id2label", "label2id"), "give --labels"),
+    "encoder_config": "give --model_name_or_path or --config_name",
+    "architecture": "give --method",
+    "embedding_size": "it is that of --model_name_or_path",
+}
 
 
 @dataclass
@@ -98,6 +109,9 @@ class ModelArguments:
         if self.calibrate and self.method in UNTRAINED:
             raise ValueError(f"--calibrate cannot be given with --method {self.method}, which is not trained.")
         self.config_overrides = read_overrides(self.config_overrides)
+        for name in self.config_overrides or ():
+            if name in SETTLED:
+                raise ValueError(f"--config_overrides cannot hold '{name}': {SETTLED[name]}.")
 
 
 @dataclass
@@ -133,6 +147,10 @@ class DataTrainingArguments:
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Evaluations without a better --metric_for_best_model."}
     )
+
+    def __post_init__(self):
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"--window must be at least 1, got {self.window}.")
 
 
 def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Posts:
@@ -406,6 +424,10 @@ def main(arguments: list[str]):
     encoder = None
     if model_args.method != "class_prior":
         encoder = AutoConfig.from_pretrained(model_args.model_name_or_path or model_args.config_name)
+    if model_args.method in BASELINES and reads_times(encoder):
+        raise ValueError(
+            f"--method {model_args.method} cannot read an encoder with temporal attention; use a plain one."
+        )
     if encoder is not None and encoder.model_type == TempoFormerConfig.model_type:
         check_checkpoint(model_args, data, encoder)
         names = [encoder.id2label[index] for index in range(encoder.num_labels)]

@@ -11,6 +11,7 @@ from conftest import tiny_model
 from refused_batches import VOCABULARY
 from transformers import BertConfig, BertTokenizer, DistilBertConfig
 
+from modeling_tempoformer import TemporalBertConfig
 from modeling_tempoformer.synthetic import synthetic_posts
 
 
@@ -63,6 +64,11 @@ def saved_tempoformer(folder: Path) -> str:
     return str(folder / "saved")
 
 
+def temporal_encoder(folder: Path) -> str:
+    TemporalBertConfig(times=["1815", "1990"]).save_pretrained(folder / "temporal")
+    return str(folder / "temporal")
+
+
 def one_fold(folder: Path) -> str:
     names = list(dict.fromkeys(post["timeline_id"] for post in synthetic_posts(6, seed=0, posts_per_timeline=5)))
     folds = [{"train": names[2:], "validation": names[1:2], "test": names[:1]}]
@@ -83,7 +89,14 @@ GLUE = {
     "a recipe that is a list": glue(lambda folder: write(folder, "more.yaml", "- window\n")),
     "overrides that are no JSON object": glue("--config_overrides", "window=3"),
     "an unknown field of the configuration": glue("--config_overrides", '{"windoww": 3}'),
+    "a field of the configuration that an argument sets": glue("--config_overrides", '{"window": 3}'),
+    "a field of the configuration that the posts set": glue("--config_overrides", '{"class_weights": [1, 2]}'),
     "a window of 0": glue("--window", "0"),
+    "a baseline on an encoder with temporal attention": lambda folder: run(
+        "run_glue_style",
+        *("--method", "post", "--model_name_or_path", temporal_encoder(folder), "--output_dir", str(folder / "out")),
+        *("--train_file", write_posts(folder / "posts.csv"), "--do_train"),
+    ),
     "a label named twice": glue("--labels", "Switch", "No-Switch", "Switch"),
     "a single label": glue(
         lambda folder: f"--train_file={write(folder, 'one.csv', 'timeline_id,text,label' + chr(10) + 'ann,sad,O')}"

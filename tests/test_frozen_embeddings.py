@@ -141,6 +141,17 @@ def test_texts_that_are_refused(embed):
     assert embed([]).shape == (0, 16)
 
 
+def test_encoders_that_read_times_are_refused(encoder, embed, tokenization):
+    settings = {**tiny_encoder(), "model_type": "temporal_bert", "times": ["1815"], "initializer_range": 0.5}
+    settings["vocab_size"] = len(AutoTokenizer.from_pretrained(tokenization))
+    for times in ({"temporal_attention": "attention"}, {"temporal_attention": "none", "prepend_time": True}):
+        AutoModel.from_config(AutoConfig.for_model(**settings, **times)).save_pretrained(encoder)
+        with pytest.raises(ValueError, match="`model_name_or_path` .*encoder has temporal attention; use a plain"):
+            embed(TEXTS)
+    AutoModel.from_config(AutoConfig.for_model(**settings, temporal_attention="none")).save_pretrained(encoder)
+    np.testing.assert_allclose(embed(TEXTS), plain_embeddings(encoder, TEXTS), atol=1e-5)
+
+
 POSTS = [
     {"timeline_id": "a", "timestamp": 1.7e9, "label": "x"},
     {"timeline_id": "b", "timestamp": 5, "label": "y"},

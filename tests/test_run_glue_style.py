@@ -17,6 +17,7 @@ from conftest import tiny_encoder
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
+from modeling_tempoformer import TemporalRobertaConfig
 from modeling_tempoformer.baselines import prompting
 from modeling_tempoformer.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.command_line import parse
@@ -183,6 +184,16 @@ def test_predictions_come_in_the_order_of_the_input(tmp_path, script):
         script([*again, "--do_predict", "--labels", "a", "b"])
 
 
+@pytest.mark.parametrize("method", ["concatenated", "bilstm"])
+@pytest.mark.parametrize(
+    "settings", [{"temporal_attention": "scaled"}, {"temporal_attention": "none", "prepend_time": True}]
+)
+def test_baselines_take_no_encoder_that_reads_times(tmp_path, script, method, settings):
+    TemporalRobertaConfig(times=["1815", "1990"], **settings).save_pretrained(tmp_path / "temporal")
+    with pytest.raises(ValueError, match=f"--method {method} cannot read an encoder with temporal attention"):
+        run(script, tmp_path, str(tmp_path / "temporal"), "out", "--method", method)
+
+
 @pytest.mark.parametrize("line", ["task_name: lsr", "learning_rate: fast", "do_train: perhaps"])
 def test_recipe_values_are_checked(tmp_path, script, line, capsys):
     (tmp_path / "recipe.yaml").write_text(f"output_dir: out\nmodel_name_or_path: x\n{line}\n")
@@ -194,13 +205,13 @@ def test_recipe_values_are_checked(tmp_path, script, line, capsys):
 def test_of_several_recipes_the_later_ones_win(tmp_path, script):
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("config_name: a\nmodel_name_or_path: b\nconfig_overrides: {head: lstm, fusion: none}\n")
-    second.write_text("config_name: null\nconfig_overrides: {fusion: gate, window: 3}\n")
+    second.write_text("config_name: null\nconfig_overrides: {fusion: gate, num_stream_layers: 3}\n")
     model = parse([script.__globals__["ModelArguments"]], [str(first), str(second)])[0]
     assert model.config_name is None and model.model_name_or_path == "b"
-    assert model.config_overrides == {"head": "lstm", "fusion": "gate", "window": 3}
-    overrides = ["--config_overrides", '{"window": 4}']
+    assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 3}
+    overrides = ["--config_overrides", '{"num_stream_layers": 4}']
     model = parse([script.__globals__["ModelArguments"]], [str(first), str(second), *overrides])[0]
-    assert model.config_overrides == {"window": 4}
+    assert model.config_overrides == {"num_stream_layers": 4}
 
 
 def test_unknown_recipe_entries_are_named(tmp_path, script, capsys):
@@ -554,7 +565,20 @@ def test_one_fold_of_a_file(tmp_path, script, encoder):
         (["--method", "few_shot", "--num_examples", "0"], "--num_examples must be at least 1, got 0"),
         (["--method", "few_shot", "--calibrate"], "--calibrate cannot be given with --method few_shot"),
         (["--method", "post", "--do_train", "false", "--do_eval", "false"], "--method post needs --do_train"),
-        (["--method", "bilstm", "--window", "0"], "window"),
+        (["--method", "bilstm", "--window", "0"], "--window must be at least 1, got 0"),
+        (["--method", "concatenated", "--window", "-1"], "--window must be at least 1, got -1"),
+        (["--config_overrides", '{"timed": false}'], "cannot hold 'timed': the posts' times settle it"),
+        (["--config_overrides", '{"encoder_config": {}}'], "cannot hold 'encoder_config': give --model_name_or_path"),
+        (["--method", "post", "--config_overrides", '{"num_labels": 3}'], "cannot hold 'num_labels': give --labels"),
+        (["--method", "swnu", "--config_overrides", '{"label2id": {}}'], "cannot hold 'label2id': give --labels"),
+        (
+            ["--method", "bilstm", "--config_overrides", '{"architecture": "swnu"}'],
+            "cannot hold 'architecture': give --method",
+        ),
+        (
+            ["--method", "ffn_history", "--config_overrides", '{"embedding_size": 3}'],
+            "cannot hold 'embedding_size': it is that of --model_name_or_path",
+        ),
         (["--method", "bilstm", "--tokenizer_name", "tokenization"], "--tokenizer_name cannot be given with --method"),
         (["--num_examples", "5"], "--num_examples cannot be given with --method tempoformer"),
         (["--method", "few_shot", "--config_overrides", "{}"], "--config_overrides cannot be given with --method few"),

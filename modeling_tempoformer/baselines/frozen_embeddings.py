@@ -8,7 +8,14 @@ from pathlib import Path
 import datasets
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import CONFIG_NAME, cached_file, logging
 from transformers.utils.hub import extract_commit_hash
 
@@ -43,18 +50,20 @@ def embed_texts(
 
     Returns:
         `np.ndarray` of shape `(len(texts), hidden_size)`, float32. Raises a `ValueError` that names the row of a text
-        that is no string.
+        that is no string, and for an encoder that reads the times of texts.
     """
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be at least 1, got {batch_size}.")
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"`texts` must be strings, got {text!r} in row {row}.")
+    config = AutoConfig.from_pretrained(model_name_or_path)
+    if reads_times(config):
+        raise ValueError(f"`model_name_or_path` {model_name_or_path} has temporal attention; use a plain encoder.")
     tokenizer = AutoTokenizer.from_pretrained(model_name_or_path)
     smallest = tokenizer.num_special_tokens_to_add() + 1
     if max_seq_length < smallest:
         raise ValueError(f"`max_seq_length` must be at least {smallest}, got {max_seq_length}.")
-    config = AutoConfig.from_pretrained(model_name_or_path)
     limit = min(max_seq_length, token_limit(config, tokenizer))
     tokens, cut = tokenize_posts(tokenizer, texts, limit)
     if cut:
@@ -75,6 +84,11 @@ def embed_texts(
     np.save(partial, embeddings, allow_pickle=False)
     partial.replace(path)
     return embeddings
+
+
+def reads_times(config: PreTrainedConfig) -> bool:
+    """Whether an encoder reads the times of texts beside them, by temporal attention or as tokens."""
+    return getattr(config, "temporal_attention", "none") != "none" or getattr(config, "prepend_time", False)
 
 
 def encoder_fingerprint(model_name_or_path: str) -> list:
