@@ -10,6 +10,7 @@ also starts several processes where there is no GPU.
 """
 
 import itertools
+import json
 import logging
 import sys
 from dataclasses import dataclass, field
@@ -24,7 +25,14 @@ import run_glue_style
 from modeling_tempoformer.command_line import RECIPES, parse
 from modeling_tempoformer.cross_validation import PREDICTIONS, Run, collect, compare, fingerprints, run_all
 from modeling_tempoformer.predictions import labels_of
-from modeling_tempoformer.splits import check_tested_once, make_folds, read_folds, select_fold, write_folds
+from modeling_tempoformer.splits import (
+    check_tested_once,
+    make_folds,
+    read_folds,
+    select_fold,
+    write_folds,
+    write_json,
+)
 from modeling_tempoformer.timelines import label_names, to_timelines
 from run_glue_style import (
     UNTRAINED,
@@ -52,7 +60,8 @@ class CrossValidationArguments:
     output_dir: str = field(metadata={"help": "Of all runs, and of results.json and predictions.csv."})
     num_folds: int | None = field(default=None, metadata={"help": "5 if omitted, or those of the folds file."})
     folds_file: str | None = field(
-        default=None, metadata={"help": "Folds of before; else folds.json of the output folder, made anew if need be."}
+        default=None,
+        metadata={"help": "Folds of before; else folds.json of the output folder, made anew until a run has begun."},
     )
     seeds: list[int] = field(
         default_factory=lambda: [0, 1, 12, 123], metadata={"help": "Each fold is trained once with each."}
@@ -85,12 +94,10 @@ def prepare_folds(
         raise ValueError("Cross-validation splits --train_file: give no other file and no --streaming.")
     names = data.labels or label_names(splits["train"], data.label_column or "label")
     timelines = to_timelines(splits["train"], names, *timeline_columns(data))
-    path = Path(args.folds_file or Path(args.output_dir) / "folds.json")
-    if not path.exists():
-        if args.folds_file is not None:
-            raise ValueError(f"--folds_file {path} does not exist.")
-        num_folds = DEFAULT_FOLDS if args.num_folds is None else args.num_folds
-        write_folds(path, make_folds(timelines, num_folds, data.validation_fraction, FOLD_SEED))
+    if args.folds_file is None:
+        path = own_folds(args, data.validation_fraction, timelines)
+    elif not (path := Path(args.folds_file)).exists():
+        raise ValueError(f"--folds_file {path} does not exist.")
     folds = read_folds(path, timelines)
     if args.num_folds not in (None, len(folds)):
         raise ValueError(f"--num_folds {args.num_folds}, but {path} has {len(folds)} folds.")
@@ -108,11 +115,44 @@ def prepare_folds(
     return path, folds, names, timelines
 
 
+def own_folds(args: CrossValidationArguments, validation_fraction: float, timelines: Dataset) -> Path:
+    """
+    The folds file of the output folder. It is made where it is not there, or was made with other arguments and no run
+    has begun; else a `ValueError` names them.
+    """
+    output = Path(args.output_dir)
+    path, made = output / "folds.json", output / "folds_made.json"
+    # Folds of earlier versions do not say how they were made.
+    before = json.loads(made.read_text(encoding="utf-8")) if path.exists() and made.exists() else None
+    num_folds = args.num_folds
+    if num_folds is None:
+        num_folds = DEFAULT_FOLDS if before is None else before["num_folds"]
+    wanted = {"num_folds": num_folds, "validation_fraction": validation_fraction, "seed": FOLD_SEED}
+    if before is not None and before != wanted:
+        if any(output.glob("fold_*/**/command.json")):
+            name = next(name for name, value in wanted.items() if before.get(name) != value)
+            raise ValueError(
+                f"{path} was made with {name} {before.get(name)}, not {wanted[name]}, and runs have begun: "
+                "give another --output_dir."
+            )
+        path.unlink()
+    if not path.exists():
+        folds = make_folds(timelines, num_folds, validation_fraction, FOLD_SEED)
+        write_json(made, wanted)
+        write_folds(path, folds)
+    return path
+
+
+def is_option(argument: str, option: str) -> bool:
+    """Whether an argument is an option, or an abbreviation of it."""
+    name = argument.split("=")[0].replace("-", "_")
+    return argument.startswith("--") and len(name) > 2 and option.replace("-", "_").startswith(name)
+
+
 def check_passed_on(argument: str):
     """Raises a `ValueError` for an option that no single run can have, also where it is abbreviated."""
-    name = argument.split("=")[0].replace("-", "_")
     for option, why in NOT_PASSED_ON.items():
-        if argument.startswith("--") and len(name) > 2 and option.replace("-", "_").startswith(name):
+        if is_option(argument, option):
             raise ValueError(f"{option} cannot come after `--`: {why}.")
 
 
@@ -130,6 +170,9 @@ def main(arguments: list[str]):
     recipes = list(itertools.takewhile(lambda argument: argument.endswith(RECIPES), passed_on))
     for argument in passed_on:
         check_passed_on(argument)
+        # In a recipe it is the corpus's, for folds that are made.
+        if args.folds_file is not None and is_option(argument, "--validation_fraction"):
+            raise ValueError("--validation_fraction cannot be given with --folds_file, which says what is validated.")
     for recipe in recipes:
         for name in yaml.safe_load(Path(recipe).read_text(encoding="utf-8")) or ():
             if name in ("push_to_hub", "hub_token"):

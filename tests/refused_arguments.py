@@ -137,6 +137,16 @@ def cross_validate(*arguments: str, own: tuple[str, ...] = ()) -> Callable[[Path
     return start
 
 
+def begun(folder: Path) -> Path:
+    """A folder of a cross-validation whose first run has begun, with half of the rest to validate."""
+    run_folder = folder / "out" / "fold_0" / "seed_0"
+    run_folder.mkdir(parents=True)
+    made = {"num_folds": 5, "validation_fraction": 0.5, "seed": 0}
+    for place, content in ((run_folder, "command"), (folder / "out", "folds"), (folder / "out", "folds_made")):
+        write(place, f"{content}.json", json.dumps(made))
+    return folder
+
+
 CROSS_VALIDATION = {
     "an argument that differs from run to run": cross_validate("--seed", "1"),
     "a token on the command line of all runs": cross_validate("--hub_token", "hf_secret"),
@@ -144,6 +154,10 @@ CROSS_VALIDATION = {
     "a seed twice": cross_validate(own=("--seeds", "1", "1")),
     "a single fold": cross_validate(own=("--num_folds", "1")),
     "a file of folds that is not there": cross_validate(own=("--folds_file", "folds_of_before.json")),
+    "a share to validate beside a file of folds": cross_validate(
+        *("--validation_fraction", "0.5"), own=("--folds_file", "folds_of_before.json")
+    ),
+    "other folds than those of runs that have begun": lambda folder: cross_validate()(begun(folder)),
     "a file beside the one that is split": cross_validate("--test_file", "POSTS"),
 }
 

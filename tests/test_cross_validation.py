@@ -128,6 +128,46 @@ def test_results_of_other_recipes_or_posts_are_not_taken_for_these(tmp_path, scr
     script(command)
 
 
+def shares_of(folds_file: Path) -> tuple[int, set[float]]:
+    """How many folds, and which share of the timelines outside the test part (of all five posts) is validated."""
+    folds = json.loads(folds_file.read_text())
+    return len(folds), {round(len(fold["validation"]) / (12 - len(fold["test"])), 2) for fold in folds}
+
+
+def test_folds_are_those_that_are_asked_for(tmp_path, script, posts, monkeypatch):
+    def stop(run, device):
+        raise RunError("before it has begun")
+
+    output = tmp_path / "out"
+    own, recipe = ["--output_dir", str(output), "--seeds", "0"], ["--", "configuration/demo.yaml"]
+    monkeypatch.setattr(Run, "execute", stop)
+    for arguments, expected in (
+        ([*own, "--num_folds", "2", *recipe, "--validation_fraction", "0.5"], (2, {0.5})),
+        # As many as before, where no number is said.
+        ([*own, *recipe, "--validation_fraction", "0.33"], (2, {0.33})),
+        ([*own, "--num_folds", "3", *recipe], (3, {0.25})),
+    ):
+        with pytest.raises(RunError, match="before it has begun"):
+            script([*arguments, "--train_file", posts])
+        assert shares_of(output / "folds.json") == expected
+
+
+def test_folds_of_runs_that_have_begun_stay(tmp_path, script, posts, started):
+    output = tmp_path / "out"
+    own, recipe = (
+        ["--output_dir", str(output), "--seeds", "0"],
+        ["--", "configuration/demo.yaml", "--train_file", posts],
+    )
+    script([*own, "--num_folds", "2", *recipe, "--validation_fraction", "0.5"])
+    folds = (output / "folds.json").read_text()
+    with pytest.raises(ValueError, match=r"folds.json was made with validation_fraction 0.5, not 0.25, and runs have"):
+        script([*own, *recipe])
+    with pytest.raises(ValueError, match=r"folds.json was made with num_folds 2, not 3, and runs have begun"):
+        script([*own, "--num_folds", "3", *recipe, "--validation_fraction", "0.5"])
+    script([*own, *recipe, "--validation_fraction", "0.5"])
+    assert (output / "folds.json").read_text() == folds and len(started) == 2
+
+
 def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, started):
     own = ["--num_folds", "3", "--seeds", "0", "--learning_rates", "1e-3", "2e-3", "--tune_on_first_fold"]
     passed_on = ["--", "configuration/demo.yaml", "--train_file", posts]
@@ -148,6 +188,7 @@ def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, st
         ([], ["--streaming"], "give no other file and no --streaming"),
         (["--learning_rates", "1e-3"], ["--method", "class_prior"], "cannot be given with --method class_prior"),
         (["--num_folds", "4", "--folds_file", "FOLDS"], [], "--num_folds 4, but .* has 3 folds"),
+        (["--folds_file", "FOLDS"], ["--validation_frac=0.5"], "--validation_fraction cannot be given with --folds_f"),
         (["--folds_file", "TWICE"], [], "timelines are in no test part"),
         (["--folds_file", "EMPTY"], [], "fold 0: the validation part is empty"),
         (["--folds_file", "RARE"], ["--calibrate"], "RARE, fold 0: --calibrate needs .*none of: Rare"),

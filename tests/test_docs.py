@@ -282,7 +282,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_options_in_the_text_exist():
-    known = {"num_processes"}
+    known = {"num_processes", "multi_gpu"}
     for script in ("run_glue_style", "run_temporal_mlm", "run_semantic_change", "run_cross_validation"):
         module = runpy.run_path(str(ROOT / f"{script}.py"))
         for name, value in module.items():
