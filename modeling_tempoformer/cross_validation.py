@@ -1,7 +1,6 @@
 """The runs of a cross-validation: each a process of `run_glue_style.py`, taken up again where it stopped."""
 
 import csv
-import fcntl
 import hashlib
 import itertools
 import json
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import IO, Any
 
 import torch
 from accelerate import PartialState
@@ -27,6 +26,12 @@ from .metrics import StreamClassificationMetric
 from .significance import paired_bootstrap
 from .splits import fingerprint, write_json
 
+
+try:
+    import fcntl
+except ImportError:
+    # Windows has none: there a folder that is run twice at a time is not noticed.
+    fcntl = None
 
 # What a launcher sets for its processes: a run is alone, however many there are.
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
@@ -124,10 +129,7 @@ class Run:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunError(f"{self.folder}: another process is running this.") from None
+            take_lock(lock)
             said = self.folder / "command.json"
             wanted = {"command": self.command, "fold": self.parts, "contents": self.contents}
             # One that failed before its first checkpoint has left nothing to go on from.
@@ -163,12 +165,23 @@ class Run:
                 env=environment,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                pass_fds=(lock,),
+                # Not on Windows, which has no such argument.
+                **({} if fcntl is None else {"pass_fds": (lock,)}),
             )
         results = [self.folder / name for name in ("all_results.json", "_predictions.csv")]
         if code or not all(path.exists() for path in results):
             end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_A_FAILURE:]
             raise RunError("\n".join([f"{self.folder} failed with exit status {code}; the end of {log}:", *end]))
+
+
+def take_lock(file: IO):
+    """Locks a file until it is closed, here and in processes that inherit it; a [`RunError`] where it is locked."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RunError(f"{Path(file.name).parent}: another process is running this.") from None
 
 
 def is_same_run(first: dict[str, Any], second: dict[str, Any], passed_over: Sequence[str]) -> bool:
