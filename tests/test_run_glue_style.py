@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import runpy
 import shutil
 from argparse import ArgumentTypeError
@@ -264,6 +265,18 @@ def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, script, enco
     assert results["predict_support_Switch"] == [row["label"] for row in ours].count("Switch")
     right = [row["label"] == row["prediction"] == "Switch" for row in theirs].count(True)
     assert results["predict_recall_Switch"] == pytest.approx(right / results["predict_support_Switch"])
+
+
+def test_the_recipe_to_compare_on_own_posts_takes_the_best_epoch(tmp_path, script, encoder):
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    (recipe,) = re.findall(r'```yaml title="compare.yaml"\n(.*?)```', page, flags=re.DOTALL)
+    (tmp_path / "compare.yaml").write_text(recipe)
+    recipes = [str(tmp_path / "compare.yaml"), "configuration/baseline_bilstm.yaml"]
+    _, results = run(script, tmp_path, encoder, "out", *recipes, "--num_train_epochs", "40", "--learning_rate", "0.05")
+    log = json.loads((tmp_path / "out" / "trainer_state.json").read_text())["log_history"]
+    scores = [entry["eval_macro_f1"] for entry in log if "eval_macro_f1" in entry]
+    # What is evaluated after training is the best epoch's, of which three others were no better.
+    assert results["eval_macro_f1"] == max(scores) == scores[-4] and len(scores) < 40
 
 
 def test_a_baseline_takes_no_unknown_field(tmp_path, script, encoder):
