@@ -1,6 +1,7 @@
 """Arguments that the scripts refuse before any training, by the words of docs/bad_input.md."""
 
 import csv
+import fcntl
 import json
 import runpy
 from collections.abc import Callable
@@ -147,7 +148,17 @@ def begun(folder: Path) -> Path:
     return folder
 
 
+def beside_another(folder: Path):
+    """A cross-validation whose first run is held by another process."""
+    lock = folder / "out" / "fold_0" / "seed_0" / "lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        cross_validate(own=("--seeds", "0"))(folder)
+
+
 CROSS_VALIDATION = {
+    "a run that another process is running": beside_another,
     "an argument that differs from run to run": cross_validate("--seed", "1"),
     "a token on the command line of all runs": cross_validate("--hub_token", "hf_secret"),
     "a push of every run": cross_validate("--push-to-hub"),
