@@ -124,8 +124,9 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
                 raise PostError(row, at["timestamp"], post[at["timestamp"]], str(problem)) from None
             if timestamp is not None:
                 are_years = are_years is not False and timestamp in YEARS
-                newest = row, at["timestamp"], post[at["timestamp"]]
-                readings.add(other_reading(newest[-1]))
+                if None not in readings:
+                    newest = row, at["timestamp"], post[at["timestamp"]]
+                    readings.add(other_reading(newest[-1]))
         label = post.get(at["label"])
         if named is not None and label is not None:
             if label >= len(named.names):
