@@ -231,7 +231,8 @@ def table_5(paper: Paper):
 
 def listed(figures: dict, digits: int) -> list[dict[str, str]]:
     """A row for each figure, those of dicts in dicts too."""
-    flat = pd.json_normalize(figures, sep=", ").iloc[0]
+    # Not a row of the frame, in which counts would be floats.
+    flat = pd.json_normalize(figures, sep=", ").to_dict("records")[0]
     return [
         {"": name.replace("_", " "), "value": f"{value:.{digits}f}" if isinstance(value, float) else str(value)}
         for name, value in flat.items()

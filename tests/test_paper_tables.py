@@ -236,3 +236,12 @@ def test_a_measured_table_5_is_shown_again(tmp_path, table):
     (tmp_path / "table_5.csv").write_text(",value\ncosine,0.42\n")
     (tmp_path / "table_5.md").write_text("| | value |\n")
     assert table(5) == {"cosine": {"": "cosine", "value": "0.42"}}
+
+
+def test_counts_are_whole_numbers_and_means_are_not():
+    rows = paper.listed({"posts": 5, "per_timeline": {"mean": 2.5, "most": 4}}, digits=2)
+    assert rows == [
+        {"": "posts", "value": "5"},
+        {"": "per timeline, mean", "value": "2.50"},
+        {"": "per timeline, most", "value": "4"},
+    ]
