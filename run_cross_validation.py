@@ -22,18 +22,18 @@ from accelerate import PartialState
 from datasets import Dataset
 
 import run_glue_style
-from modeling_tempoformer.command_line import RECIPES, parse
-from modeling_tempoformer.cross_validation import PREDICTIONS, Run, collect, compare, fingerprints, run_all
-from modeling_tempoformer.predictions import labels_of
-from modeling_tempoformer.splits import (
+from modeling_tempoformer.data.files import write_json
+from modeling_tempoformer.data.splits import (
     check_tested_once,
     make_folds,
     read_folds,
     select_fold,
     write_folds,
-    write_json,
 )
-from modeling_tempoformer.timelines import label_names, to_timelines
+from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.evaluation.predictions import labels_of
+from modeling_tempoformer.training.cross_validation import PREDICTIONS, Run, collect, compare, fingerprints, run_all
+from modeling_tempoformer.training.recipes import RECIPES, parse
 from run_glue_style import (
     UNTRAINED,
     DataTrainingArguments,

@@ -31,26 +31,27 @@ from modeling_tempoformer.baselines.class_prior import class_prior_predictions
 from modeling_tempoformer.baselines.frozen_embeddings import reads_times
 from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings, Prepared
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
-from modeling_tempoformer.command_line import (
-    check_overrides,
-    load_hub_splits,
-    load_table,
-    name_dataset,
-    parse,
-    read_overrides,
-    report,
-    train,
+from modeling_tempoformer.data.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
+from modeling_tempoformer.data.rows import to_rows
+from modeling_tempoformer.data.splits import read_folds, select_fold, split_timelines
+from modeling_tempoformer.data.tables import load_hub_splits, load_table
+from modeling_tempoformer.data.timelines import Posts, label_names, to_timelines
+from modeling_tempoformer.decisions_tempoformer import class_probabilities, rank_classes
+from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.evaluation.predictions import (
+    labels_of,
+    post_ids_of,
+    prediction_rows,
+    score_posts,
+    targets_of,
     write_predictions,
     write_results,
 )
-from modeling_tempoformer.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
-from modeling_tempoformer.decisions_tempoformer import class_probabilities, rank_classes
-from modeling_tempoformer.metrics import compute_metrics
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
-from modeling_tempoformer.predictions import labels_of, post_ids_of, prediction_rows, score_posts, targets_of
-from modeling_tempoformer.splits import read_folds, select_fold, split_timelines
-from modeling_tempoformer.stream_trainer import StreamTrainer, StreamTrainingArguments
-from modeling_tempoformer.timelines import Posts, label_names, to_rows, to_timelines
+from modeling_tempoformer.training.hub_trainer import name_dataset
+from modeling_tempoformer.training.recipes import check_overrides, parse, read_overrides
+from modeling_tempoformer.training.resuming import report, train
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
 logger = logging.getLogger(__name__)

@@ -17,19 +17,25 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
-from modeling_tempoformer.change_corpora import DatedSentence, read_dwug, read_semeval, read_targets, read_truth
-from modeling_tempoformer.change_measures import (
+from modeling_tempoformer.data.dated_texts import numbers_in
+from modeling_tempoformer.semantic_change.corpora import (
+    DatedSentence,
+    read_dwug,
+    read_semeval,
+    read_targets,
+    read_truth,
+)
+from modeling_tempoformer.semantic_change.measures import (
     FEWEST_WORDS,
     average_pairwise_distance,
     cluster_distances,
     prototype_distance,
     trajectory,
 )
-from modeling_tempoformer.change_report import write_report
-from modeling_tempoformer.command_line import parse
-from modeling_tempoformer.dated_texts import numbers_in
-from modeling_tempoformer.semantic_change import embed_usages, sample_usages, time_differences
-from modeling_tempoformer.static_embeddings import neighbour_change, procrustes_change, train_sgns
+from modeling_tempoformer.semantic_change.report import write_report
+from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
+from modeling_tempoformer.semantic_change.usages import embed_usages, sample_usages, time_differences
+from modeling_tempoformer.training.recipes import parse
 
 
 logger = logging.getLogger(__name__)

@@ -26,20 +26,8 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     TemporalRobertaTokenizer,
 )
-from modeling_tempoformer.command_line import (
-    check_overrides,
-    load_hub_splits,
-    load_table,
-    name_dataset,
-    parse,
-    read_overrides,
-    report,
-    train,
-    write_predictions,
-)
-from modeling_tempoformer.corpora import read_speeches
-from modeling_tempoformer.data_collator_temporal_mlm import TemporalMlmCollator
-from modeling_tempoformer.dated_texts import (
+from modeling_tempoformer.data.corpora import read_speeches
+from modeling_tempoformer.data.dated_texts import (
     SOURCE,
     TEXT_SUFFIXES,
     DatedTexts,
@@ -52,9 +40,15 @@ from modeling_tempoformer.dated_texts import (
     to_mlm_rows,
     token_limit,
 )
-from modeling_tempoformer.sentence_time import predict_times
-from modeling_tempoformer.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
+from modeling_tempoformer.data.tables import load_hub_splits, load_table
+from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.evaluation.predictions import write_predictions
+from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.time_points_temporal_bert import TimePoints, is_missing
+from modeling_tempoformer.training.hub_trainer import name_dataset
+from modeling_tempoformer.training.recipes import check_overrides, parse, read_overrides
+from modeling_tempoformer.training.resuming import report, train
+from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
 
 
 logger = logging.getLogger(__name__)

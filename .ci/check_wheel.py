@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import yaml
 
 import modeling_tempoformer
-from modeling_tempoformer.cards import write_card
+from modeling_tempoformer.cards.model_cards import write_card
 
 
 if not Path(modeling_tempoformer.__file__).is_relative_to(sys.prefix):

@@ -18,7 +18,7 @@ def run(*command: str | Path):
 
 def write_data(folder: Path, seed: int = 0) -> list[str]:
     """Synthetic timelines in `folder`; the script's arguments for them."""
-    run("-m", "modeling_tempoformer.synthetic", folder, "--seed", str(seed))
+    run("-m", "modeling_tempoformer.data.synthetic", folder, "--seed", str(seed))
     return [f"--{name}_file={folder / name}.csv" for name in ("train", "validation", "test")]
 
 

@@ -22,11 +22,11 @@ import pandas as pd
 import yaml
 
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
-from modeling_tempoformer.classification_report import write_classification_report
-from modeling_tempoformer.cross_validation import call_process, compare, label_ids, read_predictions
-from modeling_tempoformer.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
-from modeling_tempoformer.figures import new_figure
-from modeling_tempoformer.timelines import label_names, to_timelines
+from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.evaluation.classification_report import write_classification_report
+from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
+from modeling_tempoformer.evaluation.figures import new_figure
+from modeling_tempoformer.training.cross_validation import call_process, compare, label_ids, read_predictions
 from run_glue_style import load_posts
 
 

@@ -10,6 +10,7 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .cards.saved_cards import give_card
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
 from .data_collator_tempoformer import StreamCollator
@@ -31,7 +32,6 @@ from .modeling_temporal_bert import (
 )
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
-from .saved_cards import give_card
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
 

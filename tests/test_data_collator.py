@@ -3,17 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_model
 from datasets import Dataset
+from helpers import VOCABULARY, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
-
-
-VOCABULARY = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad"])}
 
 
 @pytest.fixture(scope="module")

@@ -19,21 +19,20 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from conftest import TINY, tiny_model
+from helpers import ROOT, TINY, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
 import modeling_tempoformer
-from modeling_tempoformer import command_line
+from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
-from modeling_tempoformer.synthetic import synthetic_posts
+from modeling_tempoformer.training import recipes
 
 
-ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 # Their commands are run, for two steps where they train; those of other pages are parsed.
 RUN_PAGES = {"README.md", "docs/quick_start.md", "docs/semantic_change.md"}
 TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py")
-RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_semantic_change.py", "modeling_tempoformer.synthetic")
+RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_semantic_change.py", "modeling_tempoformer.data.synthetic")
 NO_ARGUMENTS = (["source", ".venv/bin/activate"], ["hf", "auth", "login"])
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
 # A line of benchmarks/demo_reload.py.
@@ -164,7 +163,7 @@ def parse_only(program: str, arguments: list[str]):
     """Lets a program read its arguments, with its own parser."""
     with (
         patch.object(argparse.ArgumentParser, "parse_args", and_stop(argparse.ArgumentParser.parse_args)),
-        patch.object(command_line, "parse", and_stop(command_line.parse)),
+        patch.object(recipes, "parse", and_stop(recipes.parse)),
         contextlib.redirect_stderr(io.StringIO()) as said,
     ):
         try:

@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from conftest import tiny_encoder, tiny_model
 from dense_reference import dense_logits
+from helpers import fixed_batch, tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
@@ -57,22 +57,6 @@ def test_agrees_with_the_plain_form(data, config):
     batch = data.draw(batches(config["window"], pad))
     with torch.no_grad(), patch.object(packing_tempoformer, "FEW_POSTS", data.draw(st.sampled_from([0, 32]))):
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
-
-
-def fixed_batch(window: int = 4, num_posts: int = 6) -> dict[str, torch.Tensor]:
-    """Posts of 3, 4, 9, 13, 17 and 20 tokens: several groups of lengths in one stream."""
-    lengths = torch.tensor([[9, 3, 20, 4, 17, 13]])
-    mask = (torch.arange(20) < lengths.unsqueeze(-1)).long()
-    generator = torch.Generator().manual_seed(0)
-    input_ids = torch.randint(5, 60, mask.shape, generator=generator) * mask
-    index = stream_windows(torch.arange(num_posts), window)
-    times = torch.rand(num_posts, generator=generator, dtype=torch.float64).mul(1e5).cumsum(0)
-    return {
-        "input_ids": input_ids,
-        "attention_mask": mask,
-        "stream_index": index.unsqueeze(0),
-        "elapsed": elapsed_seconds(times, index).unsqueeze(0),
-    }
 
 
 VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"num_stream_layers": 1, "stream_attention": "full"}]

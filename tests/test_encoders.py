@@ -6,11 +6,9 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from conftest import ENCODERS, tiny_batch, tiny_encoder, tiny_model
 from dense_reference import dense_logits, family_stream_logits, plain_encoder
+from helpers import ENCODERS, fixed_batch, move_to_meta, tiny_batch, tiny_encoder, tiny_model
 from safetensors.torch import load_file, save_file
-from test_encode_once import fixed_batch
-from test_model_common import move_to_meta
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from modeling_tempoformer import (

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import tiny_encoder, tiny_model
 from dense_reference import stream_logits
+from helpers import tiny_encoder, tiny_model
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttention, StreamCollator, TemporalBertConfig, TemporalBertTokenizer
-from modeling_tempoformer.data_collator_temporal_mlm import TemporalMlmCollator
-from modeling_tempoformer.timelines import stream_rows, stream_timelines
+from modeling_tempoformer.data.rows import stream_rows
+from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.data.timelines import stream_timelines
 
 
 pytestmark = pytest.mark.slow

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from accelerate.hooks import AlignDevicesHook, add_hook_to_module, attach_execution_device_hook
-from conftest import tiny_batch, tiny_model
+from helpers import move_to_meta, tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -255,12 +254,6 @@ def test_layers_on_several_devices(batch, settings):
     # With the weights asked for, no mask across posts has to be looked into, which meta tensors do not allow.
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)
-
-
-def move_to_meta(module: torch.nn.Module):
-    module.to("meta")
-    add_hook_to_module(module, AlignDevicesHook(execution_device="meta"))
-    attach_execution_device_hook(module, "meta")
 
 
 def test_lora_on_the_encoder(tmp_path, batch):

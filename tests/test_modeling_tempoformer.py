@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import tiny_batch, tiny_encoder, tiny_model
+from helpers import tiny_batch, tiny_encoder, tiny_model
 from transformers import AutoConfig, AutoModel, BertConfig
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TempoFormerModel

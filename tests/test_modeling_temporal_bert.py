@@ -11,10 +11,10 @@ import torch
 import transformers
 from accelerate import cpu_offload
 from accelerate.utils import send_to_device
+from helpers import move_to_meta
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from test_model_common import move_to_meta
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_encoder, tiny_model
+from helpers import tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 import torch
-from conftest import tiny_encoder, tiny_model
+from helpers import tiny_encoder, tiny_model
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, pipeline
 

@@ -9,32 +9,20 @@ import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
+from helpers import TIMES
+from helpers import dated_bert as bert
+from helpers import dated_roberta as roberta
 from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     TemporalBertConfig,
     TemporalBertTokenizer,
-    TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.time_points_temporal_bert import UnknownTimeError
 
 
-TIMES = ["1810-1860", "1960-2010"]
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "plane", "flew", "tree", "##s", "air", "##plane"]
-VOCABULARY = {word: index for index, word in enumerate(WORDS)}
 TEXTS = ["The plane flew", "the trees", "plane"]
-
-
-def bert(**settings) -> TemporalBertTokenizer:
-    return TemporalBertTokenizer(vocab=VOCABULARY, times=TIMES, **settings)
-
-
-def roberta(**settings) -> TemporalRobertaTokenizer:
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"theplanfwr", "Ġ"]
-    return TemporalRobertaTokenizer(
-        vocab={piece: index for index, piece in enumerate(pieces)}, merges=[], times=TIMES, **settings
-    )
 
 
 @pytest.mark.parametrize("make", [bert, roberta])

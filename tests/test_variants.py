@@ -2,21 +2,18 @@
 
 import json
 import runpy
-from pathlib import Path
 
 import pytest
 import torch
-from conftest import ENCODERS, tiny_batch, tiny_encoder
 from dense_reference import dense_logits, plain_encoder
-from test_run_glue_style import write_posts
+from helpers import ENCODERS, ROOT, tiny_batch, tiny_encoder, write_posts
 from transformers import AutoConfig, AutoModel
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.command_line import parse
-from modeling_tempoformer.synthetic import synthetic_posts
+from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.training.recipes import parse
 
 
-ROOT = Path(__file__).parents[1]
 VARIANTS = sorted(ROOT.glob("configuration/variant_*.yaml"))
 SCRIPT = runpy.run_path(str(ROOT / "run_glue_style.py"))
 

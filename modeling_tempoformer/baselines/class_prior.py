@@ -3,7 +3,7 @@
 import numpy as np
 from datasets import Dataset
 
-from ..predictions import labels_of
+from ..evaluation.predictions import labels_of
 
 
 def class_prior_predictions(

@@ -19,8 +19,8 @@ from transformers import (
 from transformers.utils import CONFIG_NAME, cached_file, logging
 from transformers.utils.hub import extract_commit_hash
 
+from ..data.dated_texts import token_limit
 from ..data_collator_tempoformer import tokenize_posts
-from ..dated_texts import token_limit
 from ..windows_tempoformer import elapsed_seconds, stream_windows
 
 

@@ -17,9 +17,9 @@ from transformers import (
     default_data_collator,
 )
 
-from ..command_line import check_overrides
 from ..loss_tempoformer import focal_loss
 from ..modeling_tempoformer_encoders import get_encoder_adapter
+from ..training.recipes import check_overrides
 from .configuration_history import HistoryConfig
 from .frozen_embeddings import EmbeddedStreams, embed_texts
 from .modeling_history import HistoryForStreamClassification

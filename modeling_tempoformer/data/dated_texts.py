@@ -1,0 +1,241 @@
+"""Dated texts: from files or tables to the rows that masked language modelling reads."""
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset, interleave_datasets
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from ..modeling_tempoformer_encoders import ENCODER_ADAPTERS
+from ..time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date, read_years
+from .files import read_lines
+
+
+DatedTexts = Dataset | IterableDataset
+TEXT_SUFFIXES = (".txt", ".txt.gz")
+TAGS = ("_nn", "_vb")
+# The column that says where a text comes from.
+SOURCE = "source_of_text"
+
+
+def read_text_file(path: str) -> Iterator[dict[str, str]]:
+    """
+    The lines of a text file named by its time point (`1810-1860.txt`), plain or gzipped, but for empty ones. Parts of
+    speech behind lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
+    """
+    name = Path(path).name
+    suffix = next((suffix for suffix in TEXT_SUFFIXES if name.endswith(suffix)), None)
+    if suffix is None:
+        raise ValueError(f"{path}: text files are named TIME.txt or TIME.txt.gz.")
+    number = None
+    for number, line in read_lines(Path(path)):
+        text = " ".join(untagged(token) for token in line.split())
+        yield {"time": name.removesuffix(suffix), "text": text, SOURCE: f"{path}, line {number}"}
+    if number is None:
+        raise ValueError(f"{path} has no text.")
+
+
+def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -> DatedTexts:
+    """
+    The texts of files named by time point, with the columns `time` and `text`. A stream mixes the files, each in
+    proportion to its size, so that no time point comes first.
+    """
+    if not streaming:
+        return Dataset.from_list([text for path in paths for text in read_text_file(path)])
+    streams = [IterableDataset.from_generator(read_text_file, gen_kwargs={"path": path}) for path in paths]
+    sizes = [Path(path).stat().st_size for path in paths]
+    if 0 in sizes:
+        raise ValueError(f"{paths[sizes.index(0)]} has no text.")
+    return interleave_datasets(
+        streams,
+        probabilities=[size / sum(sizes) for size in sizes],
+        seed=seed,
+        stopping_strategy="all_exhausted_without_replacement",
+    )
+
+
+def name_sources(texts: DatedTexts) -> DatedTexts:
+    """Adds to the rows of a table where they come from, so that errors name it after sorting and splitting."""
+    if isinstance(texts, IterableDataset) or SOURCE in texts.column_names:
+        return texts
+    return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
+
+
+def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
+    """
+    The time points of a corpus, its times as they are or named at a granularity: in the order of the numbers in their
+    names, those without any behind them as they come. Missing times are left to
+    the tokenizer, as is what is no date without `only_dates`; else an `UnknownTimeError` names its row.
+    """
+    names: dict[str, None] = {}
+    for row, value in enumerate(texts[time_column]):
+        if is_missing(value):
+            continue
+        if granularity is None:
+            names[as_name(value)] = None
+            continue
+        parts = read_date(value)
+        if parts is None and not only_dates:
+            continue
+        if parts is None:
+            raise UnknownTimeError(f"Row {row}: the {time_column} {value!r} is no date.")
+        names[name_date(parts, granularity)] = None
+    # Names without a number, such as "undated", come last.
+    return sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name)))
+
+
+def numbers_in(name: str) -> tuple[int, ...]:
+    """The whole numbers of a time point's name, in their order, negative for years before the common era."""
+    if years := read_years(name):
+        return years
+    return tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
+
+
+def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+    """The rest, and a random part, each in the order of the input."""
+    count = round(fraction * len(texts))
+    if not 0 < count < len(texts):
+        raise ValueError(f"Cannot split {len(texts)} texts by a fraction of {fraction}.")
+    part = set(random.Random(seed).sample(range(len(texts)), count))
+    return texts.select([row for row in range(len(texts)) if row not in part]), texts.select(sorted(part))
+
+
+def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens that a model reads at most, special ones included."""
+    if config.model_type in ENCODER_ADAPTERS:
+        most = ENCODER_ADAPTERS[config.model_type].max_tokens(config)
+    else:
+        most = config.max_position_embeddings
+    return min(tokenizer.model_max_length, most)
+
+
+def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
+    """Raises a `ValueError` where a tokenizer's time points are not the model's: its ids would mean other times."""
+    own, of_tokenizer = (list(getattr(one, "times", ())) for one in (model.config, tokenizer))
+    if own and of_tokenizer != own:
+        raise ValueError(
+            f"The tokenizer's times are {', '.join(of_tokenizer) or 'none'}, the model's {', '.join(own)}: "
+            "load the tokenizer with `times=model.config.times`."
+        )
+
+
+def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
+    """All columns. Raises a `ValueError` that names a column that is not there, and those that are."""
+    present = texts.column_names or list(next(iter(texts)))
+    for column in columns:
+        if column not in present:
+            raise ValueError(f"There is no column '{column}'; the columns are {', '.join(present)}.")
+    return present
+
+
+def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
+    """
+    The special tokens before and after a text of some time, and the id of that time, `None` where the tokenizer knows
+    of no times.
+    """
+    if hasattr(tokenizer, "time_points"):
+        ids, time_id = tokenizer("", time=time)["input_ids"], tokenizer.time_id(time)
+    else:
+        ids, time_id = tokenizer("")["input_ids"], None
+    return ids[:-1], ids[-1:], time_id
+
+
+def make_row(words: list[int], before: list[int], after: list[int], time_id: int | None) -> dict[str, list[int]]:
+    """One row of a batch: a text's tokens in their frame."""
+    ids = [*before, *words, *after]
+    row = {
+        "input_ids": ids,
+        "attention_mask": [1] * len(ids),
+        "special_tokens_mask": [1] * len(before) + [0] * len(words) + [1] * len(after),
+    }
+    return row if time_id is None else {**row, "time_ids": [time_id] * len(ids)}
+
+
+def to_mlm_rows(
+    texts: DatedTexts,
+    tokenizer: PreTrainedTokenizerBase,
+    time_column: str = "time",
+    text_column: str = "text",
+    max_length: int = 128,
+    line_by_line: bool = False,
+) -> DatedTexts:
+    """
+    Rows for [`TemporalMlmCollator`]: `input_ids`, `attention_mask`, `special_tokens_mask` and `time_ids`.
+
+    Args:
+        texts: One row per text.
+        tokenizer: A [`TemporalBertTokenizer`].
+        time_column, text_column: Their names.
+        max_length: Tokens of a row at most, special ones included.
+        line_by_line: Whether a row has one text only. Else texts of one time point are joined to rows of
+            `max_length` tokens; what is left of 1,000 texts becomes shorter rows. Nothing is cut off: a longer text
+            makes several rows.
+
+    Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a time or without words.
+    """
+    columns = check_columns(texts, time_column, text_column)
+    before, after, _ = frame(tokenizer, tokenizer.times[0])
+    smallest = len(before) + len(after) + 1
+    if max_length < smallest:
+        raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
+    if not line_by_line and isinstance(texts, Dataset):
+        # Full rows also where there are many time points.
+        ids = check_texts(texts, tokenizer, time_column, text_column)
+        texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
+
+    def convert(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
+        values, sources = batch[time_column], batch.get(SOURCE) or [f"row {index}" for index in indices]
+        time_ids = [check_text(tokenizer, *row) for row in zip(sources, values, batch[text_column], strict=True)]
+        # RoBERTa's words begin with their space, and a packed text follows another.
+        start = "" if line_by_line else " "
+        words = [start + text for text in batch[text_column]]
+        tokens = tokenizer(words, time=values, add_special_tokens=False, verbose=False)["input_ids"]
+        by_time: dict[int, list[int]] = {}
+        for place, (source, time_id, ids) in enumerate(zip(sources, time_ids, tokens, strict=True)):
+            if not ids:
+                raise ValueError(f"{source}: no token in the text {batch[text_column][place]!r}.")
+            by_time.setdefault(time_id, []).append(place)
+        rows = []
+        for places in by_time.values():
+            before, after, time_id = frame(tokenizer, values[places[0]])
+            size = max_length - len(before) - len(after)
+            parts = [tokens[place] for place in places]
+            for part in parts if line_by_line else [[token for ids in parts for token in ids]]:
+                rows += [make_row(part[i : i + size], before, after, time_id) for i in range(0, len(part), size)]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    cached = {"load_from_cache_file": False} if isinstance(texts, Dataset) else {}
+    return texts.map(convert, batched=True, with_indices=True, remove_columns=columns, **cached)
+
+
+def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:
+    """The time id of a text. Raises a `ValueError` that names its source if it has no text or no known time."""
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{source}: no text, but {text!r}.")
+    try:
+        return tokenizer.time_id(time)
+    except UnknownTimeError as error:
+        raise UnknownTimeError(f"{source}: {error}") from None
+
+
+def check_texts(
+    texts: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    time_column: str = "time",
+    text_column: str = "text",
+    must_have_time: bool = True,
+) -> list[int]:
+    """[`check_text`] of all; without `must_have_time` of those that have none their text alone."""
+    sources = texts[SOURCE] if SOURCE in texts.column_names else [f"row {row}" for row in range(len(texts))]
+    times = texts[time_column]
+    if not must_have_time:
+        times = [tokenizer.times[0] if is_missing(time) else time for time in times]
+    return [check_text(tokenizer, *row) for row in zip(sources, times, texts[text_column], strict=True)]
+
+
+def untagged(word: str) -> str:
+    """A word without its part of speech."""
+    return word[:-3] if len(word) > 3 and word.endswith(TAGS) else word

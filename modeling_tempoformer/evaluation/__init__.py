@@ -1,0 +1,1 @@
+"""Metrics, significance, calibration, predictions and reports."""

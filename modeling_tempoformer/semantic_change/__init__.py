@@ -1,0 +1,1 @@
+"""How much words changed in meaning: usages, measures, corpora and reports."""

@@ -1,0 +1,1 @@
+"""The Trainers, their arguments and recipes, resuming and cross-validation."""

@@ -1,0 +1,78 @@
+"""Command lines, and recipes of defaults for them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import HfArgumentParser, PreTrainedConfig
+
+
+RECIPES = (".yaml", ".yml", ".json")
+
+
+def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
+    """
+    One object of each dataclass. First arguments that end in .yaml or .json are recipes of defaults; of several, the
+    later ones win, and dicts that both have are merged. Without `only_these` other arguments are passed over.
+    """
+    parser = HfArgumentParser(dataclasses)
+    known = {action.dest for action in parser._actions}
+    recipe: dict = {}
+    while arguments and arguments[0].endswith(RECIPES):
+        path, *arguments = arguments
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        except (yaml.YAMLError, UnicodeDecodeError) as problem:
+            parser.error(f"{path} is no recipe: {problem}")
+        if not isinstance(values, dict):
+            parser.error(f"{path} is no recipe: it must hold names and values, got {values!r:.80}")
+        if (unknown := sorted(set(values) - known)) and only_these:
+            parser.error(f"{path} has unknown arguments: {', '.join(unknown)}")
+        recipe = merge(recipe, values)
+    objects = parser.parse_args_into_dataclasses(
+        [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these
+    )
+    return objects if only_these else objects[: len(dataclasses)]
+
+
+def merge(first: dict, second: dict) -> dict:
+    """Both dicts in one, at every depth; where they differ, the second wins."""
+    merged = {**first, **second}
+    for name in first.keys() & second.keys():
+        if isinstance(first[name], dict) and isinstance(second[name], dict):
+            merged[name] = merge(first[name], second[name])
+    return merged
+
+
+def recipe_arguments(recipe: dict) -> list[str]:
+    """A recipe as on the command line, so that its values are checked like those."""
+    arguments = []
+    for name, value in recipe.items():
+        if isinstance(value, dict):
+            value = json.dumps(value)
+        if isinstance(value, list):
+            arguments += [f"--{name}", *map(str, value)]
+        elif value is not None:
+            arguments.append(f"--{name}={value}")
+    return arguments
+
+
+def read_overrides(value: dict | str | None) -> dict | None:
+    """`--config_overrides` as a dict. Raises a `ValueError` for what is no JSON object."""
+    if not isinstance(value, str):
+        return value
+    try:
+        fields = json.loads(value)
+    except json.JSONDecodeError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError(f"--config_overrides must be a JSON object, got {value!r}.")
+    return fields
+
+
+def check_overrides(overrides: dict | None, config_class: type[PreTrainedConfig]):
+    """Raises a `ValueError` for fields that a configuration does not have, which it would take in silence."""
+    known = {*config_class.__dataclass_fields__, "num_labels"}
+    if unknown := sorted(set(overrides or {}) - known):
+        raise ValueError(f"--config_overrides has unknown fields: {', '.join(unknown)}.")

@@ -1,0 +1,290 @@
+"""Batches that collators, models, tokenizers and the pipeline refuse, by the words of docs/bad_input.md."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from helpers import TIMES, VOCABULARY, tiny_batch, tiny_encoder, tiny_model
+from transformers import BertTokenizer, pipeline
+
+from modeling_tempoformer import (
+    BertWithTemporalAttention,
+    BertWithTemporalAttentionForMaskedLM,
+    StreamCollator,
+    StreamState,
+    TemporalBertConfig,
+    TemporalBertTokenizer,
+)
+from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+
+
+def plain_tokenizer() -> BertTokenizer:
+    return BertTokenizer(vocab=VOCABULARY)
+
+
+def temporal_tokenizer(**settings) -> TemporalBertTokenizer:
+    return TemporalBertTokenizer(vocab=VOCABULARY, **{"times": TIMES, **settings})
+
+
+ROW = {
+    "input_ids": [[2, 5, 3], [2, 6, 6, 3], [2, 3]],
+    "timestamps": [1.7e9, 1.7e9 + 1, 1.7e9 + 61],
+    "num_context": 1,
+    "labels": [0, 1],
+}
+
+
+def row(**change) -> Callable[[Path], Any]:
+    """A batch of a good row and a changed one; `None` takes a column away."""
+
+    def collate(folder: Path):
+        changed = {name: value for name, value in {**ROW, **change}.items() if value is not None}
+        return StreamCollator(plain_tokenizer(), window=2)([ROW, changed])
+
+    return collate
+
+
+COLLATOR = {
+    "no rows": lambda folder: StreamCollator(plain_tokenizer(), window=2)([]),
+    "a row without posts": row(input_ids=[], timestamps=[], num_context=0, labels=[]),
+    "a post without tokens": row(input_ids=[[2, 5, 3], [], [2, 3]]),
+    "a token that is no whole number": row(input_ids=[[2, 5, 3], [2, 5.5, 3], [2, 3]]),
+    "a token that is a text": row(input_ids=[[2, 5, 3], [2, "sad", 3], [2, 3]]),
+    "a column that fewer posts have": row(token_type_ids=[[0, 0, 0], [0, 0, 0, 0], [0, 0]]),
+    "fewer masks than tokens": lambda folder: StreamCollator(plain_tokenizer(), window=2)(
+        [{**ROW, "attention_mask": [[1, 1, 1], [1], [1, 1]]}]
+    ),
+    "fewer labels than posts": row(labels=[0]),
+    "a label that is no class id": row(labels=[0, 0.5]),
+    "a negative class id": row(labels=[0, -1]),
+    "no labels, where others have": row(labels=None),
+    "more context than posts": row(num_context=4, labels=[]),
+    "negative context": row(num_context=-1, labels=[0] * 4),
+    "no times": row(timestamps=None),
+    "times, where the collator is told that there are none": lambda folder: StreamCollator(
+        plain_tokenizer(), window=2, timed=False
+    )([ROW]),
+    "fewer times than posts": row(timestamps=[0, 1]),
+    "times out of order": row(timestamps=[9, 5, 6]),
+    "a time that is NaN": row(input_ids=[[2, 3]], num_context=0, labels=[0], timestamps=[float("nan")]),
+    "a time that is a text": row(timestamps=["now", 1, 2]),
+    "times that are rounded to 32 bits": row(timestamps=torch.tensor(ROW["timestamps"])),
+    "a window that is no number of posts": lambda folder: StreamCollator(plain_tokenizer(), window=2.5),
+    "dated texts with fewer times than tokens": lambda folder: TemporalMlmCollator(temporal_tokenizer())(
+        [{"input_ids": [2, 5, 3], "time_ids": [3, 3]}]
+    ),
+    "a share of masked times that is none": lambda folder: TemporalMlmCollator(
+        temporal_tokenizer(), time_mlm_probability=2
+    ),
+}
+
+
+def batch(model: Callable = tiny_model, **change) -> Callable[[Path], Any]:
+    """A forward pass of a good batch with some of its tensors changed, by functions of the old ones or to others."""
+
+    def forward(folder: Path):
+        good = tiny_batch()
+        changed = {name: value(good[name].clone()) if callable(value) else value for name, value in change.items()}
+        return model()(**{**good, **changed})
+
+    return forward
+
+
+def put(value: float, *place: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Puts a value into a tensor."""
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        tensor[place] = value
+        return tensor
+
+    return change
+
+
+FORWARD = {
+    "no tokens": batch(input_ids=None),
+    "a list": batch(input_ids=[[[2, 5, 3]]]),
+    "tokens of one post, not of rows of posts": batch(input_ids=lambda ids: ids[0, 0]),
+    "a batch of no rows": batch(input_ids=lambda ids: ids[:0]),
+    "tokens that are no integers": batch(input_ids=lambda ids: ids.float()),
+    "a token beyond the vocabulary": batch(input_ids=put(60, 0, 1, 2)),
+    "a negative token": batch(input_ids=put(-100, 0, 1, 2)),
+    "more tokens than the encoder reads": batch(input_ids=torch.full((2, 6, 25), 7), attention_mask=None),
+    "a mask of another shape": batch(attention_mask=lambda mask: mask[..., :-1]),
+    "a mask that is added to scores": batch(attention_mask=lambda mask: (1.0 - mask) * -1e9),
+    "a mask of other numbers than 0 and 1": batch(attention_mask=put(2, 0, 1, 2)),
+    "posts that are padded on the left": batch(attention_mask=lambda mask: mask.flip(-1)),
+    "a token type that the encoder does not have": batch(token_type_ids=torch.full((2, 6, 7), 2)),
+    "calendar times for an encoder without": batch(time_ids=torch.full((2, 6, 7), 3)),
+    "a stream with a post that the row does not have": batch(stream_index=put(6, 0, 5, 3)),
+    "a negative post that is not -1": batch(stream_index=put(-2, 0, 0, 0)),
+    "a stream with a future post": batch(stream_index=put(5, 0, 3, 2)),
+    "a stream with a post twice": batch(stream_index=put(3, 0, 3, 2)),
+    "a stream with a gap": batch(stream_index=put(-1, 0, 3, 1)),
+    "streams of another number of rows": batch(stream_index=lambda index: index[:1], elapsed=None, labels=None),
+    "streams that are no integers": batch(stream_index=lambda index: index.float()),
+    "a window larger than the model's": batch(lambda: tiny_model(window=3)),
+    "more posts than the window, where no streams are given": batch(stream_index=None, elapsed=None, labels=None),
+    "times of another shape": batch(elapsed=lambda elapsed: elapsed[..., 0]),
+    "a negative time, as of a future post": batch(elapsed=put(-1.0, 0, 3, 1)),
+    "a time since a post that is NaN": batch(elapsed=put(float("nan"), 0, 3, 1)),
+    "an infinite time": batch(elapsed=put(float("inf"), 0, 3, 0)),
+    "times since the oldest post": batch(elapsed=lambda elapsed: elapsed.flip(-1)),
+    "a newest post that is not at 0 seconds": batch(elapsed=lambda elapsed: elapsed + 1),
+    "labels of another shape": batch(labels=lambda labels: labels[:, :1]),
+    "labels that are no integers": batch(labels=lambda labels: labels.float()),
+    "a label that is no class": batch(labels=put(3, 0, 1)),
+    "a label of -1": batch(labels=put(-1, 0, 1)),
+    "a label of a stream without posts": batch(labels=put(0, 1, 4)),
+    "an argument that there is not": batch(timestamps=torch.zeros(2, 6)),
+}
+
+
+def step(**change) -> Callable[[Path], Any]:
+    """A second step with some arguments changed."""
+
+    def run(folder: Path):
+        model = tiny_model()
+        good = {"input_ids": torch.full((2, 2), 7), "timeline_ids": ["ann", "bob"], "timestamps": [1.0, 2.0]}
+        state = model.step(**good).state
+        return model.step(**{**good, "state": state, **change})
+
+    return run
+
+
+def state_of_another_model() -> StreamState:
+    wide = tiny_model(encoder_config={**tiny_encoder(), "hidden_size": 32})
+    return wide.step(torch.full((1, 2), 7), timeline_ids=["ann"], timestamps=[0.0]).state
+
+
+def calendar_times_later(folder: Path):
+    encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": TIMES, "temporal_attention": "none"}
+    model, post = tiny_model(encoder_config=encoder), torch.full((1, 2), 7)
+    state = model.step(post, timeline_ids=["ann"]).state
+    model.step(post, time_ids=torch.full((1, 2), 3), timeline_ids=["ann"], state=state)
+
+
+def broken_state(change: Callable[[dict], Any]) -> Callable[[Path], Any]:
+    """Reads a state back of which a tensor is missing or cut."""
+
+    def restore(folder: Path):
+        state = tiny_model().step(torch.full((2, 2), 7), timeline_ids=["ann"] * 2, timestamps=[0.0, 1.0]).state
+        tensors = state.state_dict()
+        change(tensors)
+        return StreamState.from_state_dict(tensors)
+
+    return restore
+
+
+STEP = {
+    "tokens of rows of posts": step(input_ids=torch.full((1, 2, 2), 7)),
+    "a new token beyond the vocabulary": step(input_ids=torch.full((2, 2), 60)),
+    "a longer post than the encoder reads": step(input_ids=torch.full((2, 25), 7)),
+    "a new post without tokens": step(attention_mask=torch.tensor([[1, 1], [0, 0]])),
+    "a new post padded on the left": step(attention_mask=torch.tensor([[1, 1], [0, 1]])),
+    "fewer timelines than posts": step(timeline_ids=["ann"]),
+    "a timeline id that is a number": step(timeline_ids=["ann", 7]),
+    "fewer new times than posts": step(timestamps=[1.0]),
+    "a new time that is NaN": step(timestamps=[1.0, float("nan")]),
+    "a new time that is a text": step(timestamps=[1.0, "2024-05-01"]),
+    "a new time in milliseconds": step(timestamps=[1.0, 1.7e12]),
+    "times in 32 bits": step(timestamps=torch.tensor([1.0, 2.0])),
+    "a single time in 32 bits": step(timestamps=[1.0, torch.tensor(2.0)]),
+    "no times, where the timeline had some": step(timestamps=None),
+    "calendar times, where the timeline had none": calendar_times_later,
+    "a token masked inside a post, where layers compute positions anew": lambda folder: tiny_model("modernbert").step(
+        torch.full((1, 3), 7), torch.tensor([[1, 0, 1]]), timeline_ids=["ann"]
+    ),
+    "a late post": step(timestamps=[0.5, 2.0]),
+    "a model that trains": lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
+    "a state of another model": lambda folder: step(state=state_of_another_model())(folder),
+    "a state that lacks a tensor": broken_state(lambda tensors: tensors.pop("lengths.ann")),
+    "a state with fewer times than posts": broken_state(lambda tensors: tensors.update({"times.ann": torch.ones(1)})),
+}
+
+
+def temporal_model(kind: str = "attention", model_class=BertWithTemporalAttention):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = TemporalBertConfig(
+        times=TIMES, temporal_attention=kind, vocab_size=7, max_position_embeddings=6, type_vocab_size=2, **sizes
+    )
+    return model_class(config).eval()
+
+
+def texts(model_class=BertWithTemporalAttention, sparse: bool = False, **change) -> Callable[[Path], Any]:
+    """A forward pass of two texts with some of its tensors changed."""
+
+    def forward(folder: Path):
+        good = {"input_ids": torch.full((2, 3), 5), "time_ids": torch.full((2, 3), 3)}
+        model = temporal_model(model_class=model_class)
+        if sparse:
+            model.sparse_prediction = True
+        return model(**{**good, **change})
+
+    return forward
+
+
+TEMPORAL = {
+    "a word beyond the vocabulary": texts(input_ids=torch.full((2, 3), 7)),
+    "words that are no integers": texts(input_ids=torch.full((2, 3), 5.0)),
+    "a text longer than the model reads": texts(input_ids=torch.full((2, 7), 5), time_ids=torch.full((2, 7), 3)),
+    "no time ids": texts(time_ids=None),
+    "time ids of another shape": texts(time_ids=torch.full((2, 1), 3)),
+    "a time id that the model does not have": texts(time_ids=torch.full((2, 3), 5)),
+    "a negative time id": texts(time_ids=torch.full((2, 3), -1)),
+    "a mask of the texts that is added to scores": texts(attention_mask=torch.zeros(2, 3)),
+    "a word to predict beyond the vocabulary": texts(
+        BertWithTemporalAttentionForMaskedLM, labels=torch.full((2, 3), 7)
+    ),
+    "the same, predicting labelled words only": texts(
+        BertWithTemporalAttentionForMaskedLM, sparse=True, labels=torch.full((2, 3), 7)
+    ),
+    "neither words nor their embeddings": texts(input_ids=None),
+}
+
+TOKENIZER = {
+    "no time of a text": lambda folder: temporal_tokenizer()(["sad"]),
+    "a time outside all time points": lambda folder: temporal_tokenizer()(["sad"], time=1900),
+    "seconds for a date": lambda folder: temporal_tokenizer()(["sad"], time=1714557600),
+    "fewer times than texts": lambda folder: temporal_tokenizer()(["sad", "glad"], time=[1815]),
+    "a time point twice": lambda folder: temporal_tokenizer(times=["1815", "1815"]),
+    "time points that overlap": lambda folder: temporal_tokenizer(times=["1810-1860", "1860"]),
+    "a time point that is a number": lambda folder: temporal_tokenizer(times=[1815, 1990]),
+    "time points in one string": lambda folder: temporal_tokenizer(times="1810-1860"),
+    "another granularity": lambda folder: temporal_tokenizer(time_granularity="week"),
+    "another way with unknown times": lambda folder: temporal_tokenizer(unknown_times="skip"),
+}
+
+
+def classify(timelines: Any, **settings) -> Callable[[Path], Any]:
+    """Calls the pipeline."""
+
+    def run(folder: Path):
+        tokenizer = plain_tokenizer()
+        model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
+        pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
+        return list(pipe(timelines, **settings))
+
+    return run
+
+
+PIPELINE = {
+    "a text": classify("sad today"),
+    "a number": classify(5),
+    "a timeline that is no dict": classify([["sad", "glad"]]),
+    "a text for a list of texts": classify({"text": "sad"}),
+    "an unknown key": classify({"text": ["sad"], "timestamps": [1]}),
+    "a post that is no text": classify({"text": ["sad", None]}),
+    "half of a surrogate pair": classify({"text": ["sad", "\ud83d"]}),
+    "a time for a list of times": classify({"text": ["sad"], "timestamp": 5}),
+    "fewer times than texts of posts": classify({"text": ["sad", "glad"], "timestamp": [1]}),
+    "a post with a time that is none": classify({"text": ["sad"], "timestamp": ["soon"]}),
+    "a post in milliseconds": classify({"text": ["sad"], "timestamp": [1714557600000]}),
+    "a number too large for a float": classify({"text": ["sad"], "timestamp": [10**400]}),
+    "a post without time among others": classify({"text": ["sad", "glad"], "timestamp": [1, None]}),
+    "batches of no rows": classify({"text": ["sad"]}, batch_size=0),
+    "rows of no targets": classify({"text": ["sad"]}, targets_per_row=0),
+    "no labels asked for": classify({"text": ["sad"]}, top_k=0),
+    "calibration of a model that has none": classify({"text": ["sad"]}, calibrated=True),
+}

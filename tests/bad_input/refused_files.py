@@ -1,0 +1,151 @@
+"""Tables and posts that are refused, by the words of docs/bad_input.md; each function gets an empty folder."""
+
+from pathlib import Path
+
+import pandas as pd
+from datasets import ClassLabel, Dataset, Features, Value
+from helpers import VOCABULARY
+from torch.utils.data import DataLoader
+from transformers import BertTokenizer
+
+from modeling_tempoformer import TemporalBertTokenizer
+from modeling_tempoformer.data.rows import to_rows
+from modeling_tempoformer.data.tables import load_table
+from modeling_tempoformer.data.timelines import POSTS_AT_ONCE, label_names, to_timelines
+
+
+HEADER = "timeline_id,timestamp,text,label\n"
+GOOD = "ann,2024-05-01,hello,O\n"
+
+
+def table(content: str | bytes, name: str = "posts.csv"):
+    """Reads a file with this content."""
+
+    def read(folder: Path):
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        load_table(str(folder / name))
+
+    return read
+
+
+def cut_parquet(folder: Path):
+    pd.DataFrame({"text": ["hello"] * 100}).to_parquet(folder / "posts.parquet")
+    content = (folder / "posts.parquet").read_bytes()
+    (folder / "posts.parquet").write_bytes(content[: len(content) // 2])
+    load_table(str(folder / "posts.parquet"))
+
+
+def empty_parquet(folder: Path):
+    pd.DataFrame({"text": []}).to_parquet(folder / "posts.parquet")
+    load_table(str(folder / "posts.parquet"))
+
+
+TABLES = {
+    "a line with a cell too many": table(f"{HEADER}{GOOD}ann,2024-05-02,hello,O,O\n"),
+    "a line with a cell too few, as in a file cut short": table(f"{HEADER}{GOOD}ann,2024-05-02,hel"),
+    "a quote that is never closed": table(f'{HEADER}{GOOD}ann,2024-05-02,"hello,O\n'),
+    "text behind a closing quote": table(f'{HEADER}ann,2024-05-02,"hello" you,O\n'),
+    "a column without a name": table(f",{HEADER}0,{GOOD}"),
+    "semicolons": table("timeline_id;text\nann;well, yes\n"),
+    "two columns of one name": table("text,text\na,b\n"),
+    "a table without rows": table(HEADER),
+    "a NUL character": table(f"{HEADER}ann,2024-05-02,hel\0lo,O\n"),
+    "a blank line that ends in a carriage return alone": table(f"{HEADER}{GOOD}\r,2024-05-02,hello,O\n"),
+    "UTF-16": table((HEADER + GOOD).encode("utf-16")),
+    "Latin-1": table(f"{HEADER}{GOOD}ann,2024-05-02,déjà vu,O\n".encode("latin-1")),
+    "a JSON line cut short": table('{"text": "hello"}\n{"text": "hel', "posts.jsonl"),
+    "a JSON line that is no object": table('{"text": "hello"}\n"hello"\n', "posts.jsonl"),
+    "JSON lines in UTF-16": table('{"text": "hello"}\n'.encode("utf-16"), "posts.jsonl"),
+    "JSON lines of which there are none": table("", "posts.jsonl"),
+    "a JSON list of nothing": table("[]", "posts.json"),
+    "a JSON list cut short": table('[{"text": "hello"}, {"te', "posts.json"),
+    "a Parquet file cut short": cut_parquet,
+    "a Parquet file without rows": empty_parquet,
+    "a file of another kind": table(HEADER, "posts.xlsx"),
+    "a file that is not there": lambda folder: load_table(str(folder / "posts.csv")),
+}
+
+POSTS = [
+    {"timeline_id": "ann", "timestamp": "2024-05-01", "text": "sad", "label": "O", "id": "p0"},
+    {"timeline_id": "ann", "timestamp": "2024-05-02", "text": "glad", "label": "IS", "id": "p1"},
+]
+
+
+def posts(change: dict, streaming: bool = False, more: list[dict] = (), **columns):
+    """Timelines of good posts, of which the second is changed."""
+
+    def read(folder: Path):
+        made = Dataset.from_list([POSTS[0], POSTS[1] | change, *more])
+        timelines = to_timelines(made.to_iterable_dataset() if streaming else made, ["IS", "O"], **columns)
+        return list(timelines)
+
+    return read
+
+
+def times(*values: str):
+    """Two good posts at other times."""
+    return lambda folder: to_timelines(
+        Dataset.from_list([post | {"timestamp": value} for post, value in zip(POSTS, values, strict=True)])
+    )
+
+
+def long_timeline_out_of_order(folder: Path):
+    times = [*range(POSTS_AT_ONCE), POSTS_AT_ONCE // 2]
+    made = Dataset.from_dict({"timeline_id": ["ann"] * len(times), "timestamp": times, "text": ["sad"] * len(times)})
+    list(to_timelines(made.to_iterable_dataset()))
+
+
+def shards_by_several_processes(folder: Path):
+    stream = Dataset.from_list(POSTS * 4).to_iterable_dataset(num_shards=4)
+    list(DataLoader(to_timelines(stream), batch_size=None, num_workers=2))
+
+
+def class_out_of_range(folder: Path):
+    features = Features({"timeline_id": Value("string"), "text": Value("string"), "label": Value("int64")})
+    made = Dataset.from_list([{"timeline_id": "ann", "text": "sad", "label": 2}], features=features)
+    made._info.features["label"] = ClassLabel(names=["O", "IS"])
+    to_timelines(made, label_names(made))
+
+
+def rows(tokenizer=None, **settings):
+    """Rows of two good posts."""
+
+    def read(folder: Path):
+        timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
+        return to_rows(timelines, tokenizer or BertTokenizer(vocab=VOCABULARY), **{"window": 2, **settings})
+
+    return read
+
+
+POST_CASES = {
+    "a column that is not there": posts({}, text_column="body"),
+    "no timeline id": posts({"timeline_id": None}),
+    "no text": posts({"text": None}),
+    "a time that is none": posts({"timestamp": "yesterday"}),
+    "a date with underscores": posts({"timestamp": "2024_05_01"}),
+    "dates without dashes": times("20240501", "20240502"),
+    "months without dashes": times("202405", "202406"),
+    "days as a spreadsheet counts them": times("45413.375", "45414"),
+    "seconds that a spreadsheet has shortened": posts({"timestamp": "1.71455E+09"}),
+    "ids that a spreadsheet has shortened": posts({"timeline_id": "1.78E+17"}),
+    "milliseconds": posts({"timestamp": "1714557600000"}),
+    "a time that is not finite": posts({"timestamp": "nan"}),
+    "a time before the year 1": posts({"timestamp": "-99999999999"}),
+    "no time, where the timeline has others": posts({"timestamp": None}),
+    "no time in a timeline, where others have": posts({"timeline_id": "bob", "timestamp": None}),
+    "an unknown label": posts({"label": "XX"}),
+    "a class id that the dataset has no name for": class_out_of_range,
+    "a post id twice": posts({"id": "p0"}, id_column="id"),
+    "no post id": posts({"id": None}, id_column="id"),
+    "a post id twice, streamed": posts({"id": "p0"}, streaming=True, id_column="id"),
+    "a timeline that goes on behind another, streamed": posts({"timeline_id": "bob"}, True, [POSTS[0]]),
+    "more than 10,000 posts of a timeline out of order, streamed": long_timeline_out_of_order,
+    "a stream of several shards read by several processes": shards_by_several_processes,
+    "no label of any post": lambda folder: label_names(Dataset.from_list([{"text": "sad"}])),
+    "a window without posts": rows(window=0),
+    "rows without targets": rows(targets_per_row=0),
+    "posts cut to nothing": rows(max_seq_length=2),
+    "a post of a time that the encoder does not know": rows(
+        TemporalBertTokenizer(vocab=VOCABULARY, times=["1810-1860"])
+    ),
+}

@@ -1,0 +1,241 @@
+"""From dated texts to masked batches."""
+
+import gzip
+from datetime import datetime
+
+import pytest
+import torch
+from datasets import Dataset, IterableDataset
+from helpers import VOCABULARY
+from helpers import dated_bert as bert
+
+from modeling_tempoformer.data.dated_texts import (
+    SOURCE,
+    find_times,
+    name_sources,
+    read_text_files,
+    split_texts,
+    to_mlm_rows,
+)
+from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+
+
+TEXTS = ["the plane flew", "the trees", "plane", "trees trees the"]
+YEARS = ["1815", "1990", "1850", "2000"]
+CLS, SEP, MASK = 2, 3, 4
+
+
+def texts() -> Dataset:
+    return Dataset.from_dict({"time": YEARS, "text": TEXTS})
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_lines_are_rows_and_long_ones_several(streaming):
+    source = texts().to_iterable_dataset() if streaming else texts()
+    rows = list(to_mlm_rows(source, bert(), max_length=5, line_by_line=True))
+    the, plane, flew, tree, s = 5, 6, 7, 8, 9
+    expected = [
+        ([CLS, the, plane, flew, SEP], 3),
+        ([CLS, plane, SEP], 3),
+        ([CLS, the, tree, s, SEP], 4),
+        ([CLS, tree, s, tree, SEP], 4),
+        ([CLS, s, the, SEP], 4),
+    ]
+    assert [(row["input_ids"], row["time_ids"]) for row in rows] == [
+        (ids, [time] * len(ids)) for ids, time in expected
+    ]
+    assert rows[0]["special_tokens_mask"] == [1, 0, 0, 0, 1]
+
+
+def test_packed_rows_are_full_and_of_one_time():
+    rows = list(to_mlm_rows(texts(), bert(), max_length=6))
+    the, plane, flew, tree, s = 5, 6, 7, 8, 9
+    assert [(row["input_ids"][1:-1], set(row["time_ids"])) for row in rows] == [
+        ([the, plane, flew, plane], {3}),
+        ([the, tree, s, tree], {4}),
+        ([s, tree, s, the], {4}),
+    ]
+
+
+def test_packed_rows_begin_with_their_time_token():
+    tokenizer = bert(prepend_time=True)
+    rows = list(to_mlm_rows(texts(), tokenizer, max_length=6))
+    assert all(len(row["input_ids"]) <= 6 for row in rows)
+    starts = {tuple(row["input_ids"][:2]) for row in rows}
+    assert starts == {(CLS, token) for token in tokenizer.time_token_ids}
+    words = [word for row in rows for word in row["input_ids"][2:-1]]
+    assert len(words) == 4 + 8
+
+
+@pytest.mark.parametrize(
+    "column, value, message",
+    [
+        ("time", None, "row 1: A text has no time. Time points: 1810-1860, 1960-2010"),
+        ("time", "1900", "row 1: The time '1900' falls into none"),
+        ("text", " ", "row 1: no text, but ' '"),
+        ("text", None, "row 1: no text, but None"),
+    ],
+)
+def test_a_bad_row_is_named(column, value, message):
+    rows = {"time": YEARS, "text": TEXTS}
+    rows[column] = [rows[column][0], value, *rows[column][2:]]
+    with pytest.raises(ValueError, match=message):
+        to_mlm_rows(Dataset.from_dict(rows), bert())
+    with pytest.raises(ValueError, match="no column 'year'; the columns are time, text"):
+        to_mlm_rows(texts(), bert(), time_column="year")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_text_files_are_named_by_their_time(tmp_path, streaming):
+    (tmp_path / "1810-1860.txt").write_text("the plane\n\n the trees \n", encoding="utf-8")
+    with gzip.open(tmp_path / "1960-2010.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("plane\n")
+    paths = [str(tmp_path / "1810-1860.txt"), str(tmp_path / "1960-2010.txt.gz")]
+    dataset = read_text_files(paths, streaming)
+    assert isinstance(dataset, IterableDataset if streaming else Dataset)
+    assert sorted((row["time"], row["text"]) for row in dataset) == [
+        ("1810-1860", "the plane"),
+        ("1810-1860", "the trees"),
+        ("1960-2010", "plane"),
+    ]
+
+
+def test_text_files_that_are_empty_or_of_another_kind_are_named(tmp_path):
+    (tmp_path / "1815.txt").write_text("\n \n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"1815\.txt has no text"):
+        read_text_files([str(tmp_path / "1815.txt")])
+    with pytest.raises(ValueError, match=r"1815\.doc: text files are named TIME\.txt"):
+        read_text_files([str(tmp_path / "1815.doc")])
+
+
+def test_a_stream_of_files_mixes_their_times(tmp_path):
+    for time, lines in (("1815", 300), ("1990", 100)):
+        (tmp_path / f"{time}.txt").write_text("the plane flew\n" * lines, encoding="utf-8")
+    times = [row["time"] for row in read_text_files([str(tmp_path / f"{t}.txt") for t in ("1815", "1990")], True)]
+    assert len(times) == 400 and times.count("1815") == 300
+    assert 10 < times[:100].count("1990") < 45
+
+
+def test_lemmas_lose_their_part_of_speech(tmp_path):
+    (tmp_path / "1815.txt").write_text("the plane_nn fly_vb x_y\n", encoding="utf-8")
+    assert read_text_files([str(tmp_path / "1815.txt")])[0]["text"] == "the plane fly x_y"
+
+
+def test_a_row_keeps_its_source_when_it_is_split_off_and_sorted():
+    table = Dataset.from_dict({"time": ["1990", "1815", "1900", "1816"], "text": TEXTS})
+    rest, part = split_texts(name_sources(table), 0.5, seed=0)
+    assert sorted([*rest[SOURCE], *part[SOURCE]]) == [f"row {row}" for row in range(4)]
+    assert list(rest[SOURCE]) == sorted(rest[SOURCE])
+    with pytest.raises(ValueError, match=r"row 2: The time '1900' falls into none"):
+        [to_mlm_rows(texts, bert()) for texts in (rest, part)]
+    with pytest.raises(ValueError, match=r"Cannot split 4 texts by a fraction of 0.01"):
+        split_texts(table, 0.01, seed=0)
+
+
+def test_rows_are_full_with_many_time_points():
+    years = [str(1811 + i % 49) for i in range(490)]
+    tokenizer = type(bert())(vocab=VOCABULARY, times=sorted(set(years)))
+    rows = to_mlm_rows(Dataset.from_dict({"time": years, "text": ["the plane flew"] * 490}), tokenizer, max_length=17)
+    # 10 texts of 3 words each: two rows of 15 for each year.
+    assert [len(row) for row in rows["input_ids"]] == [17] * 98
+
+
+def test_texts_without_tokens_and_rows_without_room_are_refused():
+    with pytest.raises(ValueError, match="row 0: no token in the text"):
+        to_mlm_rows(Dataset.from_dict({"time": ["1815"], "text": ["\u200b"]}), bert())
+    with pytest.raises(ValueError, match="`max_length` must be at least 3, got 2"):
+        to_mlm_rows(texts(), bert(), max_length=2)
+
+
+def test_time_points_are_found():
+    assert find_times(texts(), "time") == ["1815", "1850", "1990", "2000"]
+    assert find_times(texts(), "time", "century") == ["1800s", "1900s", "2000s"]
+    numbers = Dataset.from_dict({"time": [10.0, 9.0, 11.0]})
+    assert find_times(numbers, "time") == ["9", "10", "11"]
+    for names, ordered in (
+        (["1000-1100", "900-1000"], ["900-1000", "1000-1100"]),
+        (["1250s", "900s"], ["900s", "1250s"]),
+        (["2015-10", "2015-9", "2014-12"], ["2014-12", "2015-9", "2015-10"]),
+        (["1960-2010", "undated", "1810-1860"], ["1810-1860", "1960-2010", "undated"]),
+        # Without numbers, as they come: of text files as they were given.
+        (["old", "new", "old"], ["old", "new"]),
+    ):
+        assert find_times(Dataset.from_dict({"time": names}), "time") == ordered
+    # What reads JSON takes dates for moments.
+    assert find_times(Dataset.from_dict({"time": [datetime(2015, 3, 1)]}), "time") == ["2015-03-01"]
+    with pytest.raises(ValueError, match="Row 0: the time 1556668800 is no date"):
+        find_times(Dataset.from_dict({"time": [1556668800]}), "time", "year")
+    with pytest.raises(ValueError, match="Row 1: the time 'long ago' is no date"):
+        find_times(Dataset.from_dict({"time": ["1815", "long ago"]}), "time", "year")
+    undated = Dataset.from_dict({"time": ["1999", "long ago", "1815"]})
+    assert find_times(undated, "time", "year", only_dates=False) == ["1815", "1999"]
+
+
+def collate(tokenizer, count: int, **settings) -> tuple[dict, torch.Tensor]:
+    """A batch of `count` texts in turn, and the tokens that they had."""
+    features = [tokenizer(TEXTS[i % 4], time=YEARS[i % 4]) for i in range(count)]
+    plain = tokenizer.pad([dict(row) for row in features], return_tensors="pt")["input_ids"]
+    return TemporalMlmCollator(tokenizer, seed=0, **settings)(features), plain
+
+
+def test_only_words_are_masked_without_time_tokens():
+    batch, plain = collate(bert(), 400, mlm_probability=0.5)
+    asked = batch["labels"] != -100
+    special = torch.isin(plain, torch.tensor([0, CLS, SEP]))
+    assert not (asked & special).any()
+    assert torch.equal(batch["labels"][asked], plain[asked])
+    assert torch.equal(batch["input_ids"][~asked], plain[~asked])
+    assert 0.45 < asked[~special].float().mean() < 0.55
+    assert torch.equal(batch["time_ids"] > 0, plain > 0)
+
+
+def test_time_tokens_are_masked_by_a_probability_of_their_own():
+    tokenizer = bert(prepend_time=True)
+    batch, plain = collate(tokenizer, 2000, mlm_probability=0.0, time_mlm_probability=0.5)
+    asked = batch["labels"] != -100
+    assert not asked[:, [0, *range(2, plain.shape[1])]].any()
+    chosen = asked[:, 1]
+    assert 0.45 < chosen.float().mean() < 0.55
+    before, after = plain[:, 1], batch["input_ids"][:, 1]
+    assert torch.equal(batch["labels"][chosen, 1], before[chosen])
+    assert torch.equal(after[~chosen], before[~chosen])
+    masked = (after == MASK)[chosen].float().mean()
+    other = ((after != before) & (after != MASK))[chosen].float().mean()
+    # 80 % masked; of the 10 % random ones, half are the same of two times.
+    assert 0.76 < masked < 0.84 and 0.03 < other < 0.07
+    assert set(after[chosen].tolist()) == {MASK, *tokenizer.time_token_ids}
+    # The time that is asked for cannot be read elsewhere.
+    assert set(batch["time_ids"][chosen].unique().tolist()) == {0, 2}
+    assert set(batch["time_ids"][~chosen].unique().tolist()) == {0, 3, 4}
+
+
+def test_words_are_masked_beside_time_tokens():
+    batch, plain = collate(bert(prepend_time=True), 400, mlm_probability=0.5, time_mlm_probability=0.0)
+    asked = batch["labels"] != -100
+    assert not asked[:, :2].any()
+    assert asked[:, 2:].any()
+
+
+def test_a_text_of_unknown_time_is_not_asked_for_it():
+    tokenizer = bert(prepend_time=True, unknown_times="unknown")
+    features = [tokenizer("the plane", time=None) for _ in range(50)]
+    batch = TemporalMlmCollator(tokenizer, mlm_probability=0.0, time_mlm_probability=1.0, seed=0)(features)
+    assert (batch["labels"] == -100).all()
+
+
+def test_masked_words_can_lose_their_time():
+    batch, _ = collate(bert(mask_token_time=True), 100, mlm_probability=0.5)
+    assert torch.equal(batch["time_ids"] == 1, batch["input_ids"] == MASK)
+
+
+def test_a_masked_word_of_a_text_of_unknown_time_stays_unknown():
+    tokenizer = bert(mask_token_time=True, unknown_times="unknown")
+    features = [tokenizer("the [MASK] flew", time=None) for _ in range(20)]
+    assert features[0]["time_ids"] == [2] * 5
+    batch = TemporalMlmCollator(tokenizer, mlm_probability=0.5, seed=0)(features)
+    assert set(batch["time_ids"].unique().tolist()) == {2}
+
+
+def test_a_probability_lies_between_0_and_1():
+    with pytest.raises(ValueError, match=r"`time_mlm_probability` must be between 0 and 1, got 2"):
+        TemporalMlmCollator(bert(), time_mlm_probability=2)

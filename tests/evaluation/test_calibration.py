@@ -1,0 +1,170 @@
+"""Calibration error, temperature and thresholds, against worked examples and exhaustive search."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import log_softmax, softmax
+from sklearn.metrics import f1_score
+
+from modeling_tempoformer.decisions_tempoformer import class_probabilities, rank_classes
+from modeling_tempoformer.evaluation.calibration import expected_calibration_error, fit_temperature, tune_thresholds
+
+
+def test_calibration_error_of_a_worked_example():
+    """Bins of a fifth: 0.55 wrong and 0.6 (on the edge) right, 0.7 right, 0.9 right and wrong; 0.65 has no label."""
+    confidence = np.array([0.55, 0.9, 0.6, 0.65, 0.7, 0.9])
+    probabilities = np.stack([confidence, 1 - confidence], axis=1)
+    labels = np.array([1, 0, 0, -100, 0, 1])
+    expected = (2 * abs(0.575 - 0.5) + 1 * abs(0.7 - 1) + 2 * abs(0.9 - 0.5)) / 5
+    assert expected_calibration_error(probabilities, labels, num_bins=5) == pytest.approx(expected)
+    # One bin: mean confidence 3.65 / 5 against 3 right of 5.
+    assert expected_calibration_error(probabilities, labels, num_bins=1) == pytest.approx(0.73 - 0.6)
+    # So narrow that only equal confidences share a bin.
+    expected = (0.55 + 0.4 + 0.3 + 2 * 0.4) / 5
+    assert expected_calibration_error(probabilities, labels, num_bins=100) == pytest.approx(expected)
+    sure = np.eye(3)[[0, 2, 1]]
+    assert expected_calibration_error(sure, [0, 2, 1]) == 0 and expected_calibration_error(sure, [1, 0, 2]) == 1
+
+
+@pytest.fixture
+def overconfident() -> tuple[np.ndarray, np.ndarray]:
+    """Logits three times those that the labels were drawn from; every tenth post has no label."""
+    generator = np.random.default_rng(0)
+    logits = generator.normal(scale=1.5, size=(20_000, 3))
+    labels = (softmax(logits, axis=1).cumsum(axis=1) < generator.random((len(logits), 1))).sum(axis=1)
+    labels[::10] = -100
+    return 3 * logits, labels
+
+
+def test_a_known_temperature_is_found(overconfident):
+    logits, labels = overconfident
+    temperature = fit_temperature(logits, labels)
+    assert temperature == pytest.approx(3, rel=0.03)
+
+    def loss(candidate: float) -> float:
+        likelihood = log_softmax(logits / candidate, axis=1)
+        return -np.mean([likelihood[post, label] for post, label in enumerate(labels) if label >= 0])
+
+    assert loss(temperature) < min(loss(temperature * 1.002), loss(temperature / 1.002))
+    before, after = (class_probabilities(torch.from_numpy(logits), t).numpy() for t in (None, temperature))
+    np.testing.assert_allclose(after, softmax(logits / temperature, axis=1))
+    assert (before.argmax(axis=1) == after.argmax(axis=1)).all()
+    errors = [expected_calibration_error(probabilities, labels) for probabilities in (before, after)]
+    assert errors[0] > 0.1 and errors[1] < 0.02
+
+
+def test_posts_without_a_label_do_not_count(overconfident):
+    logits, labels = overconfident[0][:50].copy(), overconfident[1][:50]
+    kept = labels >= 0
+    expected = fit_temperature(logits[kept], labels[kept])
+    logits[~kept] = np.nan
+    assert fit_temperature(logits, labels) == expected
+
+
+def test_labels_that_do_not_bound_the_temperature_are_said(monkeypatch):
+    said = []
+    monkeypatch.setattr("modeling_tempoformer.evaluation.calibration.logger.warning", said.append)
+    assert fit_temperature([[2.0, -1.0], [-1.0, 2.0]], [0, 1]) == pytest.approx(0.05)
+    assert fit_temperature([[2.0, -1.0], [-1.0, 2.0]], [1, 0]) == pytest.approx(20)
+    assert len(said) == 2 and "an end of its range" in said[0]
+
+
+def score(probabilities: np.ndarray, labels: np.ndarray, thresholds) -> float:
+    """Macro F1 of the decisions, each class with the thresholds compared to every other."""
+    chosen = []
+    for post in probabilities:
+        wins = [
+            all(post[a] * thresholds[b] > post[b] * thresholds[a] for b in range(len(post)) if b != a)
+            for a in range(len(post))
+        ]
+        chosen.append(wins.index(True) if any(wins) else int(np.argmax(post / thresholds)))
+    return f1_score(labels, chosen, average="macro", labels=range(probabilities.shape[1]), zero_division=0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_classes_are_as_good_as_any_threshold(seed):
+    generator = np.random.default_rng(seed)
+    # Multiples of 0.05, so that posts tie and the grid below has a threshold between any two.
+    second = generator.integers(0, 21, size=14) / 20
+    probabilities = np.stack([1 - second, second], axis=1)
+    labels = (second + generator.normal(scale=0.4, size=14) > 0.7).astype(int)
+    labels[:2] = [0, 1]
+    thresholds = tune_thresholds(probabilities, labels)
+    grid = [*(np.arange(20) / 20 + 0.025), 0.5]
+    best = max(score(probabilities, labels, (1 - cut, cut)) for cut in grid)
+    assert score(probabilities, labels, thresholds) == pytest.approx(best)
+    assert sum(thresholds) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("second", "labels", "expected"),
+    [
+        ([0.1, 0.3, 0.9], [0, 1, 1], 0.2),
+        # Nothing beats the most probable class.
+        ([0.1, 0.4, 0.9], [0, 0, 1], 0.5),
+        # One error with 0.2 and with 0.75, two with 0.5.
+        ([0.1, 0.3, 0.6, 0.9], [0, 1, 0, 1], 0.75),
+        ([0.1, 0.4, 0.7, 0.9], [0, 1, 0, 1], 0.25),
+        # The post without a label does not move the midpoint.
+        ([0.1, 0.15, 0.3, 0.9], [0, -100, 1, 1], 0.2),
+    ],
+)
+def test_the_threshold_of_the_second_class(second, labels, expected):
+    probabilities = np.stack([1 - np.array(second), second], axis=1)
+    assert tune_thresholds(probabilities, labels) == pytest.approx([1 - expected, expected])
+    chosen = rank_classes(torch.tensor(probabilities), [1 - expected, expected])[:, 0]
+    assert chosen.tolist() == [int(p > expected) for p in second]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_three_classes_cannot_be_bettered_by_one_threshold(seed):
+    generator = np.random.default_rng(seed)
+    probabilities = generator.dirichlet([2, 1, 0.6], size=15)
+    labels = np.array([generator.choice(3, p=post) for post in probabilities])
+    labels[:3] = range(3)
+    thresholds = np.array(tune_thresholds(probabilities, labels))
+    found = score(probabilities, labels, thresholds)
+    assert found >= score(probabilities, labels, np.ones(3))
+    for label, factor in itertools.product(range(3), np.geomspace(0.05, 20, 41)):
+        moved = thresholds.copy()
+        moved[label] *= factor
+        assert score(probabilities, labels, moved) <= found + 1e-9
+
+
+def test_three_classes_against_all_thresholds_of_a_grid():
+    """Thresholds of 0.6, 0.3 and 0.1 made the labels."""
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet([3, 2, 1], size=15)
+    labels = (probabilities / [0.6, 0.3, 0.1]).argmax(axis=1)
+    grid = [(a, b, 20 - a - b) for a in range(1, 19) for b in range(1, 20 - a)]
+    scores = [score(probabilities, labels, np.array(cell) / 20) for cell in grid]
+    assert score(probabilities, labels, np.ones(3)) < max(scores) == 1
+    thresholds = tune_thresholds(probabilities, labels)
+    assert score(probabilities, labels, thresholds) == 1 and sum(thresholds) == pytest.approx(1)
+
+
+def test_classes_are_ranked_by_probability_over_threshold():
+    probabilities = torch.tensor([[0.5, 0.3, 0.2], [0.4, 0.4, 0.2]])
+    assert rank_classes(probabilities).tolist() == [[0, 1, 2], [0, 1, 2]]
+    # 0.5 / 5, 0.3 / 2, 0.2 / 1 and 0.4 / 5, 0.4 / 2, 0.2 / 1: of the last two, equal, the lower id.
+    assert rank_classes(probabilities, [5, 2, 1]).tolist() == [[2, 1, 0], [1, 2, 0]]
+
+
+def test_bad_input_is_named():
+    even = np.full((2, 2), 0.5)
+    with pytest.raises(ValueError, match="None of the 2 posts has a label"):
+        fit_temperature(even, [-100, -100])
+    with pytest.raises(ValueError, match=r"`logits`: post 1 has \[nan, 0.0\], which is not finite"):
+        fit_temperature([[0, 0], [np.nan, 0]], [0, 1])
+    with pytest.raises(ValueError, match="`labels`: post 1 has 2, there are 2 classes"):
+        fit_temperature(even, [0, 2])
+    with pytest.raises(ValueError, match=r"`logits` must have the shape .* got \(1, 2, 2\) and \(1, 2\)"):
+        fit_temperature(even[None], [[0, 1]])
+    with pytest.raises(ValueError, match=r"`probabilities`: post 1 has \[3.0, -2.0\]"):
+        expected_calibration_error([[0.5, 0.5], [3, -2]], [0, 1])
+    with pytest.raises(ValueError, match="`num_bins` must be at least 1, got 0"):
+        expected_calibration_error(even, [0, 1], num_bins=0)
+    with pytest.raises(ValueError, match=r"posts of each class: \[2, 0\]"):
+        tune_thresholds(even, [0, 0])

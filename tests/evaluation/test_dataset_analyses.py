@@ -1,0 +1,137 @@
+"""Statistics and diversity of a corpus, on values worked by hand and against all pairs."""
+
+import math
+import sys
+from itertools import combinations
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
+
+
+POSTS = [
+    {"timeline_id": "a", "timestamp": 0, "text": "so happy today", "label": "No"},
+    {"timeline_id": "a", "timestamp": 10, "text": " not \n ", "label": "Yes"},
+    {"timeline_id": "a", "timestamp": 40, "text": "", "label": None},
+    {"timeline_id": "b", "timestamp": 5, "text": "one two three four", "label": "No"},
+    {"timeline_id": "c", "timestamp": 7, "text": "x y", "label": "No"},
+    {"timeline_id": "c", "timestamp": 107, "text": "z", "label": "No"},
+]
+LABELS = ["No", "Yes", "Never"]
+
+
+def timelines_of(posts: list[dict] = POSTS) -> Dataset:
+    return to_timelines(Dataset.from_list(posts), labels=LABELS)
+
+
+def test_statistics_of_a_corpus():
+    assert dataset_statistics(timelines_of(), LABELS) == {
+        "timelines": 3,
+        "posts": 6,
+        "labelled_posts": 5,
+        "posts_per_timeline": {"mean": 2.0, "median": 2.0, "min": 1, "max": 3},
+        "words_per_post": pytest.approx((3 + 1 + 0 + 4 + 2 + 1) / 6),
+        "classes": {
+            "No": {"count": 4, "share": 0.8},
+            "Yes": {"count": 1, "share": 0.2},
+            "Never": {"count": 0, "share": 0.0},
+        },
+        "seconds_between_posts": {"mean": pytest.approx((10 + 30 + 100) / 3), "median": 30.0},
+        "seconds_per_timeline": {"mean": pytest.approx((40 + 0 + 100) / 3), "median": 40.0},
+    }
+
+
+def test_statistics_without_times_and_labels():
+    untimed = [{"timeline_id": post["timeline_id"], "text": post["text"]} for post in POSTS]
+    statistics = dataset_statistics(timelines_of(untimed), LABELS)
+    assert "seconds_between_posts" not in statistics and "seconds_per_timeline" not in statistics
+    assert statistics["labelled_posts"] == 0 and math.isnan(statistics["classes"]["No"]["share"])
+
+
+def test_statistics_name_a_label_that_is_no_class():
+    with pytest.raises(ValueError, match="Timeline 'a', post '1': the label 1 is none of the 1 classes"):
+        dataset_statistics(timelines_of(), ["No"])
+    with pytest.raises(ValueError, match="`timelines` has no timeline"):
+        dataset_statistics(timelines_of().select([]), LABELS)
+
+
+def test_diversity_is_that_of_all_pairs():
+    embeddings = np.random.default_rng(0).normal(size=(6, 4))
+    units = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    found = dataset_diversity(embeddings.astype(np.float32), timelines_of())
+
+    def of_pairs(rows):
+        return np.mean([units[one] @ units[other] for one, other in combinations(rows, 2)])
+
+    assert found["within_timeline_similarity"] == pytest.approx((of_pairs([0, 1, 2]) + of_pairs([4, 5])) / 2)
+    assert found["corpus_similarity"] == pytest.approx(of_pairs(range(6)))
+    assert found["single_post_timelines"] == 1
+    scores = []
+    for rows in ([0, 1, 2], [4, 5]):
+        of_posts = []
+        for row in rows:
+            others = np.mean([units[other] for other in rows if other != row], axis=0)
+            of_posts.append(1 - units[row] @ others / np.linalg.norm(others))
+        scores.append(np.mean(of_posts))
+    assert found["outlier_score"] == pytest.approx(np.mean(scores))
+
+
+def test_diversity_on_a_worked_example():
+    """Of a, the second and third post cancel each other out for the first; c has the same direction twice."""
+    embeddings = [[0, 2], [3, 0], [-1, 0], [1, 1], [0, 1], [0, 9]]
+    found = dataset_diversity(np.array(embeddings), timelines_of())
+    assert found["within_timeline_similarity"] == pytest.approx((-1 / 3 + 1) / 2)
+    # For the second and third post the others are (-1, 1) and (1, 1): cosines of -1 / sqrt 2.
+    assert found["outlier_score"] == pytest.approx(((1 + 2 * (1 + 1 / math.sqrt(2))) / 3 + 0) / 2)
+
+
+def test_others_that_cancel_each_other_out_but_for_rounding():
+    """A post, a second one and its opposite: similarities of 0, and of the half angle to the first for the others."""
+    for seed in range(20):
+        one, two = np.random.default_rng(seed).normal(size=(2, 5))
+        one, two = one / np.linalg.norm(one), two / np.linalg.norm(two)
+        found = dataset_diversity(np.array([one, two, -two]), timelines_of(POSTS[:3]))
+        cosine = one @ two
+        expected = [1, 1 + np.sqrt((1 - cosine) / 2), 1 + np.sqrt((1 + cosine) / 2)]
+        assert found["outlier_score"] == pytest.approx(np.mean(expected))
+
+
+def test_diversity_without_pairs_and_of_bad_embeddings():
+    single = dataset_diversity(np.ones((1, 2)), timelines_of(POSTS[3:4]))
+    assert single.pop("single_post_timelines") == 1 and all(math.isnan(score) for score in single.values())
+    with pytest.raises(ValueError, match=r"for 6 posts, got \(5, 2\)"):
+        dataset_diversity(np.ones((5, 2)), timelines_of())
+    embeddings = np.ones((6, 2))
+    embeddings[4] = 0
+    with pytest.raises(ValueError, match=r"row 4 \(counting from 0\) is 0 or not finite"):
+        dataset_diversity(embeddings, timelines_of())
+
+
+def test_bertscore_is_of_neighbours_within_a_timeline(monkeypatch):
+    """A score that counts the words of both posts stands for the package's; it refuses posts without words."""
+
+    def score(candidates, references, model_type):
+        assert model_type == "small" and all(text.strip() for text in candidates + references)
+        sizes = [float(len(c.split()) + 10 * len(r.split())) for c, r in zip(candidates, references, strict=True)]
+        return None, None, torch.tensor(sizes)
+
+    package, utils = ModuleType("bert_score"), ModuleType("bert_score.utils")
+    package.score, utils.model2layers = score, {"small": 2}
+    monkeypatch.setitem(sys.modules, "bert_score", package)
+    monkeypatch.setitem(sys.modules, "bert_score.utils", utils)
+    assert neighbour_bertscore(timelines_of(), "small") == pytest.approx(((1 + 10 * 3) + 0 + (1 + 10 * 2)) / 3)
+    assert neighbour_bertscore(timelines_of(POSTS[1:3]), "small") == 0
+    assert math.isnan(neighbour_bertscore(timelines_of(POSTS[3:4]), "small"))
+    with pytest.raises(ValueError, match="`model_type` is 'large', of which bert-score does not know the best layer"):
+        neighbour_bertscore(timelines_of(), "large")
+
+
+def test_bertscore_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bert_score", None)
+    with pytest.raises(ImportError, match=r"modeling-tempoformer\[diversity\]"):
+        neighbour_bertscore(timelines_of())

@@ -1,0 +1,106 @@
+"""Scores of timelines, on examples worked by hand and against plain loops."""
+
+import math
+import random
+
+import pytest
+
+from modeling_tempoformer.evaluation.timeline_metrics import (
+    Timeline,
+    coverage_scores,
+    detection_delays,
+    timeline_scores,
+    window_scores,
+)
+
+
+def digits(text: str) -> list[int]:
+    return [int(letter) for letter in text]
+
+
+@pytest.mark.parametrize(
+    "actual, predicted, window, expected",
+    [
+        ("0010000", "0001000", 0, (0, 0)),
+        ("0010000", "0001000", 1, (1, 1)),
+        # One prediction is right for one post only.
+        ("0110000", "0001000", 2, (1, 1 / 2)),
+        ("0010000", "0101010", 1, (1 / 3, 1)),
+        ("0010010", "0101000", 1, (1 / 2, 1 / 2)),
+        # The earlier prediction is left to the earlier post.
+        ("0101000", "1010000", 1, (1, 1)),
+        ("0000000", "0100000", 1, (0, math.nan)),
+        ("0100000", "0000000", 1, (math.nan, 0)),
+        ("0000000", "0000000", 1, (math.nan, math.nan)),
+    ],
+)
+def test_window_scores(actual, predicted, window, expected):
+    found = window_scores(Timeline(digits(actual), digits(predicted)), 1, window)
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+def most_pairs(actual: list[int], predicted: list[int], window: int) -> int:
+    """The largest one-to-one matching, tried out."""
+    if not actual:
+        return 0
+    best = most_pairs(actual[1:], predicted, window)
+    for place, post in enumerate(predicted):
+        if abs(post - actual[0]) <= window:
+            best = max(best, 1 + most_pairs(actual[1:], predicted[:place] + predicted[place + 1 :], window))
+    return best
+
+
+def test_no_matching_of_predictions_has_more_pairs():
+    generator = random.Random(0)
+    for _ in range(200):
+        timeline = Timeline(*([generator.randint(0, 1) for _ in range(9)] for _ in range(2)))
+        places = [[i for i, label in enumerate(labels) if label] for labels in (timeline.actual, timeline.predicted)]
+        window = generator.randint(0, 3)
+        precision, recall = window_scores(timeline, 1, window)
+        pairs = most_pairs(*places, window)
+        if places[0] and places[1]:
+            assert (precision, recall) == pytest.approx((pairs / len(places[1]), pairs / len(places[0])))
+
+
+@pytest.mark.parametrize(
+    "actual, predicted, expected",
+    [
+        # Overlap of 4 with 3 posts: 3 of 4.
+        ("01111000", "01110000", (3 / 4, 3 / 4)),
+        # Actual regions of 2 and 3 posts; the predicted one shares 1 of 5 and 2 of 4.
+        ("11001110", "01001100", ((1 * 1 / 2 + 2 * 2 / 3) / 3, (2 * 1 / 2 + 3 * 2 / 3) / 5)),
+        ("11000000", "00001111", (0, 0)),
+        ("00000000", "00001111", (0, math.nan)),
+        ("11000000", "00000000", (math.nan, 0)),
+    ],
+)
+def test_coverage_scores(actual, predicted, expected):
+    found = coverage_scores(Timeline(digits(actual), digits(predicted)), 1)
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_delays_end_where_the_next_region_begins():
+    times = [0, 10, 30, 60, 100, 150, 210, 280]
+    timeline = Timeline(digits("01100110"), digits("10010000"), times)
+    assert detection_delays(timeline, 1) == ([2], [50], 1)
+    timeline = Timeline(digits("01100110"), digits("01000001"), times)
+    assert detection_delays(timeline, 1) == ([0, 2], [0, 130], 0)
+
+
+def test_scores_are_means_over_the_timelines_that_have_them():
+    timelines = [
+        Timeline(digits("0110"), digits("0100"), [0, 1, 2, 3]),
+        Timeline([0, -100, 1, 0], [0, 1, 0, 1], [0, 5, 9, 20]),
+        Timeline(digits("0000"), digits("0000"), [0, 1, 2, 3]),
+    ]
+    scores = timeline_scores(timelines, ["No", "Switch"], window=0)
+    assert scores["window_precision_Switch"] == pytest.approx((1 + 0) / 2)
+    assert scores["window_recall_Switch"] == pytest.approx((1 / 2 + 0) / 2)
+    assert scores["coverage_recall_Switch"] == pytest.approx((1 / 2 + 0) / 2)
+    assert scores["median_delay_posts_Switch"] == pytest.approx((0 + 1) / 2)
+    assert scores["median_delay_seconds_Switch"] == pytest.approx((0 + 11) / 2)
+    assert scores["missed_Switch"] == 0
+    with pytest.raises(ValueError, match="`window` must not be negative, got -1"):
+        timeline_scores(timelines, ["No", "Switch"], window=-1)
+    with pytest.raises(ValueError, match="A timeline has 2 posts, but 1 in `predicted`"):
+        Timeline([0, 1], [0])

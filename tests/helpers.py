@@ -1,0 +1,263 @@
+"""Tiny models, batches, tokenizers and tables that the tests share."""
+
+import csv
+from pathlib import Path
+
+import torch
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module, attach_execution_device_hook
+from datasets import Dataset
+from transformers import AutoTokenizer, Trainer, TrainingArguments
+
+from modeling_tempoformer import (
+    StreamCollator,
+    TempoFormerConfig,
+    TempoFormerForStreamClassification,
+    TemporalBertConfig,
+    TemporalBertTokenizer,
+    TemporalRobertaTokenizer,
+)
+from modeling_tempoformer.data.rows import to_rows
+from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
+
+
+ROOT = Path(__file__).parents[1]
+
+
+PACKAGE = ROOT / "modeling_tempoformer"
+
+
+HUB_MODULES = {
+    "configuration_tempoformer",
+    "configuration_temporal_bert",
+    "data_collator_tempoformer",
+    "decisions_tempoformer",
+    "input_checks_tempoformer",
+    "loss_tempoformer",
+    "modeling_tempoformer",
+    "modeling_tempoformer_encoders",
+    "modeling_temporal_bert",
+    "online_tempoformer",
+    "packing_tempoformer",
+    "pipeline_tempoformer",
+    "timestamps_tempoformer",
+    "windows_tempoformer",
+}
+
+
+TOKENIZER_MODULES = {"configuration_temporal_bert", "time_points_temporal_bert", "tokenization_temporal_bert"}
+
+
+TINY = {
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "intermediate_size": 24,
+    "vocab_size": 60,
+    "max_position_embeddings": 24,
+}
+
+
+DEBERTA = {
+    **TINY,
+    "pad_token_id": 0,
+    "relative_attention": True,
+    "position_buckets": 4,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
+
+
+# Every family, and those of its forms that run other code.
+ENCODERS = {
+    "bert": {**TINY, "pad_token_id": 0},
+    "camembert": {**TINY, "pad_token_id": 1},
+    "deberta-v2": DEBERTA,
+    "deberta-v2, with convolution": {**DEBERTA, "conv_kernel_size": 3, "conv_act": "gelu"},
+    "deberta-v2, other positions": {
+        **DEBERTA,
+        "share_att_key": False,
+        "position_biased_input": True,
+        "position_buckets": -1,
+        "norm_rel_ebd": "none",
+        "type_vocab_size": 2,
+    },
+    "distilbert": {
+        "vocab_size": 60,
+        "dim": 16,
+        "n_heads": 2,
+        "n_layers": 3,
+        "hidden_dim": 24,
+        "max_position_embeddings": 24,
+        "pad_token_id": 0,
+    },
+    "electra": {**TINY, "pad_token_id": 0, "embedding_size": 16},
+    "electra, narrow embeddings": {**TINY, "pad_token_id": 0, "embedding_size": 8},
+    # Local attention to 2 tokens on each side, in the middle layer.
+    "modernbert": {**TINY, "pad_token_id": 0, "local_attention": 4, "global_attn_every_n_layers": 2},
+    "mpnet": {**TINY, "pad_token_id": 1},
+    "roberta": {**TINY, "pad_token_id": 1},
+    "xlm-roberta": {**TINY, "pad_token_id": 1},
+}
+
+
+def tiny_encoder(family: str = "bert") -> dict:
+    return {"model_type": family.split(",")[0], **ENCODERS[family]}
+
+
+def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerForStreamClassification:
+    """Weights wide enough that every part of the model shows in the logits."""
+    torch.manual_seed(seed)
+    attention = settings.pop("attn_implementation", None)
+    encoder = {**tiny_encoder(family), "initializer_range": 0.3}
+    config = TempoFormerConfig(**{"encoder_config": encoder, "window": 4, "num_labels": 3, **settings})
+    model = TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
+    if config.stream_residual:
+        for layer in model.tempoformer.stream_layers:
+            torch.nn.init.normal_(layer.attention.o_proj.weight, std=0.3)
+    return model
+
+
+def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0) -> dict[str, torch.Tensor]:
+    """Two rows; the second has two posts fewer, and its posts are shorter."""
+    generator = torch.Generator().manual_seed(seed)
+    input_ids = torch.randint(5, 60, (2, num_posts, 7), generator=generator)
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, :, 5:] = 0
+    attention_mask[1, num_posts - 2 :] = 0
+    input_ids[attention_mask == 0] = pad
+    stream_index = (torch.arange(num_posts)[:, None] + torch.arange(1 - window, 1)).clamp_min(-1)
+    stream_index = stream_index.repeat(2, 1, 1)
+    stream_index[1, num_posts - 2 :] = -1
+    times = torch.rand(2, num_posts, generator=generator).mul(1e5).cumsum(-1)
+    window_times = times[torch.arange(2)[:, None, None], stream_index.clamp_min(0)]
+    elapsed = (window_times[..., -1:] - window_times).masked_fill(stream_index < 0, 0)
+    labels = torch.randint(0, 3, (2, num_posts), generator=generator)
+    labels[1, num_posts - 2 :] = -100
+    return {
+        "input_ids": input_ids,
+        "attention_mask": attention_mask,
+        "stream_index": stream_index,
+        "elapsed": elapsed,
+        "labels": labels,
+    }
+
+
+TIMES = ["1810-1860", "1960-2010"]
+
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "plane",
+    "flew",
+    "tree",
+    "##s",
+    "air",
+    "##plane",
+    "sad",
+    "glad",
+]
+
+
+VOCABULARY = {word: index for index, word in enumerate(WORDS)}
+
+
+def dated_bert(**settings) -> TemporalBertTokenizer:
+    return TemporalBertTokenizer(vocab=VOCABULARY, times=TIMES, **settings)
+
+
+def dated_roberta(**settings) -> TemporalRobertaTokenizer:
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"theplanfwr", "Ġ"]
+    return TemporalRobertaTokenizer(
+        vocab={piece: index for index, piece in enumerate(pieces)}, merges=[], times=TIMES, **settings
+    )
+
+
+CHANGES = {"id2label": {0: "IS", 1: "O", 2: "IE"}, "label2id": {"IS": 0, "O": 1, "IE": 2}}
+
+
+SIZES = {
+    "vocab_size": len(VOCABULARY) + 2,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 16,
+}
+
+
+def dated_config(**settings) -> TemporalBertConfig:
+    return TemporalBertConfig(**{**SIZES, "times": ["1810-1860", "1960-2010"], **settings})
+
+
+def write_posts(path: Path, posts: list[dict], columns: list[str] | None = None) -> str:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns or list(posts[0]), extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(posts)
+    return str(path)
+
+
+NAMES = ["No-Switch", "Switch"]
+
+
+def make_trainer(
+    folder, tokenization, num_timelines: int = 8, callbacks=(), dropout: float = 0.1, **arguments
+) -> Trainer:
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    posts = Dataset.from_list(list(synthetic_posts(num_timelines, seed=0, posts_per_timeline=6)))
+    rows = to_rows(to_timelines(posts, NAMES), tokenizer, window=4, targets_per_row=3)
+    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "hidden_dropout_prob": dropout}
+    encoder["attention_probs_dropout_prob"] = dropout
+    model = tiny_model(encoder_config=encoder, num_labels=2, head_dropout=dropout)
+    settings = {
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-3,
+        "remove_unused_columns": False,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "seed": 0,
+    }
+    return Trainer(
+        model=model,
+        args=TrainingArguments(output_dir=str(folder), **{**settings, **arguments}),
+        train_dataset=rows,
+        eval_dataset=rows,
+        processing_class=tokenizer,
+        data_collator=StreamCollator(tokenizer, window=4),
+        compute_metrics=compute_metrics(NAMES),
+        callbacks=list(callbacks),
+    )
+
+
+def move_to_meta(module: torch.nn.Module):
+    module.to("meta")
+    add_hook_to_module(module, AlignDevicesHook(execution_device="meta"))
+    attach_execution_device_hook(module, "meta")
+
+
+def fixed_batch(window: int = 4, num_posts: int = 6) -> dict[str, torch.Tensor]:
+    """Posts of 3, 4, 9, 13, 17 and 20 tokens: several groups of lengths in one stream."""
+    lengths = torch.tensor([[9, 3, 20, 4, 17, 13]])
+    mask = (torch.arange(20) < lengths.unsqueeze(-1)).long()
+    generator = torch.Generator().manual_seed(0)
+    input_ids = torch.randint(5, 60, mask.shape, generator=generator) * mask
+    index = stream_windows(torch.arange(num_posts), window)
+    times = torch.rand(num_posts, generator=generator, dtype=torch.float64).mul(1e5).cumsum(0)
+    return {
+        "input_ids": input_ids,
+        "attention_mask": mask,
+        "stream_index": index.unsqueeze(0),
+        "elapsed": elapsed_seconds(times, index).unsqueeze(0),
+    }

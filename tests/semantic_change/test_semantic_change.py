@@ -1,0 +1,277 @@
+"""Usages of words, their vectors, and scores from predicted times."""
+
+import json
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import TIMES, VOCABULARY
+from helpers import dated_bert as bert
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from modeling_tempoformer import (
+    BertWithTemporalAttention,
+    BertWithTemporalAttentionForMaskedLM,
+    TemporalBertConfig,
+    change_report,
+)
+from modeling_tempoformer.semantic_change.corpora import DatedSentence
+from modeling_tempoformer.semantic_change.report import plot_scores, rank, ranked_rows, write_report
+from modeling_tempoformer.semantic_change.time_prediction import predict_times
+from modeling_tempoformer.semantic_change.usages import (
+    Usage,
+    cut_around,
+    embed_usages,
+    encode_usages,
+    sample_usages,
+    time_differences,
+)
+
+
+SIZES = {
+    "vocab_size": 14,
+    "hidden_size": 8,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 20,
+    "initializer_range": 0.5,
+}
+
+
+def sentence(time: str, text: str, *words: str) -> DatedSentence:
+    """The first occurrence of each word, and the next ones of a word that is named again."""
+    targets, start = [], {}
+    for word in words:
+        begin = text.index(word, start.get(word, 0))
+        targets.append((word, begin, begin + len(word)))
+        start[word] = begin + 1
+    return DatedSentence(time, text, tuple(targets), tuple(text.split()))
+
+
+SENTENCES = [
+    sentence(TIMES[0], "the trees flew the trees", "trees", "trees"),
+    sentence(TIMES[0], "the plane flew", "plane"),
+    sentence(TIMES[0], "flew"),
+    sentence(TIMES[1], "plane trees", "plane", "trees"),
+    sentence(TIMES[1], "the plane", "plane"),
+]
+
+
+def test_every_occurrence_in_a_sampled_sentence_is_a_usage():
+    usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
+    assert usages["trees"][TIMES[0]] == [
+        Usage(TIMES[0], "the trees flew the trees", 4, 9),
+        Usage(TIMES[0], "the trees flew the trees", 19, 24),
+    ]
+    assert {usage.text for usage in usages["plane"][TIMES[1]]} == {"plane trees", "the plane"}
+    assert usages["air"] == {TIMES[0]: [], TIMES[1]: []}
+
+
+def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
+    many = [sentence(TIMES[0], f"plane {number}", "plane") for number in range(50)]
+    drawn = sample_usages(many, ["plane"], TIMES, num_samples=5)["plane"][TIMES[0]]
+    assert len(set(drawn)) == 5
+    assert drawn == sample_usages(many, ["trees", "plane"], TIMES, num_samples=5)["plane"][TIMES[0]]
+    assert drawn != sample_usages(many, ["plane"], TIMES, num_samples=5, seed=1)["plane"][TIMES[0]]
+    with pytest.raises(ValueError, match="from '1900', the times are 1810-1860, 1960-2010"):
+        sample_usages([sentence("1900", "plane", "plane")], ["plane"], TIMES, num_samples=5)
+
+
+@pytest.mark.parametrize(
+    "num_tokens, first, last, size, expected",
+    [(10, 4, 5, 20, (0, 10)), (10, 0, 1, 4, (0, 4)), (10, 9, 10, 4, (6, 10)), (10, 4, 6, 4, (3, 7))],
+)
+def test_long_texts_are_cut_around_the_word(num_tokens, first, last, size, expected):
+    assert cut_around(num_tokens, first, last, size) == expected
+
+
+def test_the_pieces_of_a_word_are_found_in_a_text_that_is_cut():
+    text = "the plane the plane the trees flew the"
+    usage = Usage(TIMES[1], text, text.index("trees"), text.index("trees") + 5)
+    for tokenizer, frame in ((bert(), 1), (bert(prepend_time=True), 2)):
+        ((row, first, last),) = encode_usages(tokenizer, [usage], max_length=5 + frame)
+        assert tokenizer.convert_ids_to_tokens(row["input_ids"][first:last]) == ["tree", "##s"]
+        assert len(row["input_ids"]) == 5 + frame and set(row["time_ids"]) == {4}
+        assert tokenizer.convert_ids_to_tokens(row["input_ids"])[frame:-1] == ["the", "tree", "##s", "flew"]
+
+
+def model_of(settings: dict) -> BertWithTemporalAttention:
+    torch.manual_seed(0)
+    return BertWithTemporalAttention(
+        TemporalBertConfig(times=TIMES, time_initializer_range=1.0, **SIZES, **settings)
+    ).eval()
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("settings", [{}, {"prepend_time": True}], ids=str)
+def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, settings):
+    tokenizer, model = bert(**settings), model_of(settings)
+    usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
+    vectors = embed_usages(model, tokenizer, usages, num_last_layers=layers, batch_size=2)
+    assert vectors["air"][TIMES[0]].shape == (0, 8)
+    for word, pieces in (("plane", ["plane"]), ("trees", ["tree", "##s"])):
+        for time in TIMES:
+            for usage, vector in zip(usages[word][time], vectors[word][time], strict=True):
+                batch = tokenizer(usage.text, time=time, return_tensors="pt")
+                with torch.no_grad():
+                    states = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-layers:]).mean(0)[0]
+                tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
+                # The second of two occurrences is the one further to the right.
+                first = (
+                    tokens.index(pieces[0]) if usage.start < 10 else len(tokens) - 1 - tokens[::-1].index(pieces[0])
+                )
+                expected = states[first : first + len(pieces)].mean(0)
+                np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
+
+
+@pytest.fixture
+def logs_reach_pytest(monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+
+
+def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(logs_reach_pytest, caplog):
+    """They would all have the vector of the unknown word."""
+    model, tokenizer = BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
+    sentences = [sentence(TIMES[0], "the \u01bfeorc flew", "the", "\u01bfeorc"), sentence(TIMES[1], "the air", "the")]
+    vectors = embed_usages(model, tokenizer, sample_usages(sentences, ["the", "\u01bfeorc"], TIMES, 10))
+    assert vectors["\u01bfeorc"][TIMES[0]].shape == (0, 8) and vectors["the"][TIMES[0]].shape == (1, 8)
+    assert "reads as unknown, so that these usages are left out: \u01bfeorc (1)." in caplog.text
+    own = embed_usages(model, tokenizer, sample_usages(sentences, ["the"], TIMES, 10))
+    for time in TIMES:
+        np.testing.assert_array_equal(vectors["the"][time], own["the"][time])
+
+
+def test_a_vector_that_is_not_finite_names_its_word():
+    model, tokenizer = BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
+    torch.nn.init.constant_(model.embeddings.LayerNorm.bias, math.nan)
+    with pytest.raises(ValueError, match="The vector of 'plane' is not finite in 'the plane flew'"):
+        embed_usages(model, tokenizer, sample_usages(SENTENCES[1:2], ["plane"], TIMES, 10))
+
+
+def test_a_tokenizer_of_other_times_is_refused():
+    """Its ids would mean other times."""
+    tokenizer, model = bert(prepend_time=True), model_of({"prepend_time": True})
+    usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
+    model.resize_time_embeddings([TIMES[0], "between", TIMES[1]])
+    with pytest.raises(ValueError, match=f"the model's {TIMES[0]}, between, {TIMES[1]}: load the tokenizer with"):
+        embed_usages(model, tokenizer, usages)
+    with pytest.raises(ValueError, match="The tokenizer's times are"):
+        predict_times(model, tokenizer, ["the plane flew"])
+
+
+def test_a_plain_encoder_reads_texts_without_time():
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(**SIZES)).eval()
+    usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
+    tokenizer = BertTokenizer(vocab=VOCABULARY)
+    vectors = embed_usages(model, tokenizer, usages)
+    with torch.no_grad():
+        expected = model(**tokenizer("the plane flew", return_tensors="pt")).last_hidden_state[0, 2]
+    np.testing.assert_allclose(vectors["plane"][TIMES[0]][0], expected.numpy(), atol=1e-5)
+    with pytest.raises(ValueError, match="`num_last_layers` must be between 1 and 3, got 4"):
+        embed_usages(model, tokenizer, usages, num_last_layers=4)
+
+
+def time_model() -> tuple[BertWithTemporalAttentionForMaskedLM, object]:
+    torch.manual_seed(0)
+    tokenizer = bert(prepend_time=True)
+    config = TemporalBertConfig(times=TIMES, prepend_time=True, temporal_attention="none", **SIZES)
+    return BertWithTemporalAttentionForMaskedLM(config).eval(), tokenizer
+
+
+def test_times_are_predicted_in_the_place_of_a_masked_token():
+    model, tokenizer = time_model()
+    texts = ["the plane flew", "trees", "the trees flew"]
+    probabilities = predict_times(model, tokenizer, texts, batch_size=2)
+    for text, row in zip(texts, probabilities, strict=True):
+        batch = tokenizer(text, time=1815, return_tensors="pt")
+        batch["input_ids"][0, 1] = tokenizer.mask_token_id
+        with torch.no_grad():
+            logits = model(**batch).logits[0, 1]
+        expected = logits[tokenizer.time_token_ids].softmax(-1)
+        np.testing.assert_allclose(row, expected.numpy(), atol=1e-6)
+    with pytest.raises(ValueError, match="`prepend_time=True`"):
+        predict_times(model, bert(), texts)
+
+
+def test_time_differences_are_means_over_sentences():
+    model, tokenizer = time_model()
+    usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
+    scores = time_differences(model, tokenizer, usages, TIMES)
+    texts = ["the plane flew", "plane trees", "the plane"]
+    probabilities = predict_times(model, tokenizer, texts)
+    assert scores["plane"] == pytest.approx(np.abs(probabilities[:, 1] - probabilities[:, 0]).mean())
+    assert math.isnan(scores["air"])
+
+
+SCORES = {
+    "average": {"a": 0.1, "b": 0.5, "c": math.nan, "d": 0.5},
+    "pairwise": {"a": 1, "b": 2, "c": math.nan, "d": 3},
+}
+COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "d": {"1": 9, "2": 9}}
+
+
+def test_words_with_the_same_score_share_a_rank_and_gaps_come_last():
+    assert rank(SCORES["average"]) == {"a": 3, "b": 1.5, "d": 1.5}
+    rows = ranked_rows(SCORES, COUNTS, {"a": 0.2, "d": 0.9, "c": 0.3})
+    assert [row["word"] for row in rows] == ["b", "d", "a", "c"]
+    assert rows[3] == {
+        "rank": "",
+        "word": "c",
+        "average": "",
+        "pairwise": "",
+        "gold": 0.3,
+        "gold_rank": "",
+        "usages_1": 0,
+        "usages_2": 4,
+    }
+    assert [row["gold_rank"] for row in rows] == ["", 1, 2, ""]
+
+
+def test_a_report_names_gaps_and_counts_the_words_of_a_correlation(tmp_path):
+    truth = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}
+    assert "average: no score for c." in write_report(tmp_path, SCORES, COUNTS)
+    text = write_report(tmp_path, SCORES, COUNTS, truth)
+    assert "No usage of 'c' in 1." in text
+    assert "average: no score for c, which have a gold score." in text
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["gaps"] == {"c": ["1"]}
+    assert results["agreement"]["pairwise"]["num_words"] == 3
+    assert results["agreement"]["pairwise"]["spearman"] == pytest.approx(1.0)
+    assert (tmp_path / "changes.csv").read_text().splitlines()[0].startswith("rank,word,average,pairwise,gold")
+    for name in ("ranks.png", "changes.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
+    scores = {"a": 0.1, "$b$": 0.7, "c": math.nan, "d": 0.3}
+    for most, expected in ((50, ["$b$", "d", "a"]), (2, ["$b$", "d"])):
+        figure = plot_scores(scores, "average", most)
+        (axes,) = figure.axes
+        figure.canvas.draw()
+        assert [label.get_text() for label in axes.get_yticklabels()] == expected
+        assert [bar.get_width() for bar in axes.patches] == [scores[word] for word in expected]
+        # The first is at the top.
+        assert axes.yaxis_inverted() and axes.get_yticks().tolist() == list(range(len(expected)))
+    assert axes.get_title() == "the 2 most changed of 3 words"
+
+
+def test_without_matplotlib_there_is_no_figure_but_a_word_of_it(tmp_path, monkeypatch, logs_reach_pytest, caplog):
+    monkeypatch.setattr(change_report, "find_spec", lambda name: None)
+    write_report(tmp_path, SCORES, COUNTS)
+    assert not (tmp_path / "changes.png").exists() and (tmp_path / "changes.csv").exists()
+    assert "No changes.png without matplotlib" in caplog.text
+
+
+def test_a_measure_without_any_score_is_said_or_an_error(tmp_path):
+    empty = {"average": dict.fromkeys(COUNTS, math.nan)}
+    both = {"average": SCORES["average"], "pairwise": empty["average"]}
+    text = write_report(tmp_path, both, COUNTS, {"a": 0.1, "b": 0.6, "d": 0.9})
+    assert "pairwise: no correlation. A correlation needs 3 words with score and gold score, got 0." in text
+    with pytest.raises(ValueError, match="'average' has no score for any of the 4 words: a, b, c, d"):
+        write_report(tmp_path, empty, COUNTS)
+    with pytest.raises(ValueError, match="needs 3 words"):
+        write_report(tmp_path, SCORES, COUNTS, {"a": 0.1, "x": 0.5})

@@ -1,0 +1,145 @@
+"""Baselines: a rotation that must be undone, neighbours by a plain loop, a word that swaps its contexts."""
+
+import logging
+import math
+import random
+import sys
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+from scipy.stats import ortho_group
+
+from modeling_tempoformer.semantic_change.corpora import DatedSentence
+from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
+
+
+TIMES = ("old", "new")
+WORDS = [f"w{i}" for i in range(40)]
+
+
+@pytest.fixture(autouse=True)
+def logs_reach_pytest(monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+
+
+def keyed(words: list[str], vectors: np.ndarray, counts: dict[str, int] | None = None) -> KeyedVectors:
+    keyed_vectors = KeyedVectors(vectors.shape[1])
+    keyed_vectors.add_vectors(words, vectors.astype(np.float32))
+    for word in words:
+        keyed_vectors.set_vecattr(word, "count", (counts or {}).get(word, 100))
+    return keyed_vectors
+
+
+def test_rotation_is_undone():
+    """A space that is rotated, moved, scaled and in another order is the same; one word in it is not."""
+    generator = np.random.default_rng(0)
+    before = generator.normal(size=(40, 6))
+    rotated = 3 * (before @ ortho_group.rvs(6, random_state=0)) + generator.normal(size=6)
+    order = generator.permutation(40)
+    shuffled = [WORDS[i] for i in order]
+    vectors = {"old": keyed([*WORDS, "gone"], np.vstack([before, before[:1]])), "new": keyed(shuffled, rotated[order])}
+    changes = procrustes_change(vectors, [*WORDS, "gone", "never"], TIMES)
+    assert list(changes) == [*WORDS, "gone", "never"]
+    assert math.isnan(changes.pop("gone")) and math.isnan(changes.pop("never"))
+    assert list(changes.values()) == pytest.approx([0] * 40, abs=1e-6)
+    # About the centre, this word is where its opposite was.
+    rotated[7] = 2 * rotated.mean(axis=0) - rotated[7]
+    vectors["new"] = keyed(shuffled, rotated[order])
+    changes = procrustes_change(vectors, WORDS, TIMES)
+    changed = changes.pop("w7")
+    assert changed > 1 and max(changes.values()) < 0.2
+
+
+def test_too_few_words_to_align():
+    vectors = {"old": keyed(WORDS[:5], np.ones((5, 6))), "new": keyed(WORDS[1:], np.ones((39, 6)))}
+    with pytest.raises(ValueError, match="'old' and 'new' share 4 words, too few to align vectors of width 6"):
+        procrustes_change(vectors, ["w1"], TIMES)
+
+
+def test_neighbours():
+    """Rare words and words of one time are no neighbours, but a rare target has neighbours."""
+    generator = np.random.default_rng(1)
+    spaces = {time: dict(zip(WORDS, generator.normal(size=(40, 4)), strict=True)) for time in TIMES}
+    spaces["new"] |= {word: spaces["old"][word] + 0.5 * spaces["new"][word] for word in WORDS}
+    del spaces["new"]["w39"]
+    counts = {"old": {"w0": 19}, "new": {"w1": 19, "w2": 20}}
+    vectors = {
+        time: keyed(list(space), np.stack(list(space.values())), counts[time]) for time, space in spaces.items()
+    }
+    changes = neighbour_change(vectors, WORDS, TIMES, k=15)
+    assert math.isnan(changes.pop("w39"))
+    for word, change in changes.items():
+        kept = []
+        for space in spaces.values():
+            candidates = [other for other in WORDS[2:39] if other != word]
+            unit = {name: vector / np.linalg.norm(vector) for name, vector in space.items()}
+            kept.append(set(sorted(candidates, key=lambda other: -(unit[other] @ unit[word]))[:15]))
+        assert change == pytest.approx(1 - len(kept[0] & kept[1]) / 15)
+    assert len(set(changes.values())) > 3
+
+
+def test_neighbours_of_few_words(caplog):
+    generator = np.random.default_rng(0)
+    vectors = {time: keyed(WORDS, generator.normal(size=(40, 4)), {"w0": 5}) for time in TIMES}
+    half = neighbour_change(vectors, WORDS, TIMES, k=19)
+    assert not caplog.text and len(set(half.values())) > 3
+    assert neighbour_change(vectors, WORDS, TIMES) == half
+    assert "Only 39 words can be neighbours: `k=1000` is cut to 19." in caplog.text
+    with pytest.raises(ValueError, match="share 0 words that occur 101 times"):
+        neighbour_change(vectors, ["w1"], TIMES, min_frequency=101)
+    with pytest.raises(ValueError, match="`k` must be at least 1, got 0"):
+        neighbour_change(vectors, ["w1"], TIMES, k=0)
+
+
+def made_sentences() -> list[DatedSentence]:
+    """Two topics of 15 words; "swap" goes from one to the other, "fixed" stays, "late" is new."""
+    generator = random.Random(0)
+    sentences = []
+    for time in TIMES:
+        for _ in range(400):
+            for topic, words in enumerate(("a", "b")):
+                tokens = [f"{words}{generator.randrange(15)}" for _ in range(7)]
+                extra = ["fixed"] if topic == 0 else ["late"] if time == "new" else []
+                if topic == (time == "new"):
+                    extra.append("swap")
+                for word in extra:
+                    tokens.insert(generator.randrange(8), word)
+                sentences.append(DatedSentence(time, " ".join(tokens), (), tuple(tokens)))
+    return sentences
+
+
+SETTINGS = {"vector_size": 8, "window": 5, "epochs": 4}
+
+
+def test_word_that_swaps_its_contexts():
+    sentences = made_sentences()
+    vectors = train_sgns(iter(sentences), TIMES, **SETTINGS)
+    words = [word for word in vectors["new"].index_to_key if word != "late"]
+    for changes in (
+        procrustes_change(vectors, [*words, "late"], TIMES),
+        neighbour_change(vectors, [*words, "late"], TIMES, k=10),
+    ):
+        assert math.isnan(changes.pop("late"))
+        assert max(changes, key=changes.get) == "swap"
+        assert changes["swap"] > 2 * changes["fixed"]
+    again = train_sgns([DatedSentence("later", "a0", (), ("a0",)), *sentences], TIMES, **SETTINGS)
+    other = train_sgns(sentences, TIMES, **SETTINGS, seed=1)
+    for time in TIMES:
+        assert again[time].index_to_key == vectors[time].index_to_key
+        assert np.array_equal(again[time].vectors, vectors[time].vectors)
+        assert not np.allclose(other[time].vectors, vectors[time].vectors)
+
+
+def test_corpora_that_are_refused():
+    sentences = made_sentences()[:10]
+    with pytest.raises(ValueError, match="no sentences of '1900', only of: old"):
+        train_sgns(sentences, ("old", "1900"), **SETTINGS)
+    with pytest.raises(ValueError, match=r"No word occurs 999 times \(`min_count`\) in the sentences of 'old'"):
+        train_sgns(sentences, ("old",), **SETTINGS, min_count=999)
+
+
+def test_without_gensim(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    with pytest.raises(ImportError, match=r"modeling-tempoformer\[change\]"):
+        train_sgns([], TIMES)

@@ -1,0 +1,145 @@
+"""The card that a training writes, and what must not be on it."""
+
+import json
+import sys
+
+import pytest
+import torch
+from datasets import Dataset
+from helpers import CHANGES, tiny_encoder, tiny_model
+from hub_server import card_problems
+from huggingface_hub import ModelCard
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+
+
+TEXTS = ["sad today", "so glad", "tired again"]
+TOKEN = "hf_" + "t" * 34
+
+
+def make(tokenization, output_dir, **settings) -> StreamTrainer:
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    tokenizer.model_max_length = 16
+    model = tiny_model(**CHANGES, encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
+    row = {"input_ids": tokenizer(TEXTS)["input_ids"], "timestamps": [0, 60, 90000], "labels": [0, 1, 2]}
+    defaults = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 2,
+        "logging_steps": 1,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "macro_f1",
+        "report_to": "none",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+    }
+    arguments = StreamTrainingArguments(str(output_dir), **{**defaults, **settings})
+    return StreamTrainer(
+        model,
+        arguments,
+        StreamCollator(tokenizer, model.config.window),
+        train_dataset=Dataset.from_list([row] * 4),
+        eval_dataset=Dataset.from_list([row]),
+        processing_class=tokenizer,
+        compute_metrics=compute_metrics(["IS", "O", "IE"]),
+    )
+
+
+def test_the_card_tells_of_the_training(tmp_path, tokenization):
+    card_arguments = {"language": "en", "dataset": "Made up", "finetuned_from": str(tmp_path)}
+    settings = {"learning_rate": 0.003, "head_learning_rate": 0.01, "hub_token": TOKEN}
+    trainer = make(tokenization, tmp_path / "mine", model_card=card_arguments, **settings)
+    trainer.train()
+    trainer.save_model()
+    path = tmp_path / "mine" / "README.md"
+    card = ModelCard.load(path)
+    assert card_problems(card.content) == []
+    scores = trainer.evaluate()
+    shown = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    # Of the best weights, which were loaded, not of the last evaluation.
+    assert shown["Macro F1"] == scores["eval_macro_f1"] and shown["Loss"] == pytest.approx(scores["eval_loss"])
+    for label in ("IS", "O", "IE"):
+        assert shown[f"F1 ({label})"] == scores[f"eval_f1_{label}"]
+    evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry][:2]
+    losses = {entry["step"]: entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
+    assert "| epoch | step | training loss | validation loss | macro F1 |" in card.text
+    for number, entry in enumerate(evaluations, start=1):
+        numbers = [losses[entry["step"]], entry["eval_loss"], entry["eval_macro_f1"]]
+        row = [str(number), str(entry["step"]), *(f"{value:.4g}" for value in numbers)]
+        assert f"| {' | '.join(row)} |" in card.text
+    for line in (r"| learning\_rate | 0.003 |", r"| head\_learning\_rate | 0.01 |", "- Posts are cut to 16 tokens"):
+        assert line in card.text.splitlines()
+    assert "- Dataset: Made up" in card.text and "- Language: en" in card.text
+    for secret in (str(tmp_path), TOKEN, *TEXTS):
+        assert secret not in card.content
+    # Pushed together with the card.
+    for name in ("training_args.bin", "config.json"):
+        assert TOKEN.encode() not in (path.parent / name).read_bytes()
+
+
+def test_test_scores_are_those_of_the_results_file(tmp_path, tokenization):
+    trainer = make(tokenization, tmp_path)
+    results = {"predict_macro_f1": 0.25, "predict_f1_IS": 0.75, "eval_macro_f1": 0.5, "predict_windows_IS_1": 3.0}
+    (tmp_path / "all_results.json").write_text(json.dumps(results))
+    trainer.create_model_card()
+    found = ModelCard.load(tmp_path / "README.md").data.eval_results
+    assert {(result.dataset_split, result.metric_name, result.metric_value) for result in found} == {
+        ("test", "Macro F1", 0.25),
+        ("test", "F1 (IS)", 0.75),
+        ("validation", "Macro F1", 0.5),
+    }
+
+
+def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monkeypatch):
+    """With a stand-in for codecarbon, as Transformers' callback calls it."""
+    (tmp_path / "codecarbon.py").write_text(
+        "from pathlib import Path\n\n\n"
+        "class EmissionsTracker:\n"
+        "    def __init__(self, output_dir):\n        self.folder = Path(output_dir)\n\n"
+        "    def start(self):\n        pass\n\n"
+        "    def stop(self):\n"
+        "        self.folder.mkdir(exist_ok=True)\n"
+        "        self.folder.joinpath('emissions.csv').write_text('emissions,longitude\\n0.002,-71.2\\n')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "codecarbon", raising=False)
+    trainer = make(tokenization, tmp_path / "mine", report_to=["codecarbon"], max_steps=1)
+    trainer.train()
+    trainer.save_model()
+    sys.modules.pop("codecarbon")
+    card = ModelCard.load(tmp_path / "mine" / "README.md")
+    assert card.data.co2_eq_emissions == {"emissions": 2.0, "source": "codecarbon"}
+    assert "It emitted about 2 g of CO2 equivalents" in card.text and "71.2" not in card.content
+    # The Trainer pushes all names but those that begin with an underscore.
+    assert not (tmp_path / "mine" / "emissions.csv").exists()
+
+
+def test_where_the_machine_stands_is_not_pushed_with_a_stock_model_either(tmp_path, tokenization):
+    trainer = make(tokenization, tmp_path / "mine")
+    trainer.model = BertForSequenceClassification(BertConfig(**tiny_encoder()))
+    (tmp_path / "mine").mkdir(exist_ok=True)
+    (tmp_path / "mine" / "emissions.csv").write_text("emissions,longitude\n0.002,-71.2\n")
+    trainer.create_model_card()
+    assert not (tmp_path / "mine" / "emissions.csv").exists()
+
+
+def test_what_a_card_takes_is_checked(tmp_path, tokenization):
+    with pytest.raises(TypeError, match="it cannot take tasks"):
+        make(tokenization, tmp_path).create_model_card(tasks="fill-mask")
+    with pytest.raises(ValueError, match="--model_card takes language, license, .*; it has also: licence"):
+        StreamTrainingArguments(str(tmp_path), model_card='{"licence": "mit"}')
+
+
+def test_other_models_get_the_stock_card(tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    model = BertForSequenceClassification(BertConfig(vocab_size=20, **sizes))
+    arguments = StreamTrainingArguments(str(tmp_path), report_to="none", use_cpu=True, model_card={"license": "mit"})
+    StreamTrainer(model, arguments).create_model_card(model_name="other")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.license == "mit" and "# other" in card.text and "tempoformer" not in card.content.lower()

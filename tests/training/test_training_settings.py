@@ -1,0 +1,95 @@
+"""Settings of the Trainer that change how a model is trained but not what it learns; adapters, search, export."""
+
+import optuna
+import pytest
+import torch
+from helpers import make_trainer, tiny_batch, tiny_model
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import TrainingArguments, set_seed
+
+
+# Its name before and after.
+CHECKPOINTING = next(
+    name for name in ("activation_checkpointing", "gradient_checkpointing") if hasattr(TrainingArguments, name)
+)
+
+
+def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """The loss of each of three steps, and the weights after them."""
+    set_seed(0)
+    trainer = make_trainer(
+        folder, tokenization, dropout=0.0, max_steps=3, logging_steps=1, save_strategy="no", **settings
+    )
+    trainer.train()
+    losses = [float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
+    return losses, {name: weight.detach().float() for name, weight in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "tolerance"),
+    [
+        ({"bf16": True}, 2e-2),
+        ({CHECKPOINTING: True}, 1e-5),
+        ({"torch_compile": True, "torch_compile_backend": "aot_eager"}, 1e-5),
+    ],
+)
+def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance):
+    losses, weights = train_a_little(tmp_path, tokenization)
+    others, found = train_a_little(tmp_path, tokenization, **settings)
+    assert len(losses) == 3 and losses[2] != losses[0]
+    assert others == pytest.approx(losses, abs=tolerance)
+    for (name, weight), other in zip(weights.items(), found.values(), strict=True):
+        torch.testing.assert_close(other, weight, atol=tolerance, rtol=0, msg=name)
+
+
+def test_an_adapter_through_the_trainer(tmp_path, tokenization):
+    """What is saved is the adapter and what is new, and merged it is the trained model."""
+    trainer = make_trainer(tmp_path, tokenization, max_steps=3, learning_rate=1e-2, save_strategy="no")
+    base = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    settings = LoraConfig(r=2, target_modules=["query", "value", "q_proj"], modules_to_save=["classifier"])
+    trainer.model = trainer.model_wrapped = get_peft_model(trainer.model, settings)
+    trainer.train()
+    trainer.save_model()
+    assert (tmp_path / "adapter_model.safetensors").exists() and not (tmp_path / "model.safetensors").exists()
+
+    plain = tiny_model(encoder_config=trainer.model.config.encoder_config, num_labels=2)
+    plain.load_state_dict(base)
+    batch = {name: tensor for name, tensor in tiny_batch().items() if name != "labels"}
+    before = plain(**batch).logits
+    merged = PeftModel.from_pretrained(plain, tmp_path).merge_and_unload().eval()
+    trained = trainer.model.eval()(**batch).logits
+    torch.testing.assert_close(merged(**batch).logits, trained, atol=1e-5, rtol=0)
+    assert (before - trained).abs().max() > 1e-3
+
+
+def test_hyperparameters_are_searched_by_the_trainer(tmp_path, tokenization):
+    """A learning rate at which nothing is learned, and one at which something is."""
+    trainer = make_trainer(tmp_path, tokenization, max_steps=20, save_strategy="no", eval_strategy="no")
+    model = trainer.model
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    def new_model():
+        model.load_state_dict(start)
+        return model
+
+    trainer.model_init = new_model
+    best = trainer.hyperparameter_search(
+        lambda trial: {"learning_rate": trial.suggest_categorical("learning_rate", [1e-9, 3e-3])},
+        compute_objective=lambda metrics: metrics["eval_loss"],
+        # Drawn at random, all trials may be of one rate.
+        sampler=optuna.samplers.GridSampler({"learning_rate": [1e-9, 3e-3]}),
+        n_trials=2,
+        direction="minimize",
+        backend="optuna",
+    )
+    assert best.hyperparameters == {"learning_rate": 3e-3}
+
+
+@pytest.mark.parametrize("settings", [{}, {"stream_attention": "full"}, {"num_stream_layers": 0}])
+def test_exported_is_the_same(settings):
+    """A graph of its own, and it also reads other batches of the same shape."""
+    model = tiny_model(**settings)
+    batches = [{name: tensor for name, tensor in tiny_batch(seed).items() if name != "labels"} for seed in (0, 1)]
+    exported = torch.export.export(model, (), batches[0])
+    for batch in batches:
+        torch.testing.assert_close(exported.module()(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
