@@ -75,51 +75,113 @@ def one_fold(folder: Path) -> str:
 
 
 GLUE = {
-    "no model": lambda folder: run("run_glue_style", "--output_dir", str(folder)),
-    "no posts": lambda folder: run("run_glue_style", "--model_name_or_path", "x", "--output_dir", str(folder)),
-    "a dataset and a file": glue("--dataset_name", "x"),
-    "an encoder that was never trained as a TempoFormer": glue("--do_train", "false"),
-    "a file that is not in the form of its corpus": glue("--task_name", "annomi"),
-    "patience without evaluations": glue(
-        *("--early_stopping_patience", "2", "--load_best_model_at_end", "false", "--eval_strategy", "no"),
+    "no model": (
+        lambda folder: run("run_glue_style", "--output_dir", str(folder)),
+        "--model_name_or_path…--config_name",
     ),
-    "an argument that there is none of in a recipe": glue(lambda folder: write(folder, "more.yaml", "windoww: 3\n")),
-    "a recipe that is no YAML": glue(lambda folder: write(folder, "more.yaml", "window: [3\n")),
-    "a recipe that is a list": glue(lambda folder: write(folder, "more.yaml", "- window\n")),
-    "overrides that are no JSON object": glue("--config_overrides", "window=3"),
-    "an unknown field of the configuration": glue("--config_overrides", '{"windoww": 3}'),
-    "a field of the configuration that an argument sets": glue("--config_overrides", '{"window": 3}'),
-    "a field of the configuration that the posts set": glue("--config_overrides", '{"class_weights": [1, 2]}'),
-    "a window of 0": glue("--window", "0"),
-    "a baseline on an encoder with temporal attention": lambda folder: run(
-        "run_glue_style",
-        *("--method", "post", "--model_name_or_path", temporal_encoder(folder), "--output_dir", str(folder / "out")),
-        *("--train_file", write_posts(folder / "posts.csv"), "--do_train"),
+    "no posts": (
+        lambda folder: run("run_glue_style", "--model_name_or_path", "x", "--output_dir", str(folder)),
+        "--dataset_name…--train_file…--validation_file",
     ),
-    "a label named twice": glue("--labels", "Switch", "No-Switch", "Switch"),
-    "a single label": glue(
-        lambda folder: f"--train_file={write(folder, 'one.csv', 'timeline_id,text,label' + chr(10) + 'ann,sad,O')}"
+    "a dataset and a file": (glue("--dataset_name", "x"), "--dataset_name…--train_file"),
+    "an encoder that was never trained as a TempoFormer": (
+        glue("--do_train", "false"),
+        "encoder_tiny.json…'bert'…--do_train",
     ),
-    "a stream without a validation part": glue("--streaming"),
-    "a stream read by several processes": glue("--streaming", "--dataloader_num_workers", "2"),
-    "posts with times beside posts without": glue(
-        lambda folder: f"--test_file={write_posts(folder / 'test.csv', ('timeline_id', 'text', 'label'))}"
+    "a file that is not in the form of its corpus": (
+        glue("--task_name", "annomi"),
+        "posts.csv…--task_name…'transcript_id'",
     ),
-    "a class that no training post has": glue("--labels", "No-Switch", "Switch", "Other"),
-    "a fold that the file does not have": glue(one_fold, "--fold", "1"),
-    "too large a share of timelines to test": glue("--test_fraction", "1.5"),
-    "smoothed labels": glue("--label_smoothing_factor", "0.1"),
-    "predictions of the loss alone": glue("--prediction_loss_only"),
-    "scores of single batches": glue("--batch_eval_metrics"),
-    "predictions batch by batch": glue("--eval_do_concat_batches", "false"),
-    "a checkpoint that is not there": glue("--resume_from_checkpoint", "checkpoint-7"),
-    "another learning rate than a checkpoint's": glue_again("--max_steps", "2", "--learning_rate", "0.5"),
-    "fewer steps than a checkpoint has": glue_again("--max_steps", "1"),
-    "a checkpoint without its optimizer": glue_again("--max_steps", "3"),
-    "another window than a checkpoint's": lambda folder: run(
-        "run_glue_style",
-        *("--model_name_or_path", saved_tempoformer(folder), "--output_dir", str(folder / "out")),
-        *("--test_file", write_posts(folder / "posts.csv"), "--do_predict", "--window", "3"),
+    "patience without evaluations": (
+        glue(
+            *("--early_stopping_patience", "2", "--load_best_model_at_end", "false", "--eval_strategy", "no"),
+        ),
+        "--early_stopping_patience…--metric_for_best_model…--eval_strategy",
+    ),
+    "an argument that there is none of in a recipe": (
+        glue(lambda folder: write(folder, "more.yaml", "windoww: 3\n")),
+        "more.yaml",
+        "SystemExit",
+    ),
+    "a recipe that is no YAML": (
+        glue(lambda folder: write(folder, "more.yaml", "window: [3\n")),
+        "more.yaml",
+        "SystemExit",
+    ),
+    "a recipe that is a list": (
+        glue(lambda folder: write(folder, "more.yaml", "- window\n")),
+        "more.yaml…'window'",
+        "SystemExit",
+    ),
+    "overrides that are no JSON object": (glue("--config_overrides", "window=3"), "--config_overrides…'window=3'"),
+    "an unknown field of the configuration": (glue("--config_overrides", '{"windoww": 3}'), "--config_overrides"),
+    "a field of the configuration that an argument sets": (
+        glue("--config_overrides", '{"window": 3}'),
+        "--config_overrides…'window'…--window",
+    ),
+    "a field of the configuration that the posts set": (
+        glue("--config_overrides", '{"class_weights": [1, 2]}'),
+        "--config_overrides…'class_weights'",
+    ),
+    "a window of 0": (glue("--window", "0"), "--window"),
+    "a baseline on an encoder with temporal attention": (
+        lambda folder: run(
+            "run_glue_style",
+            *(
+                "--method",
+                "post",
+                "--model_name_or_path",
+                temporal_encoder(folder),
+                "--output_dir",
+                str(folder / "out"),
+            ),
+            *("--train_file", write_posts(folder / "posts.csv"), "--do_train"),
+        ),
+        "--method",
+    ),
+    "a label named twice": (glue("--labels", "Switch", "No-Switch", "Switch"), "--labels"),
+    "a single label": (
+        glue(
+            lambda folder: f"--train_file={write(folder, 'one.csv', 'timeline_id,text,label' + chr(10) + 'ann,sad,O')}"
+        ),
+        "",
+    ),
+    "a stream without a validation part": (glue("--streaming"), "--streaming"),
+    "a stream read by several processes": (
+        glue("--streaming", "--dataloader_num_workers", "2"),
+        "--streaming…--dataloader_num_workers",
+    ),
+    "posts with times beside posts without": (
+        glue(lambda folder: f"--test_file={write_posts(folder / 'test.csv', ('timeline_id', 'text', 'label'))}"),
+        "'train'…'test'…'validation'",
+    ),
+    "a class that no training post has": (glue("--labels", "No-Switch", "Switch", "Other"), "15"),
+    "a fold that the file does not have": (glue(one_fold, "--fold", "1"), "--fold…folds.txt"),
+    "too large a share of timelines to test": (glue("--test_fraction", "1.5"), "1.5"),
+    "smoothed labels": (glue("--label_smoothing_factor", "0.1"), "--label_smoothing_factor…0.1"),
+    "predictions of the loss alone": (glue("--prediction_loss_only"), "--prediction_loss_only"),
+    "scores of single batches": (glue("--batch_eval_metrics"), "--batch_eval_metrics"),
+    "predictions batch by batch": (glue("--eval_do_concat_batches", "false"), "--eval_do_concat_batches"),
+    "a checkpoint that is not there": (
+        glue("--resume_from_checkpoint", "checkpoint-7"),
+        "--resume_from_checkpoint…trainer_state.json",
+    ),
+    "another learning rate than a checkpoint's": (
+        glue_again("--max_steps", "2", "--learning_rate", "0.5"),
+        "--learning_rate…0.001…0.5",
+    ),
+    "fewer steps than a checkpoint has": (glue_again("--max_steps", "1"), "--max_steps…--output_dir"),
+    "a checkpoint without its optimizer": (
+        glue_again("--max_steps", "3"),
+        "--save_only_model…--output_dir…--resume_from_checkpoint",
+    ),
+    "another window than a checkpoint's": (
+        lambda folder: run(
+            "run_glue_style",
+            *("--model_name_or_path", saved_tempoformer(folder), "--output_dir", str(folder / "out")),
+            *("--test_file", write_posts(folder / "posts.csv"), "--do_predict", "--window", "3"),
+        ),
+        "--window",
     ),
 }
 
@@ -156,18 +218,25 @@ def beside_another(folder: Path):
 
 
 CROSS_VALIDATION = {
-    "a run that another process is running": beside_another,
-    "an argument that differs from run to run": cross_validate("--seed", "1"),
-    "a token on the command line of all runs": cross_validate("--hub_token", "hf_secret"),
-    "a push of every run": cross_validate("--push-to-hub"),
-    "a seed twice": cross_validate(own=("--seeds", "1", "1")),
-    "a single fold": cross_validate(own=("--num_folds", "1")),
-    "a file of folds that is not there": cross_validate(own=("--folds_file", "folds_of_before.json")),
-    "a share to validate beside a file of folds": cross_validate(
-        *("--validation_fraction", "0.5"), own=("--folds_file", "folds_of_before.json")
+    "a run that another process is running": (beside_another, "", "RunError"),
+    "an argument that differs from run to run": (cross_validate("--seed", "1"), "--seed…`--`"),
+    "a token on the command line of all runs": (cross_validate("--hub_token", "hf_secret"), "--hub_token…`--`"),
+    "a push of every run": (cross_validate("--push-to-hub"), "--push_to_hub…`--`"),
+    "a seed twice": (cross_validate(own=("--seeds", "1", "1")), "--seeds"),
+    "a single fold": (cross_validate(own=("--num_folds", "1")), ""),
+    "a file of folds that is not there": (
+        cross_validate(own=("--folds_file", "folds_of_before.json")),
+        "--folds_file…folds_of_before.json",
     ),
-    "other folds than those of runs that have begun": lambda folder: cross_validate()(begun(folder)),
-    "a file beside the one that is split": cross_validate("--test_file", "POSTS"),
+    "a share to validate beside a file of folds": (
+        cross_validate(*("--validation_fraction", "0.5"), own=("--folds_file", "folds_of_before.json")),
+        "--validation_fraction…--folds_file",
+    ),
+    "other folds than those of runs that have begun": (
+        lambda folder: cross_validate()(begun(folder)),
+        "folds.json…0.5…0.25",
+    ),
+    "a file beside the one that is split": (cross_validate("--test_file", "POSTS"), "--train_file…--streaming"),
 }
 
 
@@ -194,27 +263,37 @@ def temporal(*arguments: str, files: dict[str, str] | None = None, config=BertCo
 
 TABLE = "time,text\n1815,sad\n1990,glad\n"
 TEMPORAL_MLM = {
-    "one time point": temporal("--times", "1815"),
-    "a stream without time points": temporal("--streaming"),
-    "an encoder of another family": temporal(config=DistilBertConfig),
-    "an unknown field of the encoder": temporal("--config_overrides", '{"tiems": []}'),
-    "rows longer than the model": temporal("--max_seq_length", "513"),
-    "rows without room for a word": temporal("--max_seq_length", "2"),
-    "two tables": temporal(files={"a.csv": TABLE, "b.csv": TABLE}),
-    "a text file without text": temporal(files={"1815.txt": "\n", "1990.txt": "glad\n"}),
-    "a text file that is no UTF-8": lambda folder: (
-        (folder / "1815.txt").write_bytes("déjà vu\n".encode("latin-1")),
-        run(
-            "run_temporal_mlm",
-            *("--config_name", encoder(folder), "--output_dir", str(folder / "out")),
-            *("--train_files", str(folder / "1815.txt")),
+    "one time point": (temporal("--times", "1815"), "1815"),
+    "a stream without time points": (temporal("--streaming"), "--streaming…--times"),
+    "an encoder of another family": (temporal(config=DistilBertConfig), "'distilbert'"),
+    "an unknown field of the encoder": (temporal("--config_overrides", '{"tiems": []}'), "--config_overrides"),
+    "rows longer than the model": (temporal("--max_seq_length", "513"), "--max_seq_length…513…512"),
+    "rows without room for a word": (temporal("--max_seq_length", "2"), "`max_length`"),
+    "two tables": (temporal(files={"a.csv": TABLE, "b.csv": TABLE}), "a.csv…b.csv"),
+    "a text file without text": (temporal(files={"1815.txt": "\n", "1990.txt": "glad\n"}), "1815.txt"),
+    "a text file that is no UTF-8": (
+        lambda folder: (
+            (folder / "1815.txt").write_bytes("déjà vu\n".encode("latin-1")),
+            run(
+                "run_temporal_mlm",
+                *("--config_name", encoder(folder), "--output_dir", str(folder / "out")),
+                *("--train_files", str(folder / "1815.txt")),
+            ),
         ),
+        "1815.txt…line 0…'utf-8'",
     ),
-    "a table without the column": temporal("--time_column", "year", files={"a.csv": TABLE}),
-    "a text of a time outside of the time points": temporal("--times", "1815", "1816", files={"a.csv": TABLE}),
-    "a text without words": temporal(files={"a.csv": "time,text\n1815,sad\n1990,\n"}),
-    "texts none of which is in a time point": temporal("--times", "10-20", "30-40", "--unknown_times", "unknown"),
-    "times to predict without time tokens": temporal("--do_predict"),
+    "a table without the column": (temporal("--time_column", "year", files={"a.csv": TABLE}), "'year'"),
+    "a text of a time outside of the time points": (
+        temporal("--times", "1815", "1816", files={"a.csv": TABLE}),
+        "row 1…'1990'…1815",
+        "UnknownTimeError",
+    ),
+    "a text without words": (temporal(files={"a.csv": "time,text\n1815,sad\n1990,\n"}), "row 1"),
+    "texts none of which is in a time point": (
+        temporal("--times", "10-20", "30-40", "--unknown_times", "unknown"),
+        "10…20…30",
+    ),
+    "times to predict without time tokens": (temporal("--do_predict"), "--do_predict…--prepend_time"),
 }
 
 
@@ -235,27 +314,36 @@ def change(*arguments: str, targets: str = "sad\n", truth: str | None = None) ->
 
 USE = {"lemma": "sad", "text": "sad", "target_span": [0, 3], "period": 1, "lemmas": ["sad"], "target_token": 0}
 CHANGE = {
-    "an unknown measure": change("--measures", "averge"),
-    "no encoder": change(),
-    "no words": lambda folder: run(
-        "run_semantic_change", "--corpora", "a", "b", "--output_dir", str(folder), "--measures", "sgns"
+    "an unknown measure": (change("--measures", "averge"), "--measures"),
+    "no encoder": (change(), "--measures…--model_name_or_path"),
+    "no words": (
+        lambda folder: run(
+            "run_semantic_change", "--corpora", "a", "b", "--output_dir", str(folder), "--measures", "sgns"
+        ),
+        "--targets…--truth",
     ),
-    "a single time": change("--times", "1815", "--measures", "sgns"),
-    "samples of nothing": change("--num_samples", "0", "--measures", "sgns"),
-    "two words in a line": change("--measures", "sgns", targets="sad glad\n"),
-    "a word twice": change("--measures", "sgns", targets="sad\nsad\n"),
-    "a gold score that is no number": change("--measures", "sgns", truth="sad\tmuch\n"),
-    "words that are nowhere": change("--measures", "sgns", targets="zebra\n"),
-    "too few words with a gold score": change("--measures", "sgns", truth="sad\t1\n"),
-    "corpora out of order": change("--measures", "sgns", "--corpora", "1990.txt", "1815.txt"),
-    "a table in place of a corpus": lambda folder: run(
-        "run_semantic_change",
-        *("--corpora", write(folder, "1815.csv", TABLE), write(folder, "1990.csv", TABLE), "--measures", "sgns"),
-        *("--targets", write(folder, "words.list", "sad\n"), "--output_dir", str(folder / "out")),
+    "a single time": (change("--times", "1815", "--measures", "sgns"), "1815"),
+    "samples of nothing": (change("--num_samples", "0", "--measures", "sgns"), "--num_samples"),
+    "two words in a line": (change("--measures", "sgns", targets="sad glad\n"), "words.list…line 1…'sad glad'"),
+    "a word twice": (change("--measures", "sgns", targets="sad\nsad\n"), "words.list…line 2…'sad'"),
+    "a gold score that is no number": (change("--measures", "sgns", truth="sad\tmuch\n"), "truth.tsv…line 1…'much'"),
+    "words that are nowhere": (change("--measures", "sgns", targets="zebra\n"), ""),
+    "too few words with a gold score": (change("--measures", "sgns", truth="sad\t1\n"), "words.list…truth.tsv"),
+    "corpora out of order": (change("--measures", "sgns", "--corpora", "1990.txt", "1815.txt"), "--corpora…1990…1815"),
+    "a table in place of a corpus": (
+        lambda folder: run(
+            "run_semantic_change",
+            *("--corpora", write(folder, "1815.csv", TABLE), write(folder, "1990.csv", TABLE), "--measures", "sgns"),
+            *("--targets", write(folder, "words.list", "sad\n"), "--output_dir", str(folder / "out")),
+        ),
+        "1815.csv",
     ),
-    "lemmas in one string": lambda folder: run(
-        "run_semantic_change",
-        *("--dwug", write(folder, "uses.jsonl", json.dumps({**USE, "lemmas": "sad glad"})), "--measures", "sgns"),
-        *("--targets", write(folder, "words.list", "sad\n"), "--output_dir", str(folder / "out")),
+    "lemmas in one string": (
+        lambda folder: run(
+            "run_semantic_change",
+            *("--dwug", write(folder, "uses.jsonl", json.dumps({**USE, "lemmas": "sad glad"})), "--measures", "sgns"),
+            *("--targets", write(folder, "words.list", "sad\n"), "--output_dir", str(folder / "out")),
+        ),
+        "uses.jsonl…line 1…'lemmas'",
     ),
 }

@@ -46,36 +46,48 @@ def row(**change) -> Callable[[Path], Any]:
 
 
 COLLATOR = {
-    "no rows": lambda folder: StreamCollator(plain_tokenizer(), window=2)([]),
-    "a row without posts": row(input_ids=[], timestamps=[], num_context=0, labels=[]),
-    "a post without tokens": row(input_ids=[[2, 5, 3], [], [2, 3]]),
-    "a token that is no whole number": row(input_ids=[[2, 5, 3], [2, 5.5, 3], [2, 3]]),
-    "a token that is a text": row(input_ids=[[2, 5, 3], [2, "sad", 3], [2, 3]]),
-    "a column that fewer posts have": row(token_type_ids=[[0, 0, 0], [0, 0, 0, 0], [0, 0]]),
-    "fewer masks than tokens": lambda folder: StreamCollator(plain_tokenizer(), window=2)(
-        [{**ROW, "attention_mask": [[1, 1, 1], [1], [1, 1]]}]
+    "no rows": (lambda folder: StreamCollator(plain_tokenizer(), window=2)([]), ""),
+    "a row without posts": (row(input_ids=[], timestamps=[], num_context=0, labels=[]), "Row 1"),
+    "a post without tokens": (row(input_ids=[[2, 5, 3], [], [2, 3]]), "Row 1…post 1"),
+    "a token that is no whole number": (row(input_ids=[[2, 5, 3], [2, 5.5, 3], [2, 3]]), "Row 1…post 1…5.5"),
+    "a token that is a text": (row(input_ids=[[2, 5, 3], [2, "sad", 3], [2, 3]]), "Row 1…post 1…'sad'"),
+    "a column that fewer posts have": (
+        row(token_type_ids=[[0, 0, 0], [0, 0, 0, 0], [0, 0]]),
+        "Row 1…'token_type_ids'",
     ),
-    "fewer labels than posts": row(labels=[0]),
-    "a label that is no class id": row(labels=[0, 0.5]),
-    "a negative class id": row(labels=[0, -1]),
-    "no labels, where others have": row(labels=None),
-    "more context than posts": row(num_context=4, labels=[]),
-    "negative context": row(num_context=-1, labels=[0] * 4),
-    "no times": row(timestamps=None),
-    "times, where the collator is told that there are none": lambda folder: StreamCollator(
-        plain_tokenizer(), window=2, timed=False
-    )([ROW]),
-    "fewer times than posts": row(timestamps=[0, 1]),
-    "times out of order": row(timestamps=[9, 5, 6]),
-    "a time that is NaN": row(input_ids=[[2, 3]], num_context=0, labels=[0], timestamps=[float("nan")]),
-    "a time that is a text": row(timestamps=["now", 1, 2]),
-    "times that are rounded to 32 bits": row(timestamps=torch.tensor(ROW["timestamps"])),
-    "a window that is no number of posts": lambda folder: StreamCollator(plain_tokenizer(), window=2.5),
-    "dated texts with fewer times than tokens": lambda folder: TemporalMlmCollator(temporal_tokenizer())(
-        [{"input_ids": [2, 5, 3], "time_ids": [3, 3]}]
+    "fewer masks than tokens": (
+        lambda folder: StreamCollator(plain_tokenizer(), window=2)(
+            [{**ROW, "attention_mask": [[1, 1, 1], [1], [1, 1]]}]
+        ),
+        "Row 0…post 1…'attention_mask'",
     ),
-    "a share of masked times that is none": lambda folder: TemporalMlmCollator(
-        temporal_tokenizer(), time_mlm_probability=2
+    "fewer labels than posts": (row(labels=[0]), "Row 1…'num_context'…`remove_unused_columns=False`"),
+    "a label that is no class id": (row(labels=[0, 0.5]), "Row 1…0.5…-100"),
+    "a negative class id": (row(labels=[0, -1]), "Row 1…-1…-100"),
+    "no labels, where others have": (row(labels=None), "Row 1…'labels'"),
+    "more context than posts": (row(num_context=4, labels=[]), "Row 1…'num_context'"),
+    "negative context": (row(num_context=-1, labels=[0] * 4), "Row 1…'num_context'…-1"),
+    "no times": (row(timestamps=None), "Row 1…'timestamps'…`remove_unused_columns=False`"),
+    "times, where the collator is told that there are none": (
+        lambda folder: StreamCollator(plain_tokenizer(), window=2, timed=False)([ROW]),
+        "Row 0…'timestamps'…`timed=False`",
+    ),
+    "fewer times than posts": (row(timestamps=[0, 1]), "Row 1"),
+    "times out of order": (row(timestamps=[9, 5, 6]), "Row 1…9.0…5.0"),
+    "a time that is NaN": (row(input_ids=[[2, 3]], num_context=0, labels=[0], timestamps=[float("nan")]), "Row 1"),
+    "a time that is a text": (row(timestamps=["now", 1, 2]), "Row 1…'now'"),
+    "times that are rounded to 32 bits": (row(timestamps=torch.tensor(ROW["timestamps"])), "Row 1…1970"),
+    "a window that is no number of posts": (
+        lambda folder: StreamCollator(plain_tokenizer(), window=2.5),
+        "`window`…2.5",
+    ),
+    "dated texts with fewer times than tokens": (
+        lambda folder: TemporalMlmCollator(temporal_tokenizer())([{"input_ids": [2, 5, 3], "time_ids": [3, 3]}]),
+        "`time_ids`",
+    ),
+    "a share of masked times that is none": (
+        lambda folder: TemporalMlmCollator(temporal_tokenizer(), time_mlm_probability=2),
+        "`time_mlm_probability`",
     ),
 }
 
@@ -102,41 +114,50 @@ def put(value: float, *place: int) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 FORWARD = {
-    "no tokens": batch(input_ids=None),
-    "a list": batch(input_ids=[[[2, 5, 3]]]),
-    "tokens of one post, not of rows of posts": batch(input_ids=lambda ids: ids[0, 0]),
-    "a batch of no rows": batch(input_ids=lambda ids: ids[:0]),
-    "tokens that are no integers": batch(input_ids=lambda ids: ids.float()),
-    "a token beyond the vocabulary": batch(input_ids=put(60, 0, 1, 2)),
-    "a negative token": batch(input_ids=put(-100, 0, 1, 2)),
-    "more tokens than the encoder reads": batch(input_ids=torch.full((2, 6, 25), 7), attention_mask=None),
-    "a mask of another shape": batch(attention_mask=lambda mask: mask[..., :-1]),
-    "a mask that is added to scores": batch(attention_mask=lambda mask: (1.0 - mask) * -1e9),
-    "a mask of other numbers than 0 and 1": batch(attention_mask=put(2, 0, 1, 2)),
-    "posts that are padded on the left": batch(attention_mask=lambda mask: mask.flip(-1)),
-    "a token type that the encoder does not have": batch(token_type_ids=torch.full((2, 6, 7), 2)),
-    "calendar times for an encoder without": batch(time_ids=torch.full((2, 6, 7), 3)),
-    "a stream with a post that the row does not have": batch(stream_index=put(6, 0, 5, 3)),
-    "a negative post that is not -1": batch(stream_index=put(-2, 0, 0, 0)),
-    "a stream with a future post": batch(stream_index=put(5, 0, 3, 2)),
-    "a stream with a post twice": batch(stream_index=put(3, 0, 3, 2)),
-    "a stream with a gap": batch(stream_index=put(-1, 0, 3, 1)),
-    "streams of another number of rows": batch(stream_index=lambda index: index[:1], elapsed=None, labels=None),
-    "streams that are no integers": batch(stream_index=lambda index: index.float()),
-    "a window larger than the model's": batch(lambda: tiny_model(window=3)),
-    "more posts than the window, where no streams are given": batch(stream_index=None, elapsed=None, labels=None),
-    "times of another shape": batch(elapsed=lambda elapsed: elapsed[..., 0]),
-    "a negative time, as of a future post": batch(elapsed=put(-1.0, 0, 3, 1)),
-    "a time since a post that is NaN": batch(elapsed=put(float("nan"), 0, 3, 1)),
-    "an infinite time": batch(elapsed=put(float("inf"), 0, 3, 0)),
-    "times since the oldest post": batch(elapsed=lambda elapsed: elapsed.flip(-1)),
-    "a newest post that is not at 0 seconds": batch(elapsed=lambda elapsed: elapsed + 1),
-    "labels of another shape": batch(labels=lambda labels: labels[:, :1]),
-    "labels that are no integers": batch(labels=lambda labels: labels.float()),
-    "a label that is no class": batch(labels=put(3, 0, 1)),
-    "a label of -1": batch(labels=put(-1, 0, 1)),
-    "a label of a stream without posts": batch(labels=put(0, 1, 4)),
-    "an argument that there is not": batch(timestamps=torch.zeros(2, 6)),
+    "no tokens": (batch(input_ids=None), "`input_ids`…`inputs_embeds`"),
+    "a list": (batch(input_ids=[[[2, 5, 3]]]), "`input_ids`"),
+    "tokens of one post, not of rows of posts": (batch(input_ids=lambda ids: ids[0, 0]), "`input_ids`"),
+    "a batch of no rows": (batch(input_ids=lambda ids: ids[:0]), "`input_ids`"),
+    "tokens that are no integers": (batch(input_ids=lambda ids: ids.float()), "`input_ids`"),
+    "a token beyond the vocabulary": (batch(input_ids=put(60, 0, 1, 2)), "`input_ids`…59…60"),
+    "a negative token": (batch(input_ids=put(-100, 0, 1, 2)), "`input_ids`…59…-100"),
+    "more tokens than the encoder reads": (batch(input_ids=torch.full((2, 6, 25), 7), attention_mask=None), "25…24"),
+    "a mask of another shape": (batch(attention_mask=lambda mask: mask[..., :-1]), "`attention_mask`…`input_ids`"),
+    "a mask that is added to scores": (batch(attention_mask=lambda mask: (1.0 - mask) * -1e9), "`attention_mask`"),
+    "a mask of other numbers than 0 and 1": (batch(attention_mask=put(2, 0, 1, 2)), "`attention_mask`"),
+    "posts that are padded on the left": (batch(attention_mask=lambda mask: mask.flip(-1)), "`attention_mask`"),
+    "a token type that the encoder does not have": (
+        batch(token_type_ids=torch.full((2, 6, 7), 2)),
+        "`token_type_ids`",
+    ),
+    "calendar times for an encoder without": (batch(time_ids=torch.full((2, 6, 7), 3)), "`time_ids`…'bert'"),
+    "a stream with a post that the row does not have": (batch(stream_index=put(6, 0, 5, 3)), "`stream_index`…-1"),
+    "a negative post that is not -1": (batch(stream_index=put(-2, 0, 0, 0)), "`stream_index`…-1…-2"),
+    "a stream with a future post": (batch(stream_index=put(5, 0, 3, 2)), "`stream_index`…-1"),
+    "a stream with a post twice": (batch(stream_index=put(3, 0, 3, 2)), "`stream_index`…-1"),
+    "a stream with a gap": (batch(stream_index=put(-1, 0, 3, 1)), "`stream_index`…-1"),
+    "streams of another number of rows": (
+        batch(stream_index=lambda index: index[:1], elapsed=None, labels=None),
+        "`stream_index`",
+    ),
+    "streams that are no integers": (batch(stream_index=lambda index: index.float()), "`stream_index`"),
+    "a window larger than the model's": (batch(lambda: tiny_model(window=3)), "`window`"),
+    "more posts than the window, where no streams are given": (
+        batch(stream_index=None, elapsed=None, labels=None),
+        "`window`",
+    ),
+    "times of another shape": (batch(elapsed=lambda elapsed: elapsed[..., 0]), "`elapsed`…`stream_index`"),
+    "a negative time, as of a future post": (batch(elapsed=put(-1.0, 0, 3, 1)), "`elapsed`…-1.0"),
+    "a time since a post that is NaN": (batch(elapsed=put(float("nan"), 0, 3, 1)), "`elapsed`"),
+    "an infinite time": (batch(elapsed=put(float("inf"), 0, 3, 0)), "`elapsed`"),
+    "times since the oldest post": (batch(elapsed=lambda elapsed: elapsed.flip(-1)), "`elapsed`…83348.9453125"),
+    "a newest post that is not at 0 seconds": (batch(elapsed=lambda elapsed: elapsed + 1), "`elapsed`…1.0"),
+    "labels of another shape": (batch(labels=lambda labels: labels[:, :1]), "`labels`"),
+    "labels that are no integers": (batch(labels=lambda labels: labels.float()), "`labels`"),
+    "a label that is no class": (batch(labels=put(3, 0, 1)), "`labels`…-100"),
+    "a label of -1": (batch(labels=put(-1, 0, 1)), "`labels`…-100"),
+    "a label of a stream without posts": (batch(labels=put(0, 1, 4)), "`labels`…-100"),
+    "an argument that there is not": (batch(timestamps=torch.zeros(2, 6)), "", "TypeError"),
 }
 
 
@@ -177,29 +198,38 @@ def broken_state(change: Callable[[dict], Any]) -> Callable[[Path], Any]:
 
 
 STEP = {
-    "tokens of rows of posts": step(input_ids=torch.full((1, 2, 2), 7)),
-    "a new token beyond the vocabulary": step(input_ids=torch.full((2, 2), 60)),
-    "a longer post than the encoder reads": step(input_ids=torch.full((2, 25), 7)),
-    "a new post without tokens": step(attention_mask=torch.tensor([[1, 1], [0, 0]])),
-    "a new post padded on the left": step(attention_mask=torch.tensor([[1, 1], [0, 1]])),
-    "fewer timelines than posts": step(timeline_ids=["ann"]),
-    "a timeline id that is a number": step(timeline_ids=["ann", 7]),
-    "fewer new times than posts": step(timestamps=[1.0]),
-    "a new time that is NaN": step(timestamps=[1.0, float("nan")]),
-    "a new time that is a text": step(timestamps=[1.0, "2024-05-01"]),
-    "a new time in milliseconds": step(timestamps=[1.0, 1.7e12]),
-    "times in 32 bits": step(timestamps=torch.tensor([1.0, 2.0])),
-    "a single time in 32 bits": step(timestamps=[1.0, torch.tensor(2.0)]),
-    "no times, where the timeline had some": step(timestamps=None),
-    "calendar times, where the timeline had none": calendar_times_later,
-    "a token masked inside a post, where layers compute positions anew": lambda folder: tiny_model("modernbert").step(
-        torch.full((1, 3), 7), torch.tensor([[1, 0, 1]]), timeline_ids=["ann"]
+    "tokens of rows of posts": (step(input_ids=torch.full((1, 2, 2), 7)), "`input_ids`"),
+    "a new token beyond the vocabulary": (step(input_ids=torch.full((2, 2), 60)), "`input_ids`…59…60"),
+    "a longer post than the encoder reads": (step(input_ids=torch.full((2, 25), 7)), "25…24"),
+    "a new post without tokens": (step(attention_mask=torch.tensor([[1, 1], [0, 0]])), "Post 1…'bob'"),
+    "a new post padded on the left": (step(attention_mask=torch.tensor([[1, 1], [0, 1]])), "`attention_mask`"),
+    "fewer timelines than posts": (step(timeline_ids=["ann"]), ""),
+    "a timeline id that is a number": (step(timeline_ids=["ann", 7]), "Post 1", "TypeError"),
+    "fewer new times than posts": (step(timestamps=[1.0]), ""),
+    "a new time that is NaN": (step(timestamps=[1.0, float("nan")]), "Post 1…'bob'"),
+    "a new time that is a text": (step(timestamps=[1.0, "2024-05-01"]), "Post 1…'bob'…'2024-05-01'"),
+    "a new time in milliseconds": (step(timestamps=[1.0, 1.7e12]), "Post 1…'bob'…1700000000000.0"),
+    "times in 32 bits": (step(timestamps=torch.tensor([1.0, 2.0])), "`timestamps`…64", "TypeError"),
+    "a single time in 32 bits": (step(timestamps=[1.0, torch.tensor(2.0)]), "Post 1…'bob'…1970"),
+    "no times, where the timeline had some": (step(timestamps=None), "Post 0…'ann'"),
+    "calendar times, where the timeline had none": (calendar_times_later, "'ann'…`time_ids`"),
+    "a token masked inside a post, where layers compute positions anew": (
+        lambda folder: tiny_model("modernbert").step(
+            torch.full((1, 3), 7), torch.tensor([[1, 0, 1]]), timeline_ids=["ann"]
+        ),
+        "`attention_mask`…'s last token in a step of a '",
     ),
-    "a late post": step(timestamps=[0.5, 2.0]),
-    "a model that trains": lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
-    "a state of another model": lambda folder: step(state=state_of_another_model())(folder),
-    "a state that lacks a tensor": broken_state(lambda tensors: tensors.pop("lengths.ann")),
-    "a state with fewer times than posts": broken_state(lambda tensors: tensors.update({"times.ann": torch.ones(1)})),
+    "a late post": (step(timestamps=[0.5, 2.0]), "Post 0…'ann'…0.5", "LatePostError"),
+    "a model that trains": (
+        lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
+        "`step`…`model.eval()`",
+    ),
+    "a state of another model": (lambda folder: step(state=state_of_another_model())(folder), "'ann'…32…16"),
+    "a state that lacks a tensor": (broken_state(lambda tensors: tensors.pop("lengths.ann")), ""),
+    "a state with fewer times than posts": (
+        broken_state(lambda tensors: tensors.update({"times.ann": torch.ones(1)})),
+        "'ann'",
+    ),
 }
 
 
@@ -226,34 +256,47 @@ def texts(model_class=BertWithTemporalAttention, sparse: bool = False, **change)
 
 
 TEMPORAL = {
-    "a word beyond the vocabulary": texts(input_ids=torch.full((2, 3), 7)),
-    "words that are no integers": texts(input_ids=torch.full((2, 3), 5.0)),
-    "a text longer than the model reads": texts(input_ids=torch.full((2, 7), 5), time_ids=torch.full((2, 7), 3)),
-    "no time ids": texts(time_ids=None),
-    "time ids of another shape": texts(time_ids=torch.full((2, 1), 3)),
-    "a time id that the model does not have": texts(time_ids=torch.full((2, 3), 5)),
-    "a negative time id": texts(time_ids=torch.full((2, 3), -1)),
-    "a mask of the texts that is added to scores": texts(attention_mask=torch.zeros(2, 3)),
-    "a word to predict beyond the vocabulary": texts(
-        BertWithTemporalAttentionForMaskedLM, labels=torch.full((2, 3), 7)
+    "a word beyond the vocabulary": (texts(input_ids=torch.full((2, 3), 7)), "`input_ids`"),
+    "words that are no integers": (texts(input_ids=torch.full((2, 3), 5.0)), "`input_ids`"),
+    "a text longer than the model reads": (texts(input_ids=torch.full((2, 7), 5), time_ids=torch.full((2, 7), 3)), ""),
+    "no time ids": (texts(time_ids=None), "`time_ids`…`temporal_attention='attention'`"),
+    "time ids of another shape": (texts(time_ids=torch.full((2, 1), 3)), "`time_ids`…`input_ids`"),
+    "a time id that the model does not have": (texts(time_ids=torch.full((2, 3), 5)), "`time_ids`"),
+    "a negative time id": (texts(time_ids=torch.full((2, 3), -1)), "`time_ids`…-1"),
+    "a mask of the texts that is added to scores": (texts(attention_mask=torch.zeros(2, 3)), "`attention_mask`"),
+    "a word to predict beyond the vocabulary": (
+        texts(BertWithTemporalAttentionForMaskedLM, labels=torch.full((2, 3), 7)),
+        "`labels`…-100",
     ),
-    "the same, predicting labelled words only": texts(
-        BertWithTemporalAttentionForMaskedLM, sparse=True, labels=torch.full((2, 3), 7)
+    "the same, predicting labelled words only": (
+        texts(BertWithTemporalAttentionForMaskedLM, sparse=True, labels=torch.full((2, 3), 7)),
+        "`labels`…-100",
     ),
-    "neither words nor their embeddings": texts(input_ids=None),
+    "neither words nor their embeddings": (texts(input_ids=None), "`input_ids`…`inputs_embeds`"),
 }
 
 TOKENIZER = {
-    "no time of a text": lambda folder: temporal_tokenizer()(["sad"]),
-    "a time outside all time points": lambda folder: temporal_tokenizer()(["sad"], time=1900),
-    "seconds for a date": lambda folder: temporal_tokenizer()(["sad"], time=1714557600),
-    "fewer times than texts": lambda folder: temporal_tokenizer()(["sad", "glad"], time=[1815]),
-    "a time point twice": lambda folder: temporal_tokenizer(times=["1815", "1815"]),
-    "time points that overlap": lambda folder: temporal_tokenizer(times=["1810-1860", "1860"]),
-    "a time point that is a number": lambda folder: temporal_tokenizer(times=[1815, 1990]),
-    "time points in one string": lambda folder: temporal_tokenizer(times="1810-1860"),
-    "another granularity": lambda folder: temporal_tokenizer(time_granularity="week"),
-    "another way with unknown times": lambda folder: temporal_tokenizer(unknown_times="skip"),
+    "no time of a text": (lambda folder: temporal_tokenizer()(["sad"]), "1810…1860…1960", "UnknownTimeError"),
+    "a time outside all time points": (
+        lambda folder: temporal_tokenizer()(["sad"], time=1900),
+        "1900…1810…1860",
+        "UnknownTimeError",
+    ),
+    "seconds for a date": (
+        lambda folder: temporal_tokenizer()(["sad"], time=1714557600),
+        "1714557600…1810…1860",
+        "UnknownTimeError",
+    ),
+    "fewer times than texts": (lambda folder: temporal_tokenizer()(["sad", "glad"], time=[1815]), ""),
+    "a time point twice": (lambda folder: temporal_tokenizer(times=["1815", "1815"]), "'1815'"),
+    "time points that overlap": (lambda folder: temporal_tokenizer(times=["1810-1860", "1860"]), "'1810-1860'…'1860'"),
+    "a time point that is a number": (lambda folder: temporal_tokenizer(times=[1815, 1990]), "1815"),
+    "time points in one string": (lambda folder: temporal_tokenizer(times="1810-1860"), "`times`…'1810-1860'"),
+    "another granularity": (lambda folder: temporal_tokenizer(time_granularity="week"), "`granularity`…'week'"),
+    "another way with unknown times": (
+        lambda folder: temporal_tokenizer(unknown_times="skip"),
+        "`unknown_times`…'error'…'unknown'",
+    ),
 }
 
 
@@ -270,21 +313,33 @@ def classify(timelines: Any, **settings) -> Callable[[Path], Any]:
 
 
 PIPELINE = {
-    "a text": classify("sad today"),
-    "a number": classify(5),
-    "a timeline that is no dict": classify([["sad", "glad"]]),
-    "a text for a list of texts": classify({"text": "sad"}),
-    "an unknown key": classify({"text": ["sad"], "timestamps": [1]}),
-    "a post that is no text": classify({"text": ["sad", None]}),
-    "half of a surrogate pair": classify({"text": ["sad", "\ud83d"]}),
-    "a time for a list of times": classify({"text": ["sad"], "timestamp": 5}),
-    "fewer times than texts of posts": classify({"text": ["sad", "glad"], "timestamp": [1]}),
-    "a post with a time that is none": classify({"text": ["sad"], "timestamp": ["soon"]}),
-    "a post in milliseconds": classify({"text": ["sad"], "timestamp": [1714557600000]}),
-    "a number too large for a float": classify({"text": ["sad"], "timestamp": [10**400]}),
-    "a post without time among others": classify({"text": ["sad", "glad"], "timestamp": [1, None]}),
-    "batches of no rows": classify({"text": ["sad"]}, batch_size=0),
-    "rows of no targets": classify({"text": ["sad"]}, targets_per_row=0),
-    "no labels asked for": classify({"text": ["sad"]}, top_k=0),
-    "calibration of a model that has none": classify({"text": ["sad"]}, calibrated=True),
+    "a text": (classify("sad today"), "'text'…'sad today'"),
+    "a number": (classify(5), "'text'"),
+    "a timeline that is no dict": (classify([["sad", "glad"]]), "Timeline 0…'text'…'sad'"),
+    "a text for a list of texts": (classify({"text": "sad"}), "Timeline 0…'text'…'sad'"),
+    "an unknown key": (classify({"text": ["sad"], "timestamps": [1]}), "Timeline 0"),
+    "a post that is no text": (classify({"text": ["sad", None]}), "Timeline 0…post 1"),
+    "half of a surrogate pair": (classify({"text": ["sad", "\ud83d"]}), "Timeline 0…post 1…'\\ud83d'"),
+    "a time for a list of times": (classify({"text": ["sad"], "timestamp": 5}), "Timeline 0…'timestamp'"),
+    "fewer times than texts of posts": (classify({"text": ["sad", "glad"], "timestamp": [1]}), "Timeline 0"),
+    "a post with a time that is none": (
+        classify({"text": ["sad"], "timestamp": ["soon"]}),
+        "Timeline 0…post 0…'soon'",
+    ),
+    "a post in milliseconds": (
+        classify({"text": ["sad"], "timestamp": [1714557600000]}),
+        "Timeline 0…post 0…1714557600000",
+    ),
+    "a number too large for a float": (classify({"text": ["sad"], "timestamp": [10**400]}), "Timeline 0…post 0…10"),
+    "a post without time among others": (
+        classify({"text": ["sad", "glad"], "timestamp": [1, None]}),
+        "Timeline 0…post 1",
+    ),
+    "batches of no rows": (classify({"text": ["sad"]}, batch_size=0), "`batch_size`"),
+    "rows of no targets": (classify({"text": ["sad"]}, targets_per_row=0), "`targets_per_row`"),
+    "no labels asked for": (classify({"text": ["sad"]}, top_k=0), "`top_k`"),
+    "calibration of a model that has none": (
+        classify({"text": ["sad"]}, calibrated=True),
+        "`calibrated`…`calibration_temperature`…`decision_thresholds`",
+    ),
 }

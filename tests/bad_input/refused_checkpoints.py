@@ -64,30 +64,78 @@ def pickled_encoder(load: Callable[[Path], Any]) -> Callable[[Path], Any]:
 
 
 CHECKPOINTS = {
-    "safetensors cut short": saved(change_weights(lambda content: content[: len(content) // 2])),
-    "safetensors cut within their header": saved(change_weights(lambda content: content[:20])),
-    "safetensors with another length of the header": saved(change_weights(lambda content: b"\xff" * 8 + content[8:])),
-    "safetensors with bytes behind their end": saved(change_weights(lambda content: content + b"more")),
-    "a tensor of another shape": saved(other_shape),
-    "a pickle in the place of safetensors": saved(to_pickle),
-    "a pickle under the name of safetensors": saved(change_weights(lambda content: pickle.dumps({"a": 1}))),
-    "pickles asked for": lambda folder: TempoFormerForStreamClassification.from_pretrained(
-        folder, use_safetensors=False
+    "safetensors cut short": (
+        saved(change_weights(lambda content: content[: len(content) // 2])),
+        "",
+        "SafetensorError",
     ),
-    "a pickled encoder": pickled_encoder(TempoFormerForStreamClassification.from_encoder_pretrained),
-    "a pickled encoder to give time to": pickled_encoder(
-        lambda folder: BertWithTemporalAttention.from_pretrained(folder, times=["1815", "1990"])
+    "safetensors cut within their header": (
+        saved(change_weights(lambda content: content[:20])),
+        "",
+        "SafetensorError",
     ),
-    "a configuration of a newer release": saved(change_config(format_version=2)),
-    "a configuration of a newer release, of an encoder with temporal attention": lambda folder: TempoFormerConfig(
-        encoder_config={"model_type": "temporal_bert", "format_version": 2}
+    "safetensors with another length of the header": (
+        saved(change_weights(lambda content: b"\xff" * 8 + content[8:])),
+        "",
+        "SafetensorError",
     ),
-    "a configuration with a value that there is none of": saved(change_config(stream_attention="causal")),
-    "a configuration whose values do not fit together": saved(change_config(num_stream_layers=9)),
-    "a configuration cut short": saved(lambda folder: (folder / "config.json").write_text('{"window": 4')),
-    "a configuration of another family of encoders": saved(change_config(encoder_config={"model_type": "gpt2"})),
-    "a configuration of a decoder": saved(change_config(encoder_config={**tiny_encoder(), "is_decoder": True})),
-    "a configuration of an encoder that reads another's output": saved(
-        change_config(encoder_config={**tiny_encoder(), "add_cross_attention": True})
+    "safetensors with bytes behind their end": (
+        saved(change_weights(lambda content: content + b"more")),
+        "",
+        "SafetensorError",
+    ),
+    "a tensor of another shape": (saved(other_shape), "", "RuntimeError"),
+    "a pickle in the place of safetensors": (saved(to_pickle), "", "OSError"),
+    "a pickle under the name of safetensors": (
+        saved(change_weights(lambda content: pickle.dumps({"a": 1}))),
+        "",
+        "SafetensorError",
+    ),
+    "pickles asked for": (
+        lambda folder: TempoFormerForStreamClassification.from_pretrained(folder, use_safetensors=False),
+        "`use_safetensors=False`",
+    ),
+    "a pickled encoder": (pickled_encoder(TempoFormerForStreamClassification.from_encoder_pretrained), "", "OSError"),
+    "a pickled encoder to give time to": (
+        pickled_encoder(lambda folder: BertWithTemporalAttention.from_pretrained(folder, times=["1815", "1990"])),
+        "",
+        "OSError",
+    ),
+    "a configuration of a newer release": (
+        saved(change_config(format_version=2)),
+        "'format_version'",
+        "StrictDataclassFieldValidationError",
+    ),
+    "a configuration of a newer release, of an encoder with temporal attention": (
+        lambda folder: TempoFormerConfig(encoder_config={"model_type": "temporal_bert", "format_version": 2}),
+        "'format_version'",
+        "StrictDataclassFieldValidationError",
+    ),
+    "a configuration with a value that there is none of": (
+        saved(change_config(stream_attention="causal")),
+        "'stream_attention'…'temporal_rotary'…'rotary'",
+        "StrictDataclassFieldValidationError",
+    ),
+    "a configuration whose values do not fit together": (
+        saved(change_config(num_stream_layers=9)),
+        "'validate_stream'…`num_stream_layers`",
+        "StrictDataclassClassValidationError",
+    ),
+    "a configuration cut short": (
+        saved(lambda folder: (folder / "config.json").write_text('{"window": 4')),
+        "config.json",
+        "OSError",
+    ),
+    "a configuration of another family of encoders": (
+        saved(change_config(encoder_config={"model_type": "gpt2"})),
+        "'gpt2'",
+    ),
+    "a configuration of a decoder": (
+        saved(change_config(encoder_config={**tiny_encoder(), "is_decoder": True})),
+        "'bert'…`is_decoder=True`",
+    ),
+    "a configuration of an encoder that reads another's output": (
+        saved(change_config(encoder_config={**tiny_encoder(), "add_cross_attention": True})),
+        "'bert'…`add_cross_attention=True`",
     ),
 }

@@ -10,7 +10,8 @@ from datasets import Dataset
 from helpers import tiny_encoder, tiny_model
 from transformers import AutoTokenizer, pipeline
 
-from modeling_tempoformer import StreamCollator, timelines
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.data import timelines
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer import significance
+from modeling_tempoformer.evaluation import significance
 from modeling_tempoformer.evaluation.significance import count_by_group, macro_f1, paired_bootstrap
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from scipy.spatial.distance import cosine
 from scipy.stats import spearmanr
 
-from modeling_tempoformer import change_measures
+from modeling_tempoformer.semantic_change import measures as change_measures
 from modeling_tempoformer.semantic_change.measures import (
     agreement,
     average_pairwise_distance,

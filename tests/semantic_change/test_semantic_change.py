@@ -15,8 +15,8 @@ from modeling_tempoformer import (
     BertWithTemporalAttention,
     BertWithTemporalAttentionForMaskedLM,
     TemporalBertConfig,
-    change_report,
 )
+from modeling_tempoformer.semantic_change import report as change_report
 from modeling_tempoformer.semantic_change.corpora import DatedSentence
 from modeling_tempoformer.semantic_change.report import plot_scores, rank, ranked_rows, write_report
 from modeling_tempoformer.semantic_change.time_prediction import predict_times

@@ -18,8 +18,8 @@ import torch
 from helpers import ROOT, write_posts
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer import cross_validation
 from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.training import cross_validation
 from modeling_tempoformer.training.cross_validation import Run, RunError, compare, run_all
 
 
