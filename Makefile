@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: bench demo docs install lint style test test-lowest
+.PHONY: bench demo docs install lint style test test-lowest test-slow
 
 install: .venv/installed
 
@@ -34,14 +34,22 @@ bench: install
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
 
+# What a contributor runs: one test process for each of JOBS cores, one thread in each.
+JOBS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS)
+
 test: install
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not slow"
+
+# The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts.
+test-slow: install
+	$(PYTEST) -m slow
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.
 LOWEST := transformers==5.6.0
 
 test-lowest: .venv-lowest/installed
-	.venv-lowest/bin/python -m pytest
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest --numprocesses $(JOBS)
 
 .venv-lowest/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-lowest

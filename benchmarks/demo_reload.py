@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging
 
 
 def age(seconds: int) -> str:
@@ -18,6 +19,7 @@ def age(seconds: int) -> str:
 
 
 def main(folder: str, file: str):
+    logging.disable_progress_bar()
     model = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     with open(file, encoding="utf-8", newline="") as lines:
