@@ -195,7 +195,7 @@ def run_command(words: list[str], really: bool) -> str:
     """Runs or checks one command; returns what it printed."""
     while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
         words = words[1:]
-    if words in NOT_RUN:
+    if shlex.join(words) in NOT_RUN:
         return ""
     if words[0] == "make":
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -212,7 +212,7 @@ def run_command(words: list[str], really: bool) -> str:
                     script = (
                         "run_baseline.py" if any("baseline" in word for word in passed_on) else "run_glue_style.py"
                     )
-                    parse_only(script, [*passed_on, "--output_dir", "outputs"])
+                    parse_only(f"run_{script}.py", [*passed_on, "--output_dir", "outputs"])
                 else:
                     place = passed_on.index("--score")
                     scoring = ["--model_name_or_path", "outputs", *passed_on[place + 1 :]]
