@@ -286,7 +286,7 @@ TABLES = {
 }
 
 
-def main():
+def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=int, choices=list(TABLES), required=True)
     parser.add_argument("--corpus", choices=("lrs", "moc", "topic_shift", "annomi"), required=True)
@@ -301,9 +301,14 @@ def main():
     parser.add_argument("--baseline", choices=list(ROWS), default="BiLSTM", help="Compare the other rows with it.")
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), help="Run only these rows.")
     parser.add_argument("--collect", action="store_true", help="Run nothing.")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if args.model_name_or_path is None and not args.collect and args.table != 1:
         parser.error("give --model_name_or_path, or --collect")
+    return args
+
+
+def main():
+    args = parse_args()
     # Without matplotlib this fails now and not after hours of runs.
     new_figure(1, 1)
     paper = Paper(args)
