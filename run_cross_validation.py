@@ -12,19 +12,24 @@ can run on another one at the same time, in another --output_dir.
 import hashlib
 import itertools
 import logging
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from datasets import Dataset
-from modeling_tempoformer.data.parts import check_calibration, class_weights, load_splits, timeline_columns
-from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, ModelArguments
 
+from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.parts import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
+from modeling_tempoformer.training.arguments import (
+    BaselineArguments,
+    DataTrainingArguments,
+    ModelArguments,
+    StreamModelArguments,
+)
 from modeling_tempoformer.training.cross_validation import PREDICTIONS, collect, compare, cross_validate
-from modeling_tempoformer.training.recipes import RECIPES, parse
+from modeling_tempoformer.training.recipes import RECIPES, parse, run_script
 from modeling_tempoformer.training.resuming import fingerprint
 
 
@@ -97,10 +102,10 @@ def check_passed_on(args: CrossValidationArguments, recipes: list[str], passed_o
 
 
 def prepare_folds(
-    args: CrossValidationArguments, data: DataTrainingArguments, calibrate: bool
+    args: CrossValidationArguments, model_args: StreamModelArguments, data: DataTrainingArguments
 ) -> tuple[list[dict[str, list[str]]], list[str], Dataset]:
     """The folds, the label names and the timelines. Every fold is checked before the first run."""
-    splits = load_splits(data)
+    splits = load_splits(data, model_args.cache_dir)
     if set(splits) != {"train"} or data.streaming:
         raise ValueError("Cross-validation splits --train_file: give no other file and no --streaming.")
     names = data.labels or label_names(splits["train"], data.label_column or "label")
@@ -116,7 +121,7 @@ def prepare_folds(
         parts = select_fold(timelines, fold)
         try:
             class_weights(parts["train"], len(names))
-            if calibrate:
+            if model_args.calibrate:
                 check_calibration(parts["validation"], names)
             if labels_of(parts["validation"]).max() < 0:
                 raise ValueError("the validation part has no labelled post.")
@@ -143,7 +148,7 @@ def main(arguments: list[str]):
         raise ValueError(f"--learning_rates cannot be given with --method {method}, which is not trained.")
     output_dir = Path(args.output_dir)
     with lock_folder(output_dir):
-        folds, names, timelines = prepare_folds(args, data, model_args.calibrate)
+        folds, names, timelines = prepare_folds(args, model_args, data)
         runs = cross_validate(
             output_dir,
             ROOT / ("run_glue_style.py" if method is None else "run_baseline.py"),
@@ -165,4 +170,4 @@ def main(arguments: list[str]):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main)

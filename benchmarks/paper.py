@@ -23,9 +23,9 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from modeling_tempoformer.data.parts import load_posts
 
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
+from modeling_tempoformer.data.parts import load_posts
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.classification_report import write_classification_report
 from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore

@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 FOLDS, PREDICTIONS, RESULTS = "folds.json", "predictions.csv", "results.json"
 # Test scores that are averaged over the folds. All others are computed over the test posts of all folds together.
 AVERAGED = r"^predict_(?=window_|coverage_|median_delay_|missed_|ece|unparsable_share)"
-LINES_OF_LOG = 30
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Run:
             inputs (`dict[str, Any]`): What else the results depend on, such as fingerprints of files.
 
         Raises:
-            `ValueError` if the folder has results of other arguments or inputs, `RuntimeError` if the script fails.
+            `ValueError` for results of other arguments or inputs, `ChildProcessError` if the script fails.
         """
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
@@ -80,8 +79,8 @@ class Run:
         with log.open("a", encoding="utf-8") as file:
             status = subprocess.run(whole_command, stdout=file, stderr=subprocess.STDOUT).returncode
         if status:
-            end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_LOG:]
-            raise RuntimeError("\n".join([f"{self.folder} failed with exit status {status}. The end of {log}:", *end]))
+            *_, last_line = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
+            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line}")
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)

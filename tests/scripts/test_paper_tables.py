@@ -90,7 +90,9 @@ def test_windows_and_their_figure(tmp_path, table):
     make_runs(tmp_path, "bilstm", {0: THEIRS})
     make_runs(tmp_path, "bilstm_window_5", {0: OURS})
     row = table(8, "--collect")["BiLSTM"]
-    assert row["w = 5"] == f"{macro(OURS):.1f}" and row["w = 10"] == "not run" and row["w = 20"] == f"{macro(THEIRS):.1f}"
+    assert (
+        row["w = 5"] == f"{macro(OURS):.1f}" and row["w = 10"] == "not run" and row["w = 20"] == f"{macro(THEIRS):.1f}"
+    )
     assert (tmp_path / "figure_3.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -114,13 +116,12 @@ def test_a_row_that_fails_stops_no_other(tmp_path, table):
     make_runs(tmp_path, "robert", {0: OURS})
     make_runs(tmp_path, "tempoformer", {0: OURS})
     with pytest.raises(SystemExit) as ended:
-        table(4, "--model_name_or_path", "M", "--baseline", "RoBERT", "--rows", "post alone", "RoBERT")
+        table(4, "--model_name_or_path", "M", "--baseline", "RoBERT", "--rows", "RoBERT")
     assert ended.value.code == 1
     with (tmp_path / "table_4.csv").open(newline="") as file:
         rows = {row[""]: row for row in csv.DictReader(file)}
-    assert rows["post alone"]["macro F1"] == "failed" and rows["RoTempoFormer"]["macro F1"] == "not run"
     # Its results are of another command.
-    assert rows["RoBERT"]["macro F1"] == "failed"
+    assert rows["RoBERT"]["macro F1"] == "failed" and rows["post alone"]["macro F1"] == "not run"
     assert rows["TempoFormer"]["macro F1"] == f"{macro(OURS):.1f}"
     assert rows["TempoFormer"]["less RoBERT (95 %)"] == "failed"
 

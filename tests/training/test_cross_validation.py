@@ -120,7 +120,7 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
     stopped = Run(output, 1, None, 0).folder
     stopped.mkdir(parents=True)
     (stopped / "stop").touch()
-    with pytest.raises(RuntimeError) as failure:
+    with pytest.raises(ChildProcessError) as failure:
         start(output)
     for part in (str(stopped), "exit status 1", "run.log", "no more memory"):
         assert part in str(failure.value)
@@ -134,7 +134,7 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
 
 
 def test_a_command_that_failed_can_be_corrected(tmp_path, start):
-    with pytest.raises(RuntimeError, match="no more memory"):
+    with pytest.raises(ChildProcessError, match="no more memory"):
         start(tmp_path / "out", "--broken", "1")
     start(tmp_path / "out")
     assert count_runs(tmp_path / "out") == 4
