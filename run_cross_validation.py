@@ -28,7 +28,8 @@ from modeling_tempoformer.training.arguments import (
     ModelArguments,
     StreamModelArguments,
 )
-from modeling_tempoformer.training.cross_validation import PREDICTIONS, collect, compare, cross_validate
+from modeling_tempoformer.training.cross_validation import cross_validate
+from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
 from modeling_tempoformer.training.recipes import RECIPES, parse, run_script
 from modeling_tempoformer.training.resuming import fingerprint
 

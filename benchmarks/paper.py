@@ -30,7 +30,7 @@ from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.classification_report import write_classification_report
 from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.evaluation.figures import new_figure
-from modeling_tempoformer.training.cross_validation import PREDICTIONS, compare, label_ids, read_predictions
+from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
 
 
 ROOT = Path(__file__).parents[1]
@@ -182,7 +182,7 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
         if per_class:
             line |= {f"F1 {label}": percent(scores[f"f1_{label}"]) for label in labels}
         line["seeds"] = str(num_seeds)
-        line["learning rate"] = ", ".join(sorted({rate or "" for rate in results["learning_rates"].values()}))
+        line["learning rate"] = ", ".join(sorted(set(results["learning_rates"].values()) - {None}, key=float))
         if row != baseline:
             line[f"less {baseline} (95 %)"] = difference(paper, row, baseline)
         predictions = read_predictions(paper.folder(row) / PREDICTIONS).query("label != ''")

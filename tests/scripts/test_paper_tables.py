@@ -13,7 +13,8 @@ from sklearn.metrics import f1_score
 
 from benchmarks import paper
 from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, ModelArguments
-from modeling_tempoformer.training.cross_validation import Run, collect
+from modeling_tempoformer.training.cross_validation import Run
+from modeling_tempoformer.training.cross_validation_scores import collect
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 

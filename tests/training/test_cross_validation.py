@@ -12,7 +12,8 @@ from helpers import NAMES, ROOT, write_posts
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.cross_validation import PREDICTIONS, Run, collect, compare, cross_validate
+from modeling_tempoformer.training.cross_validation import Run, cross_validate
+from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
 
 
 # Stands in for run_glue_style.py. It predicts rightly with a seed below 5, else always "Switch". On dev 2e-3 is best
