@@ -41,6 +41,8 @@ NOT_PASSED_ON = {
     **dict.fromkeys(("token", "hub_token"), "it would be written to files; set HF_TOKEN instead"),
     "push_to_hub": "a run's folder names timelines; push a model of your choice afterwards",
 }
+# The others may be in a recipe: each run overrides them, and a token in a recipe is not written anywhere else.
+NOT_IN_RECIPES = ("push_to_hub",)
 
 
 @dataclass
@@ -94,8 +96,7 @@ def check_passed_on(args: CrossValidationArguments, recipes: list[str], passed_o
     (given,) = parse([PassedOnArguments], passed_on[len(recipes) :], only_these=False)
     (with_recipes,) = parse([PassedOnArguments], passed_on, only_these=False)
     for name, why in NOT_PASSED_ON.items():
-        # Each run overrides what a recipe says of the others.
-        if getattr(given, name) or ("hub" in name and getattr(with_recipes, name)):
+        if getattr(given, name) or (name in NOT_IN_RECIPES and getattr(with_recipes, name)):
             raise ValueError(f"--{name} cannot come after `--`: {why}.")
     if args.folds_file is not None and given.validation_fraction is not None:
         raise ValueError("--validation_fraction cannot be given with --folds_file, which has the validation parts.")
@@ -112,7 +113,8 @@ def prepare_folds(
     names = data.labels or label_names(splits["train"], data.label_column or "label")
     timelines = to_timelines(splits["train"], names, *timeline_columns(data))
     if args.folds_file is None:
-        folds = make_folds(timelines, args.num_folds or DEFAULT_FOLDS, data.validation_fraction, FOLD_SEED)
+        num_folds = DEFAULT_FOLDS if args.num_folds is None else args.num_folds
+        folds = make_folds(timelines, num_folds, data.validation_fraction, FOLD_SEED)
     else:
         folds = read_folds(args.folds_file, timelines)
         check_tested_once(args.folds_file, folds)
