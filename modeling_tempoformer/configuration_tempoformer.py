@@ -96,6 +96,7 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
     rope_theta: float | int = 10000.0
     focal_gamma: float | int = 2.0
     class_weights: list[float | int] | None = None
+    calibration: dict | None = None
     calibration_temperature: float | int | None = None
     decision_thresholds: list[float | int] | None = None
     timed: bool | None = None

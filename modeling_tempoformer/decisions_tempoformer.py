@@ -36,3 +36,10 @@ def rank_classes(probabilities: torch.Tensor, thresholds: Sequence[float] | None
         thresholds = torch.tensor(thresholds, dtype=torch.float64, device=probabilities.device)
         probabilities = probabilities.double() / thresholds
     return probabilities.argsort(dim=-1, descending=True, stable=True)
+
+
+def decide(logits: torch.Tensor, calibration: dict | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Probabilities, and the classes of each post from the chosen one to the least likely."""
+    calibration = calibration or {}
+    probabilities = class_probabilities(logits, calibration.get("temperature"))
+    return probabilities, rank_classes(probabilities, calibration.get("thresholds"))

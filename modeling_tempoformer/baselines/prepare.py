@@ -1,7 +1,7 @@
-"""Each baseline that is trained, ready for the Trainer."""
+"""Prepares each trained baseline for the Trainer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -29,15 +29,15 @@ from .text_classification import to_sequences
 @dataclass
 class Prepared:
     """
-    A model and its data.
+    A baseline's model and data, ready for the Trainer.
 
     Attributes:
-        model (`nn.Module`): To train.
-        items (`dict[str, Dataset]`): What the Trainer reads, for each part.
-        post_ids (`dict[str, list[list[str]]]`): The posts that each item classifies, for each part.
+        model (`nn.Module`): The model to train.
+        items (`dict[str, Dataset]`): For each part, a dataset with one item for each post to classify.
+        post_ids (`dict[str, list[list[str]]]`): For each part, the ids of the posts that each item classifies.
         collator (`Callable`): Makes batches of items.
         tokenizer (`PreTrainedTokenizerBase`, *optional*): Saved with the model.
-        compute_loss (`Callable`, *optional*): The loss, where it is not the model's own.
+        compute_loss (`Callable`, *optional*): The loss, where the model does not compute it.
     """
 
     model: nn.Module
@@ -51,17 +51,19 @@ class Prepared:
 @dataclass
 class BaselineSettings:
     """
-    What all baselines are told.
+    The settings that all baselines share.
 
     Attributes:
-        model_name_or_path (`str`): The encoder.
-        names (`list[str]`): Of the classes, in the order of their ids.
-        class_weights (`list[float]`): Of the focal loss.
-        window (`int`): Posts of a stream.
+        model_name_or_path (`str`): Folder or Hub id of the encoder.
+        names (`list[str]`): Names of the classes, in the order of their ids.
+        class_weights (`list[float]`): Class weights of the focal loss.
+        window (`int`): Number of posts in a stream.
         timed (`bool`): Whether the posts have times.
-        max_seq_length (`int`, *optional*):
-            Tokens of a sequence. If omitted, as many as the encoder takes; of frozen embeddings 128.
+        max_seq_length (`int`, *optional*): Maximum tokens of a sequence. Default: the encoder's limit, or 128 for
+            frozen embeddings.
         config_overrides (`dict`, *optional*): Fields of the model's configuration.
+        download_settings (`dict`, *optional*): `cache_dir`, `revision`, `token` and `trust_remote_code` for
+            `from_pretrained`.
     """
 
     model_name_or_path: str
@@ -71,10 +73,11 @@ class BaselineSettings:
     timed: bool
     max_seq_length: int | None = None
     config_overrides: dict[str, Any] | None = None
+    download_settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def labels(self) -> dict[str, dict]:
-        """As a configuration holds them."""
+        """The classes as fields of a configuration."""
         return {
             "id2label": dict(enumerate(self.names)),
             "label2id": {name: label for label, name in enumerate(self.names)},
@@ -83,19 +86,20 @@ class BaselineSettings:
 
 def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
     """The stock sequence classifier on each post and its history in one sequence."""
-    config = AutoConfig.from_pretrained(settings.model_name_or_path)
+    config = AutoConfig.from_pretrained(settings.model_name_or_path, **settings.download_settings)
     if unknown := sorted(name for name in settings.config_overrides or {} if not hasattr(config, name)):
         raise ValueError(f"--config_overrides has fields that a '{config.model_type}' lacks: {', '.join(unknown)}.")
-    tokenizer = AutoTokenizer.from_pretrained(settings.model_name_or_path)
+    tokenizer = AutoTokenizer.from_pretrained(settings.model_name_or_path, **settings.download_settings)
     model = AutoModelForSequenceClassification.from_pretrained(
         settings.model_name_or_path,
         use_safetensors=True,
         dtype=torch.float32,
         **settings.labels,
         **(settings.config_overrides or {}),
+        **settings.download_settings,
     )
-    most = get_encoder_adapter(model.config).max_tokens(model.config)
-    tokenizer.model_max_length = min(tokenizer.model_max_length, most)
+    longest = get_encoder_adapter(model.config).max_tokens(model.config)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     items = {
         name: to_sequences(part, tokenizer, settings.window, settings.max_seq_length, only_labelled=name != "test")
         for name, part in timelines.items()
@@ -114,7 +118,7 @@ def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings)
 def focal_loss_of_output(
     outputs, labels: torch.Tensor, num_items_in_batch=None, class_weights: list[float] | None = None
 ) -> torch.Tensor:
-    """Of a stock model's logits, as the Trainer's `compute_loss_func`."""
+    """The focal loss of a stock model, for the Trainer's `compute_loss_func`."""
     return focal_loss(outputs["logits"], labels, class_weights=class_weights, num_items_in_batch=num_items_in_batch)
 
 
@@ -128,7 +132,7 @@ def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: 
     check_overrides(settings.config_overrides, HistoryConfig)
     names = list(timelines)
     texts = {name: [text for posts in timelines[name]["texts"] for text in posts] for name in names}
-    # All at once, so that every fold finds the same cache.
+    # All posts at once, so that every fold of a cross-validation finds the same cache.
     everything = sorted({text for part in texts.values() for text in part})
     limit = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
     embeddings = embed_texts(everything, settings.model_name_or_path, **limit)
@@ -159,7 +163,7 @@ def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: 
     )
 
 
-# How each baseline that is trained is prepared.
+# For each trained baseline the function that prepares it.
 BASELINES: dict[str, Callable[[dict[str, Dataset], BaselineSettings], Prepared]] = {
     "post": prepare_posts,
     "concatenated": prepare_sequences,

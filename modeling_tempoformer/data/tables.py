@@ -181,13 +181,20 @@ def name_bad_byte(path: str) -> str:
 
 
 def load_hub_splits(
-    name: str, config_name: str | None, streaming: bool = False
+    name: str, config_name: str | None, streaming: bool = False, cache_dir: str | None = None, token: str | None = None
 ) -> dict[str, Dataset | IterableDataset]:
     """The train, validation and test splits that a dataset has; only the first is streamed."""
-    present = get_dataset_split_names(name, config_name)
+    present = get_dataset_split_names(name, config_name, token=token)
     wanted = ("train", "validation", "test")
     splits = {
-        split: load_dataset(name, config_name, split=split, streaming=streaming and split == "train")
+        split: load_dataset(
+            name,
+            config_name,
+            split=split,
+            streaming=streaming and split == "train",
+            cache_dir=cache_dir,
+            token=token,
+        )
         for split in wanted
         if split in present
     }

@@ -1,4 +1,4 @@
-"""Learning rates of their own for some parameters."""
+"""A learning rate of their own for some parameters."""
 
 from collections.abc import Collection
 
@@ -8,12 +8,12 @@ from torch import nn
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, parameters: Collection[nn.Parameter], learning_rate: float):
     """
-    Moves parameters to groups of their own, which differ in the learning rate only.
+    Moves parameters to new groups of the optimizer, which differ from their old ones only in the learning rate.
 
     Args:
-        optimizer (`torch.optim.Optimizer`): Before its first step and before a scheduler is made for it.
-        parameters (`Collection[nn.Parameter]`): Those that get the rate; others than the optimizer's are passed over.
-        learning_rate (`float`): Their rate.
+        optimizer (`torch.optim.Optimizer`): Before its first step, and before it gets a scheduler.
+        parameters (`Collection[nn.Parameter]`): Parameters that the optimizer does not have are ignored.
+        learning_rate (`float`): The learning rate of the new groups.
     """
     wanted = {id(parameter) for parameter in parameters}
     for group in list(optimizer.param_groups):

@@ -1,6 +1,8 @@
-"""Command lines, and recipes of defaults for them."""
+"""Command lines, recipes of defaults for them, and what a script says of a user's error."""
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,22 @@ from transformers import HfArgumentParser, PreTrainedConfig
 RECIPES = (".yaml", ".yml", ".json")
 
 
+def run_script(main: Callable[[list[str]], None]):
+    """
+    Runs a script's `main` on the command line. A user's error (`ValueError`, or `OSError` of a path or a Hub id) is
+    one line on stderr, without a traceback, and exit status 1. Any other exception is a bug and keeps its traceback.
+    """
+    try:
+        main(sys.argv[1:])
+    except (ValueError, OSError) as problem:
+        sys.exit(f"error: {' '.join(str(problem).split())}")
+
+
 def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
     """
-    One object of each dataclass. First arguments that end in .yaml or .json are recipes of defaults; of several, the
-    later ones win, and dicts that both have are merged. Without `only_these` other arguments are passed over.
+    One object of each dataclass. First arguments that end in .yaml or .json are recipes of defaults; later recipes win
+    over earlier ones, and dicts in both are merged. Other arguments are an error; with `only_these=False` they are
+    ignored.
     """
     parser = HfArgumentParser(dataclasses)
     known = {action.dest for action in parser._actions}
@@ -24,9 +38,9 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
         except (yaml.YAMLError, UnicodeDecodeError) as problem:
-            parser.error(f"{path} is no recipe: {problem}")
+            parser.error(f"{path} is not a recipe: {problem}")
         if not isinstance(values, dict):
-            parser.error(f"{path} is no recipe: it must hold names and values, got {values!r:.80}")
+            parser.error(f"{path} is not a recipe: it must hold names and values, got {values!r:.80}")
         if (unknown := sorted(set(values) - known)) and only_these:
             parser.error(f"{path} has unknown arguments: {', '.join(unknown)}")
         recipe = merge(recipe, values)
@@ -37,7 +51,7 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
 
 
 def merge(first: dict, second: dict) -> dict:
-    """Both dicts in one, at every depth; where they differ, the second wins."""
+    """Both dicts merged, at every depth; where they differ, the second wins."""
     merged = {**first, **second}
     for name in first.keys() & second.keys():
         if isinstance(first[name], dict) and isinstance(second[name], dict):
@@ -46,7 +60,7 @@ def merge(first: dict, second: dict) -> dict:
 
 
 def recipe_arguments(recipe: dict) -> list[str]:
-    """A recipe as on the command line, so that its values are checked like those."""
+    """A recipe as command-line arguments, so that its values are checked in the same way."""
     arguments = []
     for name, value in recipe.items():
         if isinstance(value, dict):
@@ -59,7 +73,7 @@ def recipe_arguments(recipe: dict) -> list[str]:
 
 
 def read_overrides(value: dict | str | None) -> dict | None:
-    """`--config_overrides` as a dict. Raises a `ValueError` for what is no JSON object."""
+    """`--config_overrides` as a dict. Raises a `ValueError` unless it is a JSON object."""
     if not isinstance(value, str):
         return value
     try:
@@ -72,7 +86,7 @@ def read_overrides(value: dict | str | None) -> dict | None:
 
 
 def check_overrides(overrides: dict | None, config_class: type[PreTrainedConfig]):
-    """Raises a `ValueError` for fields that a configuration does not have, which it would take in silence."""
+    """Raises a `ValueError` for unknown fields, which a configuration would accept silently."""
     known = {*config_class.__dataclass_fields__, "num_labels"}
     if unknown := sorted(set(overrides or {}) - known):
         raise ValueError(f"--config_overrides has unknown fields: {', '.join(unknown)}.")

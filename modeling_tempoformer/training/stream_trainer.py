@@ -1,102 +1,123 @@
-"""The stock Trainer for streams of posts."""
+"""The Trainer for streams of posts."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from torch.utils.data import DataLoader
-from transformers import TrainingArguments
+from transformers import EarlyStoppingCallback, EvalPrediction
 
 from ..configuration_tempoformer import TempoFormerConfig
-from ..decisions_tempoformer import class_probabilities
+from ..decisions_tempoformer import decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
-from ..evaluation.predictions import in_order, labels_of, post_ids_of
+from ..evaluation.metrics import compute_metrics
+from ..evaluation.predictions import (
+    in_order,
+    labels_of,
+    post_ids_of,
+    prediction_rows,
+    score_posts,
+    write_predictions,
+)
 from .hub_trainer import HubTrainer, HubTrainingArguments
 from .learning_rates import set_learning_rate
 
 
-# Arguments of the Trainer with the only value that makes sense here, and why.
-ONLY_VALUES = {
-    "label_smoothing_factor": (0, "it would take the place of the focal loss and of the class weights"),
+# Arguments of the Trainer that must keep their defaults, and why.
+FIXED = {
+    "label_smoothing_factor": (0, "it would replace the focal loss and its class weights"),
     "prediction_loss_only": (False, "scores and predictions need the logits"),
-    "batch_eval_metrics": (False, "scores are those of all posts"),
-    "eval_do_concat_batches": (True, "scores are those of all posts"),
+    "batch_eval_metrics": (False, "scores are computed over all posts"),
+    "eval_do_concat_batches": (True, "scores are computed over all posts"),
+    "dataloader_drop_last": (False, "every post is evaluated and predicted"),
 }
 
 
 @dataclass(repr=False)
 class StreamTrainingArguments(HubTrainingArguments):
     """
-    Those of the Trainer, and how fast learns what is new on a pretrained encoder.
+    TrainingArguments plus a learning rate for new parameters, with defaults for streams of posts.
 
     Args:
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
-        head_learning_rate (`float`, *optional*): Of what is not the encoder: stream attention, fusion, head;
-            `learning_rate` if omitted.
+        new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder:
+            stream attention, fusion and head. Default: `learning_rate`.
+        early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
+            `metric_for_best_model`.
 
-    Raises a `ValueError` for `label_smoothing_factor`, `prediction_loss_only`, `batch_eval_metrics` and
-    `eval_do_concat_batches=False`, which make no sense here.
+    Raises a `ValueError` for arguments that make no sense here: `label_smoothing_factor`, `prediction_loss_only`,
+    `batch_eval_metrics`, `eval_do_concat_batches=False`, `dataloader_drop_last`.
     """
 
-    head_learning_rate: float | None = field(
+    new_parameters_learning_rate: float | None = field(
         default=None,
-        metadata={"help": "Of what is not the encoder: stream attention, fusion, head; else --learning_rate."},
+        metadata={
+            "help": "Learning rate of stream attention, fusion and head, which are new. Default: --learning_rate."
+        },
+    )
+    early_stopping_patience: int | None = field(
+        default=None, metadata={"help": "Stop after this many evaluations without a better --metric_for_best_model."}
+    )
+    # The collator reads columns that are not arguments of `forward`.
+    remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
+    # A resumed training goes on with the patience that was left.
+    restore_callback_states_from_checkpoint: bool = field(
+        default=True, metadata={"help": "Whether early stopping goes on where it was when a training resumes."}
     )
 
     def __post_init__(self):
-        for name, (only, reason) in ONLY_VALUES.items():
-            if (value := getattr(self, name)) != only:
+        for name, (default, reason) in FIXED.items():
+            if (value := getattr(self, name)) != default:
                 raise ValueError(f"--{name} {value} cannot be given: {reason}.")
         super().__post_init__()
+        # Batches differ in posts and tokens, so one process cannot cut them for the others.
+        self.accelerator_config.dispatch_batches = False
+        is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
+        if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
+            raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
 
 
-@contextmanager
-def changed(arguments: TrainingArguments, name: str, value: Any) -> Iterator[None]:
-    """One of the Trainer's arguments has another value."""
-    before = getattr(arguments, name)
-    setattr(arguments, name, value)
-    try:
-        yield
-    finally:
-        setattr(arguments, name, before)
+def decision_metrics(config, names: list[str]) -> Callable[[EvalPrediction], dict[str, float]]:
+    """[`compute_metrics`] on the classes that a model decides for, with the calibration in its configuration."""
+    compute = compute_metrics(names)
+
+    def compute_calibrated(prediction: EvalPrediction) -> dict[str, float]:
+        _, ranked = decide(torch.from_numpy(prediction.predictions), getattr(config, "calibration", None))
+        return compute(EvalPrediction(np.eye(len(names))[ranked[..., 0].numpy()], prediction.label_ids))
+
+    return compute_calibrated
 
 
 class StreamTrainer(HubTrainer):
     """
-    The stock Trainer, but for the learning rate of what is new on the encoder (`args.head_learning_rate`), the model
-    card of a TempoFormer, logits by post, calibration, and evaluation on all posts (`args.dataloader_drop_last` is for
-    training alone).
+    The Trainer for streams of posts: `args.new_parameters_learning_rate`, early stopping, scores and predictions of
+    single posts, calibration.
 
     Args:
-        args, kwargs: As in [`Trainer`].
+        args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`decision_metrics`].
     """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        config = self.model.config
+        self.class_names = [config.id2label[label] for label in range(config.num_labels)]
+        if self.compute_metrics is None:
+            self.compute_metrics = decision_metrics(config, self.class_names)
+        if self.args.early_stopping_patience is not None:
+            self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
         is_new = self.optimizer is None
         optimizer = super().create_optimizer(model)
-        if is_new and self.args.head_learning_rate is not None:
-            if not self.model.base_model_prefix:
-                # It has no encoder to tell its head from.
-                return optimizer
+        # A model without an encoder, over frozen embeddings, is new as a whole and has one rate.
+        if is_new and self.args.new_parameters_learning_rate is not None and self.model.base_model_prefix:
             encoder = f"{self.model.base_model_prefix}."
             if isinstance(self.model.config, TempoFormerConfig):
                 encoder += "encoder."
-            named = self.model.named_parameters()
-            head = [parameter for name, parameter in named if encoder not in name]
-            set_learning_rate(optimizer, head, self.args.head_learning_rate)
+            new = [parameter for name, parameter in self.model.named_parameters() if encoder not in name]
+            set_learning_rate(optimizer, new, self.args.new_parameters_learning_rate)
         return optimizer
-
-    def get_eval_dataloader(self, eval_dataset=None) -> DataLoader:
-        with changed(self.args, "dataloader_drop_last", False):
-            return super().get_eval_dataloader(eval_dataset)
-
-    def get_test_dataloader(self, test_dataset) -> DataLoader:
-        with changed(self.args, "dataloader_drop_last", False):
-            return super().get_test_dataloader(test_dataset)
 
     def predict_posts(
         self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str]
@@ -106,34 +127,58 @@ class StreamTrainer(HubTrainer):
 
         Args:
             items: A dataset that this Trainer reads.
-            post_ids (`Sequence[Sequence[str]]`): The posts that each item classifies.
+            post_ids (`Sequence[Sequence[str]]`): Ids of the posts that each item classifies.
             wanted (`Sequence[str]`): Ids of the posts whose logits are returned.
 
         Returns:
             `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`].
         """
-        # Grouped by length, the Trainer would shuffle what it predicts, too.
-        with changed(self.args, "train_sampling_strategy", "sequential"):
+        # With `group_by_length` the Trainer would reorder what it predicts, too.
+        strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
+        try:
             output = self.predict(items, metric_key_prefix="predict")
-        # A baseline classifies one post in each item, and has no dimension for it.
+        finally:
+            self.args.train_sampling_strategy = strategy
+        # An item of a baseline is one post, without a dimension for posts.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
         return torch.from_numpy(in_order(wanted, post_ids, logits)).float(), output.metrics
 
-    def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
+    def predict_timelines(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset) -> dict[str, float]:
         """
-        Fits a temperature and decision thresholds on a validation part, and saves them with the model's configuration.
+        Predicts every post of a test part, with the calibration that the model has, and writes `_predictions.csv`.
 
         Args:
             items, post_ids: As in [`StreamTrainer.predict_posts`].
-            timelines (`Dataset`): What the items were made of; its labelled posts are used.
+            timelines (`Dataset`): The timelines of the items.
+
+        Returns:
+            The metrics of [`Trainer.predict`] and [`score_posts`], with the prefix `predict_`.
+        """
+        names = self.class_names
+        logits, metrics = self.predict_posts(items, post_ids, post_ids_of(timelines))
+        probabilities, ranked = decide(logits, getattr(self.model.config, "calibration", None))
+        decided = (ranked[:, 0].numpy(), probabilities.numpy(), names)
+        if self.is_world_process_zero():
+            write_predictions(self.args.output_dir, prediction_rows(timelines, *decided))
+        scores = score_posts(timelines, *decided)
+        return metrics | {f"predict_{name}": value for name, value in scores.items()}
+
+    def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
+        """
+        Fits a temperature and decision thresholds on a validation part, and saves them in the model's configuration.
+
+        Args:
+            items, post_ids: As in [`StreamTrainer.predict_posts`].
+            timelines (`Dataset`): The timelines of the items; their labelled posts are used.
         """
         labels = labels_of(timelines)
         labelled = np.flatnonzero(labels >= 0)
-        wanted = post_ids_of(timelines)
-        logits, _ = self.predict_posts(items, post_ids, [wanted[place] for place in labelled])
-        config = self.model.config
-        config.calibration_temperature = fit_temperature(logits.numpy(), labels[labelled])
-        probabilities = class_probabilities(logits, config.calibration_temperature)
-        config.decision_thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
+        ids = post_ids_of(timelines)
+        logits, _ = self.predict_posts(items, post_ids, [ids[place] for place in labelled])
+        temperature = fit_temperature(logits.numpy(), labels[labelled])
+        equal = [1 / len(self.class_names)] * len(self.class_names)
+        probabilities, _ = decide(logits, {"temperature": temperature, "thresholds": equal})
+        thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
+        self.model.config.calibration = {"temperature": temperature, "thresholds": thresholds}
         if self.is_world_process_zero():
-            config.save_pretrained(self.args.output_dir)
+            self.model.config.save_pretrained(self.args.output_dir)

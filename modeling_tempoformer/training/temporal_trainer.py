@@ -1,4 +1,4 @@
-"""The stock Trainer, with a learning rate of its own for what temporal attention adds, and a card."""
+"""The Trainer for masked language modelling of dated texts."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from .learning_rates import set_learning_rate
 
 logger = logging.get_logger(__name__)
 
-# At lower learning rates what is new stays where it began.
+# At lower learning rates new parameters stay near their initial values.
 SLOW = 1e-6
 # Time embeddings, W_T and b_T, alpha.
 TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual.")
@@ -20,24 +20,31 @@ TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self
 @dataclass(repr=False)
 class TemporalTrainingArguments(HubTrainingArguments):
     """
-    Those of the Trainer, and how fast time is learned.
+    TrainingArguments plus a learning rate for the parameters of time, with defaults for dated texts.
 
     Args:
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
-        time_learning_rate (`float`, *optional*): Of time embeddings, W_T and alpha, which are new; `learning_rate` if
-            omitted.
+        time_learning_rate (`float`, *optional*): Learning rate of time embeddings, W_T and alpha, which are new.
+            Default: `learning_rate`.
     """
 
     time_learning_rate: float | None = field(
         default=None,
-        metadata={"help": "Of time embeddings, W_T and alpha, which are new; --learning_rate if omitted."},
+        metadata={"help": "Learning rate of time embeddings, W_T and alpha, which are new. Default: --learning_rate."},
     )
+    # The collator reads columns that are not arguments of `forward`.
+    remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
+
+    def __post_init__(self):
+        super().__post_init__()
+        # Batches differ in length, so one process cannot cut them for the others.
+        self.accelerator_config.dispatch_batches = False
 
 
 class TemporalTrainer(HubTrainer):
     """
-    Trains time embeddings, W_T and alpha at `args.time_learning_rate`: at the smallest learning rates of the paper
-    what is new would hardly move. Tokens of prepended times are rows of the word embeddings and learn at their rate.
+    The Trainer with `args.time_learning_rate` for time embeddings, W_T and alpha, which would hardly move at the
+    smallest learning rates of the paper. Tokens of prepended times are word embeddings and learn at `learning_rate`.
 
     Args:
         args, kwargs: As in [`Trainer`].
@@ -55,8 +62,8 @@ class TemporalTrainer(HubTrainer):
             set_learning_rate(optimizer, time, self.args.time_learning_rate)
             if getattr(self.model.config, "prepend_time", False) and self.args.learning_rate < SLOW:
                 logger.warning(
-                    "Time tokens are words and learn at --learning_rate %g, at which they hardly move: what they "
-                    "predict stays near chance.",
+                    "Time tokens are words: at --learning_rate %g they hardly move, and predicted times stay near "
+                    "chance.",
                     self.args.learning_rate,
                 )
         return optimizer

@@ -1,7 +1,6 @@
 """Arguments that the scripts refuse before any training, by the words of docs/bad_input.md."""
 
 import csv
-import fcntl
 import json
 import runpy
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from helpers import ROOT, VOCABULARY, tiny_model
 from transformers import BertConfig, BertTokenizer, DistilBertConfig
 
 from modeling_tempoformer import TemporalBertConfig
+from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
@@ -198,44 +198,53 @@ def cross_validate(*arguments: str, own: tuple[str, ...] = ()) -> Callable[[Path
     return start
 
 
-def begun(folder: Path) -> Path:
-    """A folder of a cross-validation whose first run has begun, with half of the rest to validate."""
-    run_folder = folder / "out" / "fold_0" / "seed_0"
-    run_folder.mkdir(parents=True)
-    made = {"num_folds": 5, "validation_fraction": 0.5, "seed": 0}
-    for place, content in ((run_folder, "command"), (folder / "out", "folds"), (folder / "out", "folds_made")):
-        write(place, f"{content}.json", json.dumps(made))
-    return folder
-
-
 def beside_another(folder: Path):
-    """A cross-validation whose first run is held by another process."""
-    lock = folder / "out" / "fold_0" / "seed_0" / "lock"
-    lock.parent.mkdir(parents=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        cross_validate(own=("--seeds", "0"))(folder)
+    """A cross-validation in a folder that another run holds."""
+    with lock_folder(folder / "out"):
+        cross_validate()(folder)
+
+
+def beside_other_folds(folder: Path):
+    """A cross-validation in the folder of one with other folds."""
+    (folder / "out").mkdir()
+    write(folder / "out", "folds.json", "[]")
+    cross_validate()(folder)
 
 
 CROSS_VALIDATION = {
-    "a run that another process is running": (beside_another, "", "RunError"),
+    "no arguments of the runs": (lambda folder: run("run_cross_validation", "--output_dir", str(folder)), "`--`"),
+    "a folder that another run is using": (beside_another, "out"),
     "an argument that differs from run to run": (cross_validate("--seed", "1"), "--seed…`--`"),
     "a token on the command line of all runs": (cross_validate("--hub_token", "hf_secret"), "--hub_token…`--`"),
     "a push of every run": (cross_validate("--push-to-hub"), "--push_to_hub…`--`"),
-    "a seed twice": (cross_validate(own=("--seeds", "1", "1")), "--seeds"),
-    "a single fold": (cross_validate(own=("--num_folds", "1")), ""),
+    "a seed twice": (cross_validate(own=("--seeds", "1", "1")), "--seeds…1, 1"),
+    "a single fold": (cross_validate(own=("--num_folds", "1")), "1 folds"),
     "a file of folds that is not there": (
         cross_validate(own=("--folds_file", "folds_of_before.json")),
-        "--folds_file…folds_of_before.json",
+        "folds_of_before.json",
+        "FileNotFoundError",
     ),
     "a share to validate beside a file of folds": (
         cross_validate(*("--validation_fraction", "0.5"), own=("--folds_file", "folds_of_before.json")),
         "--validation_fraction…--folds_file",
     ),
-    "other folds than those of runs that have begun": (
-        lambda folder: cross_validate()(begun(folder)),
-        "folds.json…0.5…0.25",
+    "timelines that are never tested": (
+        lambda folder: cross_validate(own=(one_fold(folder),))(folder),
+        "folds.txt…(5 in all)",
     ),
+    "a class that no training post of a fold has": (
+        cross_validate("--labels", "No-Switch", "Switch", "Other"),
+        "Fold 0…0]",
+    ),
+    "other folds than before": (beside_other_folds, "folds.json…--output_dir"),
+    "learning rates of what is not trained": (
+        lambda folder: run(
+            "run_cross_validation",
+            *("--output_dir", str(folder / "out"), "--learning_rates", "1e-3", "--", "--method", "class_prior"),
+        ),
+        "--learning_rates…class_prior",
+    ),
+    "no cross-validation to compare to": (cross_validate(own=("--compare_to", "elsewhere")), "elsewhere"),
     "a file beside the one that is split": (cross_validate("--test_file", "POSTS"), "--train_file…--streaming"),
 }
 

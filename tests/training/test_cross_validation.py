@@ -1,403 +1,244 @@
-"""Folds, learning rates and seeds: what is run, chosen, collected, and taken up again."""
+"""Cross-validation: what is run, chosen, collected, and skipped when the same command is given again."""
 
 import csv
 import json
-import os
 import runpy
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
+import pandas as pd
 import pytest
-import torch
-from helpers import ROOT, write_posts
+from helpers import NAMES, ROOT, write_posts
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training import cross_validation
-from modeling_tempoformer.training.cross_validation import Run, RunError, compare, run_all
+from modeling_tempoformer.training.cross_validation import Run, cross_validate
+from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
+
+
+# Stands in for run_glue_style.py. It predicts rightly with a seed below 5, else always "Switch". On dev 2e-3 is best
+# in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file "stop".
+SCRIPT = """
+import csv, json, pathlib, sys
+options = dict(zip(sys.argv[1:], sys.argv[2:]))
+folder, fold, seed = pathlib.Path(options["--output_dir"]), int(options["--fold"]), int(options["--seed"])
+print("it runs", flush=True)
+(folder / "checkpoint-1").mkdir(exist_ok=True)
+if (folder / "stop").exists() or "--broken" in sys.argv:
+    sys.exit("no more memory")
+test = json.loads(pathlib.Path(options["--folds_file"]).read_text())[fold]["test"]
+with open(options["--train_file"], newline="") as file:
+    posts = [post for post in csv.DictReader(file) if post["timeline_id"] in test]
+with (folder / "_predictions.csv").open("w", newline="") as file:
+    writer = csv.writer(file)
+    writer.writerow(["post_id", "timeline_id", "label", "prediction"])
+    for post in posts:
+        guess = post["label"] if seed < 5 else "Switch"
+        writer.writerow([post["post_id"], post["timeline_id"], post["label"], guess])
+dev = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
+scores = {"eval_macro_f1": dev, "train_runtime": 3.0 + fold, "predict_missed_Switch": fold / 10, "predict_loss": 1.0}
+(folder / "all_results.json").write_text(json.dumps(scores))
+"""
+INPUTS = {"posts": "a fingerprint"}
 
 
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.syspath_prepend(str(ROOT))
-    return runpy.run_path(str(ROOT / "run_cross_validation.py"))["main"]
+def start(tmp_path):
+    """Cross-validates twelve timelines in three folds with the script above."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    posts = [{"post_id": f"{place:03}", **post} for place, post in enumerate(synthetic_posts(12, 0, 5))]
+    file = write_posts(tmp_path / "posts.csv", posts)
+    timelines = list(dict.fromkeys(post["timeline_id"] for post in posts))
+    parts = [timelines[:4], timelines[4:8], timelines[8:]]
+    folds = [{"train": parts[place - 1], "validation": parts[place - 2], "test": parts[place]} for place in range(3)]
+
+    def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds=folds, **settings) -> list[Run]:
+        given = ["--train_file", file, *arguments]
+        return cross_validate(output, script, given, inputs, folds, seeds, **settings)
+
+    return run
 
 
-@pytest.fixture
-def posts(tmp_path) -> str:
-    return write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+def count_runs(output: Path) -> int:
+    return sum(log.read_text().count("it runs") for log in output.rglob("run.log"))
 
 
-@pytest.fixture
-def started(monkeypatch) -> list[list[str]]:
-    """
-    Stands in for the script: every run writes a prediction for each of its test posts, right with a seed below 5 and
-    "Switch" else, and a dev score that prefers 2e-3 in the first fold and 1e-3 in the others. The commands come here.
-    """
-    commands = []
-
-    def call(command, **kwargs):
-        commands.append(command[2:])
-        options = dict(zip(command[2:], command[3:], strict=False))
-        folder, fold, seed = Path(options["--output_dir"]), int(options["--fold"]), int(options["--seed"])
-        test = json.loads(Path(options["--folds_file"]).read_text())[fold]["test"]
-        with open(options["--train_file"], newline="") as file:
-            rows = [
-                {
-                    "post_id": str(number),
-                    "timeline_id": post["timeline_id"],
-                    "label": post["label"],
-                    "prediction": post["label"] if seed < 5 else "Switch",
-                }
-                for number, post in enumerate(csv.DictReader(file))
-                if post["timeline_id"] in test
-            ]
-        write_posts(folder / "_predictions.csv", rows)
-        dev = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
-        scores = {"eval_macro_f1": dev, "train_runtime": 3.0, "predict_missed_Switch": fold / 10}
-        (folder / "all_results.json").write_text(json.dumps(scores))
-        (folder / "checkpoint-1").mkdir(exist_ok=True)
-        return 0
-
-    monkeypatch.setattr(cross_validation, "call_process", call)
-    return commands
-
-
-def results_of(folder: Path) -> dict:
-    return json.loads((folder / "results.json").read_text())
-
-
-def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp_path, script, posts, started):
+def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp_path, start):
     output = tmp_path / "out"
-    own = ["--output_dir", str(output), "--num_folds", "3", "--seeds", "0", "7", "--learning_rates", "1e-3", "2e-3"]
-    passed_on = ["--", "configuration/demo.yaml", "--train_file", posts]
-    script([*own, *passed_on])
-    # Two rates with the first seed in three folds, and the chosen one with the second seed.
-    assert len(started) == 3 * 2 + 3
-    results = results_of(output)
+    for _ in range(2):
+        # Two rates with the first seed in three folds, and the chosen one with the second seed. Then nothing is left.
+        runs = start(output, seeds=(0, 7), learning_rates=["1e-3", "2e-3"])
+        assert count_runs(output) == 3 * 2 + 3
+    assert not list(output.rglob("checkpoint-*"))
+    collect(output, runs, NAMES)
+    results = json.loads((output / "results.json").read_text())
     assert results["learning_rates"] == {"0": "2e-3", "1": "1e-3", "2": "1e-3"}
-    assert results["seeds"] == [0, 7] and results["folds"] == 3 and results["train_seconds"] == 3.0
-    with open(posts, newline="") as file:
-        actual = [post["label"] for post in csv.DictReader(file)]
-    constant = f1_score(actual, ["Switch"] * len(actual), average="macro")
+    assert results["seeds"] == [0, 7] and results["folds"] == 3 and results["labels"] == NAMES
+    assert results["train_seconds"] == 4.0 and results["dev_macro_f1"] == [0.9] * 6 and results["parameters"] is None
+    posts = pd.read_csv(tmp_path / "posts.csv", dtype=str)
+    constant = f1_score(posts["label"], ["Switch"] * len(posts), average="macro")
     assert results["scores_of_seeds"]["0"]["macro_f1"] == 1
     assert results["scores_of_seeds"]["7"]["macro_f1"] == pytest.approx(constant)
     assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
     assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
     # The mean of the folds 0, 0.1 and 0.2 under each seed.
     assert results["scores"]["missed_Switch"] == {"mean": pytest.approx(0.1), "std": pytest.approx(0)}
-    assert not list(output.rglob("checkpoint-*"))
-
-    script([*own, *passed_on])
-    assert len(started) == 9
-    with pytest.raises(RunError, match="run with other arguments"):
-        script([*own, *passed_on, "--window", "3"])
-    folds = json.loads((output / "folds.json").read_text())
-    folds[0]["train"].append(folds[0]["validation"].pop())
-    (output / "folds.json").write_text(json.dumps(folds))
-    with pytest.raises(RunError, match="other arguments, recipes, posts or folds"):
-        script([*own, *passed_on])
+    assert "loss" not in results["scores"]
+    predictions = pd.read_csv(output / PREDICTIONS, dtype=str)
+    assert list(predictions)[:2] == ["seed", "fold"]
+    for _, of_seed in predictions.groupby("seed"):
+        assert sorted(of_seed["post_id"]) == sorted(posts["post_id"])
 
 
-@pytest.mark.parametrize("changed", ["recipe.yaml", "posts.csv"])
-def test_results_of_other_recipes_or_posts_are_not_taken_for_these(tmp_path, script, posts, started, changed):
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text("window: 3\nconfig_name: configuration/encoder_tiny.json\n")
-    command = ["--output_dir", str(tmp_path / "out"), "--num_folds", "2", "--seeds", "0", "--"]
-    command += [str(recipe), "--train_file", posts]
-    script(command)
-    script(command)
-    assert len(started) == 2
-    before, after = {"recipe.yaml": ("window: 3", "window: 4"), "posts.csv": (",Switch", ",No-Switch")}[changed]
-    text = (tmp_path / changed).read_text()
-    (tmp_path / changed).write_text(text.replace(before, after, 1))
-    with pytest.raises(RunError, match="is of a run with other arguments, recipes, posts or folds"):
-        script(command)
-    assert len(started) == 2
-    (tmp_path / changed).write_text(text)
-    script(command)
+def test_one_rate_for_all_folds(tmp_path, start):
+    runs = start(tmp_path / "out", learning_rates=["1e-3", "2e-3"], tune_on_first_fold=True)
+    assert {run.learning_rate for run in runs} == {"2e-3"} and count_runs(tmp_path / "out") == 4
+    runs = start(tmp_path / "only", learning_rates=["1e-3"])
+    assert {run.learning_rate for run in runs} == {"1e-3"} and count_runs(tmp_path / "only") == 3
+    runs = start(tmp_path / "none")
+    assert {run.learning_rate for run in runs} == {None}
 
 
-def shares_of(folds_file: Path) -> tuple[int, set[float]]:
-    """How many folds, and which share of the timelines outside the test part (of all five posts) is validated."""
-    folds = json.loads(folds_file.read_text())
-    return len(folds), {round(len(fold["validation"]) / (12 - len(fold["test"])), 2) for fold in folds}
-
-
-def test_folds_are_those_that_are_asked_for(tmp_path, script, posts, monkeypatch):
-    def stop(run, device):
-        raise RunError("before it has begun")
-
+@pytest.mark.parametrize("changed", ["arguments", "posts", "folds"])
+def test_results_of_another_command_are_not_taken_for_these(tmp_path, start, changed):
     output = tmp_path / "out"
-    own, recipe = ["--output_dir", str(output), "--seeds", "0"], ["--", "configuration/demo.yaml"]
-    monkeypatch.setattr(Run, "execute", stop)
-    for arguments, expected in (
-        ([*own, "--num_folds", "2", *recipe, "--validation_fraction", "0.5"], (2, {0.5})),
-        # As many as before, where no number is said.
-        ([*own, *recipe, "--validation_fraction", "0.33"], (2, {0.33})),
-        ([*own, "--num_folds", "3", *recipe], (3, {0.25})),
-    ):
-        with pytest.raises(RunError, match="before it has begun"):
-            script([*arguments, "--train_file", posts])
-        assert shares_of(output / "folds.json") == expected
+    runs = start(output)
+    with pytest.raises(ValueError, match=changed):
+        if changed == "arguments":
+            start(output, "--window", "3")
+        elif changed == "posts":
+            start(output, inputs={"posts": "another fingerprint"})
+        else:
+            folds = json.loads((output / "folds.json").read_text())
+            folds[0]["train"].append(folds[0]["validation"].pop())
+            start(output, folds=folds)
+    assert start(output) == runs and count_runs(output) == 3
 
 
-def test_folds_of_runs_that_have_begun_stay(tmp_path, script, posts, started):
+def test_an_interrupted_run_is_started_again(tmp_path, start):
     output = tmp_path / "out"
-    own, recipe = (
-        ["--output_dir", str(output), "--seeds", "0"],
-        ["--", "configuration/demo.yaml", "--train_file", posts],
-    )
-    script([*own, "--num_folds", "2", *recipe, "--validation_fraction", "0.5"])
-    folds = (output / "folds.json").read_text()
-    with pytest.raises(ValueError, match=r"folds.json was made with validation_fraction 0.5, not 0.25, and runs have"):
-        script([*own, *recipe])
-    with pytest.raises(ValueError, match=r"folds.json was made with num_folds 2, not 3, and runs have begun"):
-        script([*own, "--num_folds", "3", *recipe, "--validation_fraction", "0.5"])
-    script([*own, *recipe, "--validation_fraction", "0.5"])
-    assert (output / "folds.json").read_text() == folds and len(started) == 2
+    stopped = Run(output, 1, None, 0).folder
+    stopped.mkdir(parents=True)
+    (stopped / "stop").touch()
+    with pytest.raises(ChildProcessError) as failure:
+        start(output)
+    for part in (str(stopped), "exit status 1", "run.log", "no more memory"):
+        assert part in str(failure.value)
+    (stopped / "stop").unlink()
+    runs = start(output)
+    # The first fold once, the second twice, the third once.
+    assert count_runs(output) == 4 and not list(output.rglob("checkpoint-*"))
+    # What the resumed run says of its time is not of the whole training.
+    collect(output, runs, NAMES)
+    assert json.loads((output / "results.json").read_text())["train_seconds"] == (3.0 + 5.0) / 2
 
 
-def test_one_rate_for_all_folds_and_folds_given_back(tmp_path, script, posts, started):
-    own = ["--num_folds", "3", "--seeds", "0", "--learning_rates", "1e-3", "2e-3", "--tune_on_first_fold"]
-    passed_on = ["--", "configuration/demo.yaml", "--train_file", posts]
-    script(["--output_dir", str(tmp_path / "one"), *own, *passed_on])
-    assert set(results_of(tmp_path / "one")["learning_rates"].values()) == {"2e-3"} and len(started) == 4
-    folds = tmp_path / "one" / "folds.json"
-    script(["--output_dir", str(tmp_path / "two"), "--folds_file", str(folds), "--seeds", "9", *passed_on])
-    assert results_of(tmp_path / "two")["folds"] == 3 and "--learning_rate" not in started[-1]
+def test_a_command_that_failed_can_be_corrected(tmp_path, start):
+    with pytest.raises(ChildProcessError, match="no more memory"):
+        start(tmp_path / "out", "--broken", "1")
+    start(tmp_path / "out")
+    assert count_runs(tmp_path / "out") == 4
+
+
+def test_seeds_of_two_folders_are_collected_in_one(tmp_path, start):
+    start(tmp_path / "here", seeds=(0,))
+    start(tmp_path / "there", seeds=(7,))
+    for fold in range(3):
+        shutil.move(Run(tmp_path / "there", fold, None, 7).folder, Run(tmp_path / "here", fold, None, 7).folder)
+    runs = start(tmp_path / "here", seeds=(0, 7))
+    assert len(runs) == 6 and count_runs(tmp_path / "here") == 6
+
+
+def write_run(output: Path, labels: list[str], predicted: list[str], seed: int = 0):
+    """Folds of one timeline of two posts, as if they had been run."""
+    runs = []
+    for fold in range(len(labels) // 2):
+        run = Run(output, fold, None, seed)
+        run.folder.mkdir(parents=True)
+        write_posts(
+            run.folder / "_predictions.csv",
+            [
+                {
+                    "post_id": f"00{post}",
+                    "timeline_id": f"{fold}e0",
+                    "label": labels[post],
+                    "prediction": predicted[post],
+                }
+                for post in (2 * fold, 2 * fold + 1)
+            ],
+        )
+        (run.folder / "all_results.json").write_text("{}")
+        runs.append(run)
+    return runs
+
+
+def test_ids_and_labels_stay_as_they_are_written(tmp_path):
+    names = ["None", "1.0"]
+    runs = write_run(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"])
+    collect(tmp_path, runs, names)
+    with (tmp_path / PREDICTIONS).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["post_id"] for row in rows] == ["000", "001", "002", "003"]
+    assert [row["timeline_id"] for row in rows] == ["0e0", "0e0", "1e0", "1e0"]
+    assert [row["prediction"] for row in rows] == ["None", "", "1.0", "None"]
+    scores = json.loads((tmp_path / "results.json").read_text())["scores"]
+    # The post without a label does not count; the one without a prediction is wrong.
+    assert scores["f1_None"] == {"mean": 1.0, "std": None} and scores["f1_1.0"]["mean"] == 0
+
+
+def test_differences_are_paired_by_post(tmp_path):
+    labels = ["Switch", "No-Switch", "No-Switch", "Switch"]
+    always = ["Switch"] * 4
+    collect(tmp_path / "right", write_run(tmp_path / "right", labels, labels), NAMES)
+    runs = write_run(tmp_path / "always", labels, always) + write_run(tmp_path / "always", labels, labels, seed=1)
+    # In another order, and with a seed that the other one does not have.
+    collect(tmp_path / "always", runs[::-1], NAMES)
+    assert compare(tmp_path / "right", tmp_path / "right", NAMES)["difference"] == 0
+    found = compare(tmp_path / "right", tmp_path / "always", NAMES)
+    assert found["difference"] == pytest.approx(1 - f1_score(labels, always, average="macro"))
 
 
 @pytest.mark.parametrize(
-    ("own", "passed_on", "problem"),
+    ("labels", "seed", "problem"),
     [
-        (["--folds_file", "nowhere.json"], [], "nowhere.json does not exist"),
-        (["--seeds", "1", "1"], [], "--seeds has a value twice: 1, 1"),
-        (["--learning_rates", "1e-3", "1e-4", "1e-3"], [], "--learning_rates has a value twice"),
-        ([], ["--seed", "3"], "--seed cannot come after `--`"),
-        ([], ["--streaming"], "give no other file and no --streaming"),
-        (["--learning_rates", "1e-3"], ["--method", "class_prior"], "cannot be given with --method class_prior"),
-        (["--num_folds", "4", "--folds_file", "FOLDS"], [], "--num_folds 4, but .* has 3 folds"),
-        (["--folds_file", "FOLDS"], ["--validation_frac=0.5"], "--validation_fraction cannot be given with --folds_f"),
-        (["--folds_file", "TWICE"], [], "timelines are in no test part"),
-        (["--folds_file", "EMPTY"], [], "fold 0: the validation part is empty"),
-        (["--folds_file", "RARE"], ["--calibrate"], "RARE, fold 0: --calibrate needs .*none of: Rare"),
-        (["--compare_to", "no/such"], [], "--compare_to no/such has no predictions.csv of a cross-validation"),
+        (["Switch", "No-Switch"], 1, "seed"),
+        (["Switch", "No-Switch", "Switch", "Switch"], 0, "002"),
+        (["Switch", "Switch"], 0, "001.*label.*'No-Switch' in .*'Switch' in"),
     ],
 )
-def test_what_cannot_be_cross_validated_is_said_before_the_first_run(
-    tmp_path, script, posts, started, own, passed_on, problem
-):
-    timelines = list(dict.fromkeys(post["timeline_id"] for post in synthetic_posts(12, seed=0, posts_per_timeline=5)))
-    folds = [
-        {
-            "train": [name for place, name in enumerate(timelines) if place % 3 == (fold + 1) % 3],
-            "validation": [name for place, name in enumerate(timelines) if place % 3 == (fold + 2) % 3],
-            "test": timelines[fold::3],
-        }
-        for fold in range(3)
-    ]
-    merged = {"train": folds[0]["train"] + folds[0]["validation"], "validation": [], "test": folds[0]["test"]}
-    for name, content in (("FOLDS", folds), ("TWICE", [folds[0]] * 2), ("EMPTY", [merged]), ("RARE", folds)):
-        (tmp_path / name).write_text(json.dumps(content))
-    if "RARE" in own:
-        # A class of the first fold's training part alone.
-        rows = list(csv.DictReader(Path(posts).open(newline="")))
-        next(row for row in rows if row["timeline_id"] == folds[0]["train"][0])["label"] = "Rare"
-        write_posts(Path(posts), rows)
-    own = [str(tmp_path / argument) if argument.isupper() else argument for argument in own]
-    recipe = [] if "--method" in passed_on else ["configuration/demo.yaml"]
+def test_other_posts_are_not_compared(tmp_path, labels, seed, problem):
+    ours = ["Switch", "No-Switch"]
+    collect(tmp_path / "ours", write_run(tmp_path / "ours", ours, ours), NAMES)
+    collect(tmp_path / "theirs", write_run(tmp_path / "theirs", labels, labels, seed), NAMES)
     with pytest.raises(ValueError, match=problem):
-        script(["--output_dir", str(tmp_path / "out"), *own, "--", *recipe, "--train_file", posts, *passed_on])
-    assert not started
+        compare(tmp_path / "ours", tmp_path / "theirs", NAMES)
 
 
-def test_differences_are_paired_by_post(tmp_path, script, posts, started, capsys):
-    passed_on = ["--", "configuration/demo.yaml", "--train_file", posts]
-    for name, seeds in (("right", ["0", "1"]), ("other", ["1", "2"]), ("constant", ["7"])):
-        script(["--output_dir", str(tmp_path / name), "--num_folds", "2", "--seeds", *seeds, *passed_on])
-    same = compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
-    assert same["difference"] == 0 and tuple(same["interval"]) == (0, 0)
-    with pytest.raises(ValueError, match="have no seed in common"):
-        compare(tmp_path / "right", tmp_path / "constant", ["No-Switch", "Switch"])
-    file = tmp_path / "other" / "predictions.csv"
-    rows = file.read_text().splitlines(keepends=True)
-    first = next(place for place, row in enumerate(rows) if row.startswith("1,") and ",No-Switch," in row)
-    file.write_text("".join([*rows[:first], rows[first].replace(",No-Switch,", ",Switch,", 1), *rows[first + 1 :]]))
-    with pytest.raises(ValueError, match="has the label 'No-Switch' in .*right and 'Switch' in .*other"):
-        compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
-    file.write_text("".join(rows[:first] + rows[first + 1 :]))
-    with pytest.raises(ValueError, match="do not have the same posts: post"):
-        compare(tmp_path / "right", tmp_path / "other", ["No-Switch", "Switch"])
-
-
-def test_a_moved_folder_is_taken_for_what_it_is(tmp_path, script, posts, started, monkeypatch):
-    passed_on = ["--num_folds", "2", "--seeds", "0", "--", "configuration/demo.yaml", "--train_file", posts]
-    script(["--output_dir", str(tmp_path / "out"), *passed_on])
-    (tmp_path / "moved").mkdir()
-    shutil.move(tmp_path / "out", tmp_path / "moved")
-    script(["--output_dir", os.path.relpath(tmp_path / "moved" / "out"), *passed_on])
-    assert len(started) == 2
-    # The checkpoints of what is not done name the folder where they were written.
-    (tmp_path / "moved" / "out" / "fold_0" / "seed_0" / "done").unlink()
-    (tmp_path / "moved" / "out" / "fold_0" / "seed_0" / "checkpoint-1").mkdir()
-    command = tmp_path / "moved" / "out" / "fold_0" / "seed_0" / "command.json"
-    command.write_text(command.read_text().replace(str(tmp_path / "moved"), "elsewhere"))
-    with pytest.raises(RunError, match="is of a run with other arguments"):
-        script(["--output_dir", str(tmp_path / "moved" / "out"), *passed_on])
-
-
-# Says its process id and waits, long enough for what is done to it.
-WAITING = """
-import os, pathlib, sys, time
-folder = pathlib.Path(sys.argv[sys.argv.index("--output_dir") + 1])
-(folder / "writing").write_text(str(os.getpid()))
-(folder / "writing").rename(folder / "started")
-time.sleep(300)
-"""
-EXECUTED = """
-import sys
-from pathlib import Path
-from modeling_tempoformer.training.cross_validation import Run
-output, script = map(Path, sys.argv[1:])
-Run(output, output / "folds.json", 0, None, 0, [], script, {}).execute()
-"""
-
-
-def is_alive(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-@pytest.fixture
-def executing(tmp_path):
-    """A process that executes a run, the run, and the id of the process that this one has started."""
-    waiting = tmp_path / "waiting.py"
-    waiting.write_text(WAITING)
-    run = Run(tmp_path, tmp_path / "folds.json", 0, None, 0, [], waiting, {})
-    process = subprocess.Popen([sys.executable, "-c", EXECUTED, str(tmp_path), str(waiting)], cwd=ROOT)
-    child = run.folder / "started"
-    while not child.exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    child_id = int(child.read_text())
-    yield process, run, child_id
-    process.kill()
-    process.wait()
-    if is_alive(child_id):
-        os.kill(child_id, signal.SIGKILL)
-
-
-def test_a_terminated_run_leaves_no_process(executing):
-    process, run, child = executing
-    with pytest.raises(RunError, match="another process is running this"):
-        run.execute()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 128 + signal.SIGTERM
-    assert not is_alive(child)
-    # The folder is free again: what fails now is the run.
-    run.script.write_text("raise SystemExit('it was free')")
-    with pytest.raises(RunError, match="it was free"):
-        run.execute()
-
-
-def test_what_a_killed_run_leaves_behind_keeps_its_folder(executing):
-    process, run, child = executing
-    process.kill()
-    process.wait()
-    assert is_alive(child)
-    with pytest.raises(RunError, match="another process is running this"):
-        run.execute()
-
-
-@pytest.mark.parametrize(("visible", "expected"), [(None, ["0", "1"]), ("3,5", ["3", "5"])])
-@pytest.mark.parametrize("processes", [1, 2])
-def test_each_run_sees_one_gpu(tmp_path, monkeypatch, visible, expected, processes):
-    """Also a single process's, or the Trainer would multiply the batch by the number of GPUs."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    seen = []
-
-    def call(command, env, **settings):
-        seen.append(env["CUDA_VISIBLE_DEVICES"])
-        folder = Path(command[command.index("--output_dir") + 1])
-        for name in ("all_results.json", "_predictions.csv"):
-            (folder / name).touch()
-        return 0
-
-    monkeypatch.setattr(cross_validation, "call_process", call)
-    for process in range(processes):
-        runs = [Run(tmp_path, tmp_path / "folds.json", 0, None, seed, [], tmp_path, {}) for seed in range(processes)]
-        run_all(runs, state_of(process, processes), "Runs")
-    assert seen == expected[:processes]
-
-
-def state_of(process: int, processes: int, waited=lambda: None) -> SimpleNamespace:
-    return SimpleNamespace(
-        local_process_index=process,
-        process_index=process,
-        num_processes=processes,
-        is_main_process=process == 0,
-        wait_for_everyone=waited,
-    )
-
-
-def test_processes_share_the_runs_out(tmp_path, monkeypatch):
-    executed = []
-    monkeypatch.setattr(Run, "execute", lambda run, device: executed.append(run.seed))
-    runs = [Run(tmp_path, tmp_path / "folds.json", 0, None, seed, [], tmp_path, {}) for seed in range(5)]
-    for process in (0, 1):
-        state = state_of(process, 2, lambda: executed.append("waited"))
-        run_all(runs, state, "Runs")
-    assert executed == [0, 2, 4, "waited", 1, 3, "waited"]
-
-
-def test_a_failing_run_shows_the_end_of_its_log(tmp_path, posts):
-    broken = tmp_path / "broken.py"
-    broken.write_text("print('reading'); raise SystemExit('no such encoder')")
-    run = Run(tmp_path, tmp_path / "folds.json", 0, None, 0, [], broken, {})
-    with pytest.raises(RunError, match="(?s)failed with exit status 1.*reading.*no such encoder"):
-        run.execute()
-    broken.write_text("print('nothing to do')")
-    with pytest.raises(RunError, match="(?s)failed with exit status 0.*nothing to do"):
-        run.execute()
-    assert not run.is_done
-    # It has trained nothing, so that other arguments can be given now.
-    broken.write_text(
-        "import pathlib, sys\nfolder = pathlib.Path(sys.argv[sys.argv.index('--output_dir') + 1])\n"
-        "for name in ('all_results.json', '_predictions.csv'): (folder / name).touch()"
-    )
-    corrected = replace(run, arguments=["--warmup_steps", "3"])
-    corrected.execute()
-    assert corrected.is_done
-    with pytest.raises(RunError, match="is of a run with other arguments"):
-        run.execute()
-
-
-def test_a_whole_cross_validation(tmp_path, script, posts):
-    """With the real script: a baseline that needs no model, in processes of their own."""
-    output = tmp_path / "out"
+@pytest.mark.slow
+def test_folds_and_seeds_with_the_real_scripts(tmp_path, monkeypatch, capsys):
+    """A TempoFormer, and a baseline that needs no model, on the same folds."""
+    monkeypatch.chdir(ROOT)
+    script = runpy.run_path(str(ROOT / "run_cross_validation.py"))["main"]
+    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    prior, ours = tmp_path / "prior", tmp_path / "ours"
     script(
-        ["--output_dir", str(output), "--num_folds", "2", "--seeds", "0", "--", "--method", "class_prior"]
-        + ["--train_file", posts]
+        ["--output_dir", str(prior), "--num_folds", "2", "--seeds", "0", "--"]
+        + ["configuration/baseline_class_prior.yaml", "--train_file", posts]
     )
-    with (output / "predictions.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert sorted(int(row["post_id"]) for row in rows) == list(range(60))
-    results = results_of(output)
-    expected = f1_score([row["label"] for row in rows], [row["prediction"] for row in rows], average="macro")
-    assert results["scores"]["macro_f1"] == {"mean": pytest.approx(expected), "std": None}
-    assert results["parameters"] is None
+    command = ["--output_dir", str(ours), "--folds_file", str(prior / "folds.json"), "--seeds", "0", "1"]
+    command += ["--compare_to", str(prior), "--", "configuration/demo.yaml", "--train_file", posts, "--max_steps", "2"]
+    script(command)
+    files = {path: path.stat().st_mtime_ns for path in ours.glob("fold_*/**/*")}
+    script(command)
+    assert {path: path.stat().st_mtime_ns for path in ours.glob("fold_*/**/*")} == files
+    assert str(prior) in capsys.readouterr().out
+    for folder, seeds in ((prior, ["0"]), (ours, ["0", "1"])):
+        results = json.loads((folder / "results.json").read_text())
+        predictions = pd.read_csv(folder / PREDICTIONS, dtype=str)
+        assert results["folds"] == 2 and list(results["scores_of_seeds"]) == seeds
+        for seed, of_seed in predictions.groupby("seed"):
+            assert sorted(of_seed["post_id"].astype(int)) == list(range(60))
+            expected = f1_score(of_seed["label"], of_seed["prediction"], average="macro")
+            assert results["scores_of_seeds"][seed]["macro_f1"] == pytest.approx(expected)
+    assert results["parameters"] > 0 and results["train_seconds"] > 0

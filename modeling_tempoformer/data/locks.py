@@ -1,0 +1,39 @@
+"""One run at a time in an output folder."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+
+# The Trainer does not push files whose names begin with an underscore.
+LOCK = "_lock"
+
+
+@contextmanager
+def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[None]:
+    """
+    Holds a folder for one run; makes it where it does not exist.
+
+    Args:
+        folder (`str` or `Path`): The output folder.
+        is_main_process (`bool`, *optional*, defaults to `True`): Of several processes of one run only the main one
+            takes the lock.
+
+    Raises a `ValueError` at once where another run holds the folder.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not is_main_process:
+        yield
+        return
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ValueError(f"Another run is using {folder}: wait for it, or give another --output_dir.") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,173 @@
+"""
+The posts that a script is given, as timelines of the parts train, validation and test.
+
+`arguments` is a script's `DataTrainingArguments` in every function.
+"""
+
+import csv
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+
+from .corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
+from .splits import read_folds, select_fold, split_timelines
+from .tables import load_hub_splits, load_table
+from .timelines import Posts, to_timelines
+
+
+logger = logging.getLogger(__name__)
+
+TASKS = {"lrs": read_rumoureval, "moc": read_talklife, "topic_shift": read_topic_shift, "annomi": read_annomi}
+
+
+def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Posts:
+    """Posts from a file: a corpus in its original form, or a table."""
+    if task_name is None:
+        return load_table(path, streaming)
+    if streaming:
+        return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": path})
+    try:
+        return Dataset.from_list(list(TASKS[task_name](path)))
+    except (KeyError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as problem:
+        found = f"{type(problem).__name__}: {problem}"
+        raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({found}).") from None
+
+
+def load_splits(arguments: Any, cache_dir: str | None = None, token: str | None = None) -> dict[str, Posts]:
+    """
+    The posts of each given split. With `--streaming` the training posts are read anew in each pass.
+
+    Args:
+        arguments: Say which files or which dataset.
+        cache_dir, token (`str`, *optional*): For a dataset on the Hub, as in `load_dataset`.
+    """
+    files = {name: getattr(arguments, f"{name}_file") for name in ("train", "validation", "test")}
+    files = {name: path for name, path in files.items() if path is not None}
+    if arguments.dataset_name is not None:
+        if files:
+            raise ValueError(f"Give --dataset_name or --{next(iter(files))}_file, not both.")
+        return load_hub_splits(
+            arguments.dataset_name,
+            arguments.dataset_config_name,
+            arguments.streaming,
+            cache_dir=cache_dir,
+            token=token,
+        )
+    if not files:
+        raise ValueError("Give --dataset_name, or at least one of --train_file, --validation_file and --test_file.")
+    return {
+        name: load_posts(path, arguments.task_name, arguments.streaming and name == "train")
+        for name, path in files.items()
+    }
+
+
+def timeline_columns(arguments: Any) -> tuple[str | None, ...]:
+    """The column names, in the order in which [`to_timelines`] takes them."""
+    id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
+    names = ("timeline_column", "timestamp_column", "text_column", "label_column")
+    return *(getattr(arguments, name) for name in names), id_column
+
+
+def split_posts(
+    splits: dict[str, Posts], arguments: Any, names: list[str], wanted: Sequence[str], seed: int
+) -> dict[str, Posts]:
+    """
+    The timelines of each part. Test and validation part are taken from the training posts where no file is given for
+    them, or as `--folds_file` says.
+
+    Args:
+        splits (`dict[str, Dataset or IterableDataset]`): As [`load_splits`] returns them.
+        names (`list[str]`): The labels, in the order of their ids.
+        wanted (`Sequence[str]`): The parts that are needed; a missing one is a `ValueError`. A validation part is
+            taken whenever `train` is wanted, so that the training posts are the same with and without `--do_eval`.
+        seed (`int`): Seed of the split.
+
+    Returns:
+        `dict`: Timelines as [`to_timelines`] returns them, at most `--max_..._samples` of each part.
+    """
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise ValueError(f"--labels has a label twice: {', '.join(repeated)}.")
+    if len(names) < 2:
+        raise ValueError(f"There must be at least two labels, the posts have: {', '.join(names) or 'none'}.")
+    parts = {name: to_timelines(posts, names, *timeline_columns(arguments)) for name, posts in splits.items()}
+    validates = "train" in wanted or "validation" in wanted
+    if arguments.folds_file is not None:
+        parts = take_fold(parts, arguments)
+    if arguments.streaming and validates and "validation" not in parts:
+        raise ValueError("--streaming needs --validation_file: a stream cannot be split by timeline.")
+    if set(parts) == {"train"} and not arguments.streaming:
+        parts["train"], parts["test"] = split_timelines(parts["train"], arguments.test_fraction, seed)
+    if validates and "train" in parts and "validation" not in parts:
+        parts["train"], parts["validation"] = split_timelines(parts["train"], arguments.validation_fraction, seed)
+    for name in wanted:
+        if name not in parts:
+            raise ValueError(f"There is no {name} part: give --{name}_file, or --train_file alone to split it.")
+    for name, limit in (("train", "train"), ("validation", "eval"), ("test", "predict")):
+        if name in parts:
+            parts[name] = take_samples(parts[name], getattr(arguments, f"max_{limit}_samples"))
+    for name in ("train", "validation") if validates else ():
+        if name in parts and not any(label >= 0 for timeline in parts[name] for label in timeline["labels"]):
+            raise ValueError(f"The {name} part has no labelled post.")
+    for name, part in parts.items():
+        logger.info("%s: %s", name, "streamed" if isinstance(part, IterableDataset) else describe(part, names))
+    return parts
+
+
+def take_fold(parts: dict[str, Posts], arguments: Any) -> dict[str, Dataset]:
+    """The parts of `--fold` of `--folds_file`."""
+    if set(parts) != {"train"} or arguments.streaming:
+        raise ValueError("--folds_file splits --train_file: give no other file, and no --streaming.")
+    folds = read_folds(arguments.folds_file, parts["train"])
+    if not 0 <= arguments.fold < len(folds):
+        raise ValueError(f"--fold {arguments.fold}: {arguments.folds_file} has the folds 0 to {len(folds) - 1}.")
+    return select_fold(parts["train"], folds[arguments.fold])
+
+
+def take_samples(part: Posts, number: int | None) -> Posts:
+    """At most so many rows: evenly spaced, so that all times and classes are among them; of a stream the first."""
+    if number is None:
+        return part
+    if isinstance(part, IterableDataset):
+        return part.take(number)
+    return part.select([place * len(part) // number for place in range(number)]) if number < len(part) else part
+
+
+def describe(timelines: Dataset, names: list[str]) -> str:
+    """How many timelines and posts there are, and how many posts of each class."""
+    counts = Counter(label for labels in timelines["labels"] for label in labels)
+    classes = [f"{counts[label]} {name}" for label, name in enumerate(names) if counts[label]]
+    classes += [f"{counts[-100]} without label"] if counts[-100] else []
+    return f"{len(timelines)} timelines, {counts.total()} posts ({', '.join(classes)})"
+
+
+def is_timed(parts: dict[str, Posts]) -> bool:
+    """Whether the timelines have times. Raises a `ValueError` where only some parts have."""
+    timed = {name: "timestamps" in next(iter(part)) for name, part in parts.items()}
+    if len(set(timed.values())) > 1:
+        raise ValueError(f"Some parts have timestamps and others not: {timed}.")
+    return all(timed.values())
+
+
+def class_weights(timelines: Posts, num_labels: int) -> list[float]:
+    """`sqrt(1 / p)` for each class, with p its share of the labelled training posts (paper, section 4.4)."""
+    counts = np.zeros(num_labels, dtype=np.int64)
+    for timeline in timelines.select_columns(["labels"]):
+        labels = np.asarray(timeline["labels"])
+        counts += np.bincount(labels[labels >= 0], minlength=num_labels)
+    if not counts.all():
+        raise ValueError(f"Some class has no post in the training part; posts of each class: {counts.tolist()}.")
+    return np.sqrt(counts.sum() / counts).tolist()
+
+
+def check_calibration(validation: Dataset, names: list[str]):
+    """Raises a `ValueError` where a class has no validation post, as its threshold cannot be fitted."""
+    present = {label for labels in validation["labels"] for label in labels}
+    if missing := [name for label, name in enumerate(names) if label not in present]:
+        raise ValueError(
+            f"--calibrate needs posts of every class in the validation part; none of: {', '.join(missing)}."
+        )

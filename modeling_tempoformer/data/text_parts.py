@@ -1,0 +1,141 @@
+"""
+The dated texts that a script is given, in the parts train, validation and test.
+
+`arguments` is the `DataTrainingArguments` of `run_temporal_mlm.py` in every function.
+"""
+
+import logging
+from collections.abc import Sequence
+from textwrap import shorten
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+
+from ..time_points_temporal_bert import TimePoints, is_missing
+from .corpora import read_speeches
+from .dated_texts import (
+    TEXT_SUFFIXES,
+    DatedTexts,
+    check_columns,
+    find_times,
+    name_sources,
+    read_text_files,
+    split_texts,
+)
+from .parts import take_samples
+from .tables import load_hub_splits, load_table
+
+
+logger = logging.getLogger(__name__)
+
+TASKS = {"speeches": read_speeches}
+
+
+def load_texts(paths: list[str], task_name: str | None, streaming: bool = False) -> DatedTexts:
+    """Texts from files named by time point, from a table, or from a corpus in its original form."""
+    if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
+        return read_text_files(paths, streaming)
+    if len(paths) > 1:
+        raise ValueError(f"Give text files named by time point, or one table; got {', '.join(paths)}.")
+    if task_name is None:
+        return load_table(paths[0], streaming)
+    if streaming:
+        return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": paths[0]})
+    return Dataset.from_list(list(TASKS[task_name](paths[0])))
+
+
+def load_text_splits(arguments: Any, cache_dir: str | None = None, token: str | None = None) -> dict[str, DatedTexts]:
+    """
+    The texts of each given split, with the column that says where each comes from. Texts to test may lack times.
+
+    Args:
+        arguments: Say which files or which dataset.
+        cache_dir, token (`str`, *optional*): For a dataset on the Hub, as in `load_dataset`.
+    """
+    files = {name: getattr(arguments, f"{name}_files") for name in ("train", "validation", "test")}
+    files = {name: paths for name, paths in files.items() if paths}
+    if arguments.dataset_name is not None:
+        if files:
+            raise ValueError(f"Give --dataset_name or --{next(iter(files))}_files, not both.")
+        splits = load_hub_splits(
+            arguments.dataset_name, arguments.dataset_config_name, arguments.streaming, cache_dir, token
+        )
+    else:
+        splits = {
+            name: load_texts(paths, arguments.task_name, arguments.streaming and name == "train")
+            for name, paths in files.items()
+        }
+    if not splits:
+        raise ValueError("Give --dataset_name, or --train_files, --validation_files or --test_files.")
+    for name, texts in splits.items():
+        if name == "test" and arguments.time_column not in check_columns(texts, arguments.text_column):
+            texts = texts.add_column(arguments.time_column, [None] * len(texts))
+        check_columns(texts, arguments.time_column, arguments.text_column)
+        splits[name] = name_sources(texts)
+    return splits
+
+
+def choose_times(splits: dict[str, DatedTexts], arguments: Any, saved: Sequence[str]) -> list[str]:
+    """The time points: `--times`, else those of a saved model, else those of the texts."""
+    times = arguments.times or list(saved)
+    if not times:
+        if arguments.streaming:
+            raise ValueError("--streaming needs --times: a stream cannot be searched for its time points.")
+        texts = splits.get("train", next(iter(splits.values())))
+        only_dates = arguments.unknown_times == "error"
+        times = find_times(texts, arguments.time_column, arguments.time_granularity, only_dates)
+    if len(times) < 2:
+        raise ValueError(f"There must be at least two time points, got: {', '.join(times) or 'none'}.")
+    logger.info("%d time points: %s", len(times), shorten(", ".join(times), 200))
+    return times
+
+
+def split_dated_texts(
+    splits: dict[str, DatedTexts], arguments: Any, times: TimePoints, wanted: Sequence[str], seed: int
+) -> dict[str, DatedTexts]:
+    """
+    The texts of each part. The validation part is taken from the training texts if both are wanted and no file is
+    given for it.
+
+    Args:
+        splits (`dict[str, Dataset or IterableDataset]`): As [`load_text_splits`] returns them.
+        times (`TimePoints`): `--unknown_times` says what becomes of texts outside them.
+        wanted (`Sequence[str]`): The parts that are needed; a missing one is a `ValueError`.
+        seed (`int`): Seed of the split.
+
+    Returns:
+        `dict`: The parts, at most `--max_..._samples` texts of each.
+    """
+    parts = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
+    if "train" in wanted and "validation" in wanted and "validation" not in parts and "train" in parts:
+        if arguments.streaming:
+            raise ValueError("--streaming needs --validation_files: a stream cannot be split.")
+        parts["train"], parts["validation"] = split_texts(parts["train"], arguments.validation_fraction, seed)
+    for name in wanted:
+        if name not in parts:
+            raise ValueError(f"There is no {name} part: give --{name}_files.")
+    for name, limit in (("train", "train"), ("validation", "eval"), ("test", "predict")):
+        if name in parts:
+            parts[name] = take_samples(parts[name], getattr(arguments, f"max_{limit}_samples"))
+    return parts
+
+
+def settle_unknown_times(texts: DatedTexts, arguments: Any, times: TimePoints, name: str) -> DatedTexts:
+    """
+    Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are. Raises a
+    `ValueError` where no text is in a time point.
+    """
+    drops = arguments.unknown_times == "drop"
+    # The time of a text to test is predicted.
+    if arguments.unknown_times == "error" or (name == "test" and not drops):
+        return texts
+    if isinstance(texts, IterableDataset):
+        return texts.filter(times.holds, input_columns=arguments.time_column) if drops else texts
+    values = texts[arguments.time_column]
+    known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
+    if not known:
+        raise ValueError(f"No text of the {name} part is in any of the time points {', '.join(times.names)}.")
+    if len(known) < len(texts):
+        what = "left out" if drops else "of unknown time"
+        logger.warning("%s: %d of %d texts are in no time point: %s.", name, len(texts) - len(known), len(texts), what)
+    return texts.select(known) if drops else texts

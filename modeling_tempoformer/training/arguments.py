@@ -1,0 +1,180 @@
+"""Arguments that several scripts share."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .recipes import read_overrides
+
+
+# Fields of configurations that `--config_overrides` cannot hold, and what sets them.
+SET_ELSEWHERE = {
+    "window": "give --window",
+    "timed": "it is True if the posts have times (--timestamp_column)",
+    "class_weights": "they are computed from the training posts",
+    "calibration": "give --calibrate",
+    **dict.fromkeys(("num_labels", "id2label", "label2id"), "give --labels"),
+    "encoder_config": "give --model_name_or_path or --config_name",
+    "architecture": "give --method",
+    "embedding_size": "it comes from --model_name_or_path",
+}
+
+
+@dataclass
+class CheckpointArguments:
+    """Which checkpoint to start from, and how to download it."""
+
+    model_name_or_path: str | None = field(default=None, metadata={"help": "Checkpoint: a folder or a Hub id."})
+    config_name: str | None = field(
+        default=None, metadata={"help": "Configuration of an encoder, to train it from scratch."}
+    )
+    tokenizer_name: str | None = field(
+        default=None, metadata={"help": "Tokenizer, if it is not the one of the checkpoint."}
+    )
+    config_overrides: dict | str | None = field(
+        default=None, metadata={"help": "Fields of the model's configuration, as a JSON object."}
+    )
+    cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
+    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
+    token: str | None = field(
+        default=None,
+        repr=False,
+        metadata={"help": "Token for downloads from the Hub. Default: the one that `hf auth login` has stored."},
+    )
+    trust_remote_code: bool = field(
+        default=False, metadata={"help": "Run Python code from the model's repository on the Hub."}
+    )
+
+    def __post_init__(self):
+        self.config_overrides = read_overrides(self.config_overrides)
+
+    @property
+    def source(self) -> str | None:
+        """The checkpoint or configuration."""
+        return self.model_name_or_path or self.config_name
+
+    @property
+    def download_settings(self) -> dict[str, Any]:
+        """Keyword arguments for every `from_pretrained`."""
+        return {
+            "cache_dir": self.cache_dir,
+            "revision": self.model_revision,
+            "token": self.token,
+            "trust_remote_code": self.trust_remote_code,
+        }
+
+    def check_source(self):
+        """Raises a `ValueError` unless exactly one of checkpoint and configuration is given."""
+        if (self.model_name_or_path is None) == (self.config_name is None):
+            raise ValueError("Give exactly one of --model_name_or_path and --config_name.")
+
+
+@dataclass
+class StreamModelArguments(CheckpointArguments):
+    """What models of streams of posts have in common."""
+
+    calibrate: bool = field(
+        default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in self.config_overrides or ():
+            if name in SET_ELSEWHERE:
+                raise ValueError(f"--config_overrides cannot hold '{name}': {SET_ELSEWHERE[name]}.")
+
+
+@dataclass
+class ModelArguments(StreamModelArguments):
+    """Which model `run_glue_style.py` fine-tunes, evaluates or predicts with."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.check_source()
+
+
+@dataclass(kw_only=True)
+class BaselineArguments(StreamModelArguments):
+    """Which baseline `run_baseline.py` runs, and on which encoder or language model."""
+
+    method: Literal[
+        "class_prior", "few_shot", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"
+    ] = field(metadata={"help": "The baseline."})
+    num_examples: int | None = field(
+        default=None, metadata={"help": "Labelled posts in the prompt of --method few_shot. Default: 5."}
+    )
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the Trainer trains it."""
+        return self.method not in ("class_prior", "few_shot")
+
+    def __post_init__(self):
+        super().__post_init__()
+        refused = {
+            "config_name": self.config_name,
+            "tokenizer_name": self.tokenizer_name,
+            "num_examples": None if self.method == "few_shot" else self.num_examples,
+            "config_overrides": None if self.is_trained else self.config_overrides,
+            "calibrate": None if self.is_trained else self.calibrate or None,
+            "model_name_or_path": self.model_name_or_path if self.method == "class_prior" else None,
+        }
+        for name, value in refused.items():
+            if value is not None:
+                raise ValueError(f"--{name} cannot be given with --method {self.method}.")
+        if self.method != "class_prior" and self.model_name_or_path is None:
+            raise ValueError(f"--method {self.method} needs --model_name_or_path.")
+        if self.num_examples is not None and self.num_examples < 1:
+            raise ValueError(f"--num_examples must be at least 1, got {self.num_examples}.")
+
+
+@dataclass
+class DataTrainingArguments:
+    """Which posts, and how they are cut into streams."""
+
+    task_name: Literal["lrs", "moc", "topic_shift", "annomi"] | None = field(
+        default=None, metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."}
+    )
+    dataset_name: str | None = field(default=None, metadata={"help": "Dataset of posts on the Hub, instead of files."})
+    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
+    train_file: str | None = field(default=None, metadata={"help": "Table of posts: CSV, TSV, JSON lines or Parquet."})
+    validation_file: str | None = None
+    test_file: str | None = None
+    validation_fraction: float = field(
+        default=0.25, metadata={"help": "Share of --train_file to validate on, after the test part is taken."}
+    )
+    test_fraction: float = field(
+        default=0.2, metadata={"help": "Share of --train_file to test on, if it is the only file."}
+    )
+    folds_file: str | None = field(
+        default=None, metadata={"help": "Split of --train_file by timeline, as run_cross_validation.py writes it."}
+    )
+    fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
+    max_train_samples: int | None = field(
+        default=None,
+        metadata={"help": "Train on at most this many timelines, evenly spaced (the first ones of a stream)."},
+    )
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Evaluate on at most this many timelines, evenly spaced."}
+    )
+    max_predict_samples: int | None = field(
+        default=None, metadata={"help": "Predict at most this many timelines, evenly spaced."}
+    )
+    timeline_column: str = "timeline_id"
+    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
+    text_column: str = "text"
+    label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
+    id_column: str | None = None
+    labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
+    streaming: bool = field(default=False, metadata={"help": "Read the training posts anew in each pass."})
+    window: int | None = field(
+        default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}
+    )
+    targets_per_row: int = field(default=16, metadata={"help": "Posts that one row of a training batch classifies."})
+    max_seq_length: int | None = field(
+        default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
+    )
+
+    def __post_init__(self):
+        for name in ("window", "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}.")

@@ -1,0 +1,118 @@
+"""The scores of a cross-validation, and their difference to those of another one."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+from safetensors import safe_open
+
+from ..data.files import write_json
+from ..evaluation.metrics import StreamClassificationMetric
+from ..evaluation.significance import paired_bootstrap
+from .cross_validation import Run
+
+
+PREDICTIONS, RESULTS = "predictions.csv", "results.json"
+# Test scores that are averaged over the folds. All others are computed over the test posts of all folds together.
+AVERAGED = r"^predict_(?=window_|coverage_|median_delay_|missed_|ece|unparsable_share)"
+
+
+def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
+    """
+    Writes `predictions.csv`, every test post under every seed, and `results.json`: for each seed the test scores over
+    the posts of all folds (scores of whole timelines and of probabilities are means of the folds), their mean and
+    standard deviation over the seeds, the chosen learning rates, parameters, and seconds of training a fold.
+
+    Returns:
+        A table of means and standard deviations to print.
+    """
+    predictions = pd.concat(
+        {(run.seed, run.fold): read_predictions(run.folder / "_predictions.csv") for run in runs},
+        names=["seed", "fold"],
+    ).reset_index(["seed", "fold"])
+    predictions.to_csv(output_dir / PREDICTIONS, index=False)
+    reported = [run.scores() for run in runs]
+    averaged = pd.DataFrame(reported, index=[run.seed for run in runs]).filter(regex=AVERAGED)
+    averaged = averaged.rename(columns=lambda name: name.removeprefix("predict_"))
+    pooled = {
+        seed: StreamClassificationMetric().compute(
+            predictions=label_ids(rows["prediction"], names),
+            references=label_ids(rows["label"], names),
+            label_names=names,
+        )
+        for seed, rows in predictions[predictions["label"] != ""].groupby("seed", sort=False)
+    }
+    of_seeds = pd.DataFrame.from_dict(pooled, orient="index").join(averaged.groupby(level=0).mean())
+    summary = of_seeds.agg(["mean", "std"]).T
+    whole = [scores for run, scores in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
+    seconds = [scores["train_runtime"] for scores in whole if "train_runtime" in scores]
+    results = {
+        "labels": names,
+        "folds": len({run.fold for run in runs}),
+        "seeds": list(pooled),
+        "learning_rates": {run.fold: run.learning_rate for run in runs},
+        # JSON has no NaN, which is the standard deviation of a single value.
+        "scores": summary.astype(object).where(summary.notna(), None).to_dict("index"),
+        "scores_of_seeds": {seed: scores.dropna().to_dict() for seed, scores in of_seeds.iterrows()},
+        "dev_macro_f1": [scores.get("eval_macro_f1") for scores in reported],
+        "parameters": count_parameters(runs[0].folder / "model.safetensors"),
+        "train_seconds": fmean(seconds) if seconds else None,
+    }
+    write_json(output_dir / RESULTS, results)
+    return summary.dropna(axis="columns", how="all").to_string(float_format="{:.4f}".format)
+
+
+def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
+    """
+    The paired difference in macro F1 of two cross-validations, over the seeds that both have.
+
+    Args:
+        ours, theirs (`Path`): Their output folders.
+        names (`list[str]`): Of the classes.
+
+    Returns:
+        As [`paired_bootstrap`], by timeline. Raises a `ValueError` if they have no seed in common, or if a post is in
+        one of them only or has another timeline or label there.
+    """
+    first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
+    seeds = set(first["seed"]) & set(second["seed"])
+    if not seeds:
+        raise ValueError(f"{ours} and {theirs} have no seed in common.")
+    # Sorted by seed and post.
+    both = first.merge(second, how="outer", on=["seed", "post_id"], suffixes=("", "_theirs")).fillna("missing")
+    both = both[both["seed"].isin(seeds)]
+    for column in ("timeline_id", "label"):
+        different = both[both[column] != both[f"{column}_theirs"]]
+        for post_id, first_value, second_value in different[["post_id", column, f"{column}_theirs"]].to_numpy()[:1]:
+            raise ValueError(
+                f"Post {post_id} must have the same {column} in both, got '{first_value}' in {ours} and "
+                f"'{second_value}' in {theirs}."
+            )
+    of_seeds = [rows for _, rows in both.groupby("seed")]
+    return paired_bootstrap(
+        label_ids(of_seeds[0]["label"], names),
+        [label_ids(rows["prediction"], names) for rows in of_seeds],
+        [label_ids(rows["prediction_theirs"], names) for rows in of_seeds],
+        of_seeds[0]["timeline_id"].tolist(),
+        len(names),
+    )
+
+
+def read_predictions(path: Path) -> pd.DataFrame:
+    """A file of predictions. Everything is text: an id keeps its zeros, and a label may be called "None"."""
+    return pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+
+
+def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
+    """Class ids of label names; -1 for no label."""
+    return pd.Index(names).get_indexer(labels).tolist()
+
+
+def count_parameters(path: Path) -> int | None:
+    """The number of parameters in a safetensors file; None if there is no such file."""
+    if not path.exists():
+        return None
+    with safe_open(path, "pt") as tensors:
+        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())

@@ -1,0 +1,157 @@
+r"""Runs what TempoFormer is compared with, on the same posts and with the same arguments as run_glue_style.py.
+
+    python run_baseline.py configuration/lrs_fast.yaml configuration/baseline_bilstm.yaml \
+        --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file threads.jsonl.gz --output_dir outputs
+
+`--method` is class_prior or few_shot, which are not trained; post or concatenated, a stock sequence classifier on the
+post alone or after its history; or ffn_history, bilstm, swnu, seq_sig_net, small networks over frozen embeddings.
+"""
+
+import logging
+
+import numpy as np
+from datasets import Dataset
+from transformers import AutoConfig, set_seed
+
+from modeling_tempoformer.baselines.class_prior import class_prior_predictions
+from modeling_tempoformer.baselines.frozen_embeddings import reads_times
+from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings
+from modeling_tempoformer.baselines.prompting import few_shot_predictions
+from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
+from modeling_tempoformer.data.timelines import label_names
+from modeling_tempoformer.evaluation.predictions import (
+    prediction_rows,
+    score_posts,
+    write_predictions,
+    write_results,
+)
+from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments
+from modeling_tempoformer.training.hub_trainer import name_dataset
+from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.training.resuming import report, train
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+
+
+DEFAULT_WINDOW = 20  # posts
+DEFAULT_EXAMPLES = 5
+# They are models of Transformers, which anyone can load from the Hub.
+STOCK_MODELS = ("post", "concatenated")
+
+
+def predict_untrained(
+    baseline: BaselineArguments,
+    data: DataTrainingArguments,
+    timelines: dict[str, Dataset],
+    names: list[str],
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    """Class ids and probabilities of the test posts without training, and counts to report."""
+    if baseline.method == "class_prior":
+        return *class_prior_predictions(timelines["train"], timelines["test"], len(names), seed), {}
+    probabilities, unparsable = few_shot_predictions(
+        timelines["train"],
+        timelines["test"],
+        names,
+        baseline.model_name_or_path,
+        num_examples=baseline.num_examples or DEFAULT_EXAMPLES,
+        window=data.window or 1,
+        task=data.task_name,
+        seed=seed,
+    )
+    predicted = np.where(probabilities.any(-1), probabilities.argmax(-1), -1)
+    return predicted, probabilities, {"unparsable": unparsable, "unparsable_share": unparsable / len(predicted)}
+
+
+def check_arguments(baseline: BaselineArguments, data: DataTrainingArguments, training: StreamTrainingArguments):
+    """Raises a `ValueError` for what a baseline cannot do."""
+    method = f"--method {baseline.method}"
+    if data.streaming:
+        raise ValueError(f"{method} cannot read a stream: give no --streaming.")
+    if baseline.is_trained and not training.do_train:
+        raise ValueError(f"{method} needs --do_train.")
+    if not baseline.is_trained and (not training.do_predict or training.world_size > 1):
+        raise ValueError(f"{method} needs --do_predict, in one process.")
+    if training.push_to_hub and baseline.method not in STOCK_MODELS:
+        raise ValueError(f"--push_to_hub: a model of {method} cannot be loaded without this package.")
+
+
+def main(arguments: list[str]):
+    baseline, data, training = parse([BaselineArguments, DataTrainingArguments, StreamTrainingArguments], arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    check_arguments(baseline, data, training)
+    with lock_folder(training.output_dir, training.process_index == 0):
+        run(baseline, data, training)
+
+
+def run(baseline: BaselineArguments, data: DataTrainingArguments, training: StreamTrainingArguments):
+    """Trains where the method is trained, evaluates, predicts and pushes, as far as the arguments ask for it."""
+    set_seed(training.seed)
+
+    # Data: posts, label names, timelines of each part
+    if baseline.method not in ("class_prior", "few_shot"):
+        encoder = AutoConfig.from_pretrained(baseline.model_name_or_path, **baseline.download_settings)
+        if reads_times(encoder):
+            raise ValueError(
+                f"--method {baseline.method} cannot read an encoder with temporal attention; use a plain one."
+            )
+    splits = load_splits(data, baseline.cache_dir, baseline.token)
+    posts = splits.get("train", next(iter(splits.values())))
+    names = data.labels or label_names(posts, data.label_column or "label")
+    validates = training.do_eval or baseline.calibrate
+    # What is not trained looks at training posts, too.
+    asked = {"train": True, "validation": validates, "test": training.do_predict}
+    timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
+
+    if not baseline.is_trained:
+        predicted, probabilities, counts = predict_untrained(baseline, data, timelines, names, training.seed)
+        test = timelines["test"]
+        write_results(training.output_dir, score_posts(test, predicted, probabilities, names) | counts)
+        write_predictions(training.output_dir, prediction_rows(test, predicted, probabilities, names))
+        return
+
+    # Model, items and collator
+    if baseline.calibrate:
+        check_calibration(timelines["validation"], names)
+    settings = BaselineSettings(
+        model_name_or_path=baseline.model_name_or_path,
+        names=names,
+        class_weights=class_weights(timelines["train"], len(names)),
+        window=data.window or DEFAULT_WINDOW,
+        timed=is_timed(timelines),
+        max_seq_length=data.max_seq_length,
+        config_overrides=baseline.config_overrides,
+        download_settings=baseline.download_settings,
+    )
+    prepared = BASELINES[baseline.method](timelines, settings)
+
+    # Trainer
+    trainer = StreamTrainer(
+        model=prepared.model,
+        args=training,
+        train_dataset=prepared.items["train"],
+        eval_dataset=prepared.items.get("validation"),
+        processing_class=prepared.tokenizer,
+        data_collator=prepared.collator,
+        compute_loss_func=prepared.compute_loss,
+    )
+    trainer.base_model = baseline.model_name_or_path
+    name_dataset(training, data.dataset_name, data.dataset_config_name)
+
+    # Train, evaluate, calibrate, predict, push
+    items, post_ids = prepared.items, prepared.post_ids
+    train(trainer, timelines["train"], baseline, data)
+    if training.do_eval:
+        report(trainer, "eval", trainer.evaluate())
+    if baseline.calibrate:
+        trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
+    if training.do_predict:
+        report(trainer, "predict", trainer.predict_timelines(items["test"], post_ids["test"], timelines["test"]))
+    if training.push_to_hub:
+        trainer.push_to_hub()
+    else:
+        trainer.create_model_card()
+
+
+if __name__ == "__main__":
+    run_script(main)
