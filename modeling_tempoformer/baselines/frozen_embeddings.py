@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -32,6 +33,7 @@ def embed_texts(
     max_seq_length: int = 128,
     batch_size: int = 64,
     cache_dir: str | Path | None = None,
+    download_settings: dict[str, Any] | None = None,
 ) -> np.ndarray:
     """
     An embedding of each text: the mean of an encoder's last hidden states over the text's tokens, special tokens
@@ -46,15 +48,16 @@ def embed_texts(
         batch_size (`int`, *optional*, defaults to 64): Texts in a batch.
         cache_dir (`str` or `Path`, *optional*): Folder of the cached embeddings. Defaults to `post_embeddings` in the
             cache of `datasets`.
+        download_settings (`dict`, *optional*): Keyword arguments for `from_pretrained`, such as `revision`.
 
     Returns:
         `np.ndarray` of shape `(len(texts), hidden_size)`, float32. Raises a `ValueError` for an encoder that reads the
         times of texts.
     """
-    config = AutoConfig.from_pretrained(model_name_or_path)
+    config = AutoConfig.from_pretrained(model_name_or_path, **(download_settings or {}))
     if reads_times(config):
         raise ValueError(f"`model_name_or_path` {model_name_or_path} has temporal attention. Use a plain encoder.")
-    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path)
+    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **(download_settings or {}))
     limit = min(max_seq_length, token_limit(config, tokenizer))
     tokens, num_truncated = tokenize_posts(tokenizer, texts, limit)
     if num_truncated:
@@ -63,7 +66,9 @@ def embed_texts(
     # what the caller draws next.
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = AutoModel.from_pretrained(model_name_or_path, use_safetensors=True, dtype=torch.float32)
+        model = AutoModel.from_pretrained(
+            model_name_or_path, use_safetensors=True, dtype=torch.float32, **(download_settings or {})
+        )
     folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings" if cache_dir is None else Path(cache_dir)
     path = folder / f"{hash_inputs(model, tokens)}.npy"
     if path.exists():

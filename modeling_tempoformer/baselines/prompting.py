@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -183,6 +184,7 @@ def few_shot_predictions(
     task: str | None = None,
     seed: int = 0,
     batch_size: int = 8,
+    download_settings: dict[str, Any] | None = None,
 ) -> tuple[np.ndarray, int]:
     """
     Labels posts with a language model that is shown a few labelled posts (Tseriotou et al., 2024: 5 or 10, on the post
@@ -199,6 +201,7 @@ def few_shot_predictions(
             your own words; a general one if omitted.
         seed (`int`, *optional*, defaults to 0): Seed of the draw of the examples.
         batch_size (`int`, *optional*, defaults to 8): Prompts in a batch.
+        download_settings (`dict`, *optional*): Keyword arguments for `from_pretrained`, such as `revision`.
 
     Returns:
         A float32 array of shape `(posts, classes)`, 1 for the label that the answer names and 0 elsewhere; and the
@@ -211,12 +214,12 @@ def few_shot_predictions(
     drawn = draw_examples([label for *_, label in posts], num_examples, seed)
     examples = [(timeline, post, label_names[label]) for timeline, post, label in (posts[row] for row in drawn)]
 
-    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path)
+    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **(download_settings or {}))
     if tokenizer.chat_template is None:
         raise ValueError(f"{model_name_or_path} has no chat template. Use an instruction-tuned model.")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(model_name_or_path, use_safetensors=True)
+    model = AutoModelForCausalLM.from_pretrained(model_name_or_path, use_safetensors=True, **(download_settings or {}))
     # A quote or a line break may come before the name.
     max_new_tokens = max(len(tokenizer.tokenize(name)) for name in label_names) + 4
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
