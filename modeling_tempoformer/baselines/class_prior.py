@@ -1,4 +1,4 @@
-"""Random by class prior."""
+"""Random labels, drawn by the class prior."""
 
 import numpy as np
 from datasets import Dataset
@@ -10,16 +10,17 @@ def class_prior_predictions(
     train: Dataset, test: Dataset, num_labels: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    A class for each post, drawn by the classes' shares of the labelled training posts (paper, section 5.2).
+    Draws a class for each post, with the probability that the class has among the labelled training posts (TempoFormer
+    paper, section 5.2).
 
     Args:
-        train, test (`Dataset`): As [`to_timelines`] returns them.
+        train, test (`Dataset`): From [`to_timelines`].
         num_labels (`int`): Number of classes.
-        seed (`int`, *optional*, defaults to 0): Of the draw.
+        seed (`int`, *optional*, defaults to 0): Seed of the draw.
 
     Returns:
-        Class ids of shape `(posts,)`, in the order of the timelines, and the shares for each, `(posts, num_labels)`.
-        Raises a `ValueError` where no training post has a label.
+        Class ids of shape `(posts,)`, in the order of the timelines, and the same probabilities for each post, of
+        shape `(posts, num_labels)`. Raises a `ValueError` if no training post has a label.
     """
     labels = labels_of(train)
     labels = labels[labels >= 0]

@@ -8,7 +8,7 @@ from transformers import PreTrainedConfig
 from ..configuration_tempoformer import TempoFormerConfig
 
 
-# Posts that a unit of Seq-Sig-Net reads, and by how many the next unit is later.
+# The number of posts in a unit of Seq-Sig-Net, and by how many posts the next unit is later.
 UNIT_WINDOW, UNIT_SHIFT = 5, 3
 
 HIDDEN_SIZES = {"ffn_history": (128, 128), "bilstm": (), "swnu": (32, 32), "seq_sig_net": (32, 32)}
@@ -17,38 +17,37 @@ HIDDEN_SIZES = {"ffn_history": (128, 128), "bilstm": (), "swnu": (32, 32), "seq_
 @strict
 class HistoryConfig(PreTrainedConfig):
     r"""
-    Configuration of a [`HistoryForStreamClassification`]: the baselines over frozen post embeddings of TempoFormer's
-    paper (Tseriotou et al., 2024), of which SWNU and Seq-Sig-Net are from Tseriotou et al. (2023).
+    Configuration of a [`HistoryForStreamClassification`], a baseline over frozen post embeddings from the TempoFormer
+    paper (Tseriotou et al., 2024). SWNU and Seq-Sig-Net were introduced by Tseriotou et al. (2023).
 
     Args:
         architecture (`str`, *optional*, defaults to `"ffn_history"`):
-            `"ffn_history"` reads the newest post beside the mean of the window's posts, `"bilstm"` the posts in turn,
-            `"swnu"` the log-signatures of the stream, `"seq_sig_net"` those of shifted windows of 5 posts in turn.
+            `"ffn_history"` reads the newest post and the mean of all posts, `"bilstm"` the sequence of posts, `"swnu"`
+            the log-signatures of the stream, and `"seq_sig_net"` the log-signatures of a sequence of units, which are
+            overlapping windows of 5 posts.
         embedding_size (`int`, *optional*, defaults to 384):
             Width of a post's embedding.
         window (`int`, *optional*, defaults to 20):
-            The largest number of posts in a stream. Seq-Sig-Net reads the last `5 + 3 (n - 1)` of them in n units, n
-            as large as fits, and at least 1.
+            The largest number of posts in a stream. Seq-Sig-Net reads as many units as fit, at least 1. n units cover
+            the last `5 + 3 (n - 1)` posts.
         timed (`bool`, *optional*, defaults to `True`):
-            Whether SWNU and Seq-Sig-Net read the seconds between posts, or take posts for evenly spaced. The others
-            read no time.
+            Whether SWNU and Seq-Sig-Net read the seconds between posts. If not, posts are evenly spaced. The other
+            architectures read no time.
         hidden_sizes (`list[int]`, *optional*):
-            Hidden widths of the classifier; if omitted (128, 128) for FFN-History, (32, 32) for SWNU and Seq-Sig-Net
+            Hidden widths of the classifier. Defaults to (128, 128) for FFN-History, (32, 32) for SWNU and Seq-Sig-Net,
             and none for BiLSTM.
         dropout (`float`, *optional*, defaults to 0.1):
-            Dropout in the classifier: after each hidden layer, or of the final states where it has none.
+            Dropout in the classifier: after each hidden layer, or before the output if there is no hidden layer.
         lstm_hidden_size (`int`, *optional*, defaults to 300):
             Width of each direction of the BiLSTM over posts (`"bilstm"`) or units (`"seq_sig_net"`).
         path_channels (`int`, *optional*, defaults to 10):
-            Channels that SWNU reduces an embedding to; time is one more.
+            Channels that SWNU reduces an embedding to. Time is added as one more channel.
         unit_hidden_size (`int`, *optional*, defaults to 12):
             Width of each direction of SWNU's BiLSTM over log-signatures.
         focal_gamma (`float`, *optional*, defaults to 2.0):
-            Focusing exponent of the focal loss; 0 gives cross-entropy.
+            Focusing exponent of the focal loss. 0 gives cross-entropy.
         class_weights (`list[float]`, *optional*):
-            Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
-
-    Raises a validation error that names the field for a value outside its range.
+            Weight of each class in the loss, in the order of `id2label`. Defaults to 1 for all.
     """
 
     model_type = "post_history"
@@ -71,7 +70,7 @@ class HistoryConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_sizes(self):
-        """Every width must be positive, and dropout a probability."""
+        """Widths must be positive, and dropout a probability below 1."""
         for name in ("embedding_size", "window", "lstm_hidden_size", "path_channels", "unit_hidden_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
@@ -80,12 +79,12 @@ class HistoryConfig(PreTrainedConfig):
         if not 0 <= self.dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and below 1, got {self.dropout}.")
 
-    # The loss is the same, and so are its fields.
+    # The same loss, with the same fields.
     validate_loss = TempoFormerConfig.validate_loss
 
     @property
     def num_units(self) -> int:
-        """How many units Seq-Sig-Net has."""
+        """The number of units of Seq-Sig-Net."""
         return 1 + max(0, self.window - UNIT_WINDOW) // UNIT_SHIFT
 
 

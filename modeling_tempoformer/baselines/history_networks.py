@@ -1,4 +1,4 @@
-"""Networks over post embeddings that read no time: FFN-History and BiLSTM."""
+"""Networks over post embeddings without time: FFN-History and BiLSTM."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from .configuration_history import HistoryConfig
 
 
 def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
-    """Linear layers with ReLU and dropout between them, from `width` features to the classes."""
+    """A feed-forward classifier of `width` features, with ReLU and dropout after each hidden layer."""
     layers: list[nn.Module] = []
     for hidden_width in config.hidden_sizes:
         layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.dropout)]
@@ -20,25 +20,24 @@ def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
 
 def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
     """
-    The final states of a bidirectional LSTM, forward and backward, summed as in the code published with SWNU.
+    The sum of the final forward and backward states of a bidirectional LSTM, as in the published code of SWNU.
 
     Args:
         lstm (`nn.LSTM`): One layer, `batch_first`.
-        states (`torch.Tensor` of shape `(num_streams, length, width)`): What is read.
-        mask (`torch.BoolTensor` of shape `(num_streams, length)`):
-            Which of it: the last ones of each stream, at least one.
+        states (`torch.Tensor` of shape `(num_streams, length, width)`): Input sequences, padded on the left.
+        mask (`torch.BoolTensor` of shape `(num_streams, length)`): False for padding; True at least once in each row.
 
     Returns:
         `torch.Tensor` of shape `(num_streams, hidden_size)`.
     """
-    # From the newest to the oldest, as packing wants what is not read behind; one of the directions turns it back.
+    # Packing expects padding on the right. Flipped sequences only swap the two directions.
     packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
     _, (final, _) = lstm(packed)
     return final.sum(0)
 
 
 class FFNHistory(nn.Module):
-    """The newest post's embedding beside the mean of the stream's (the newest included) to the classes."""
+    """A classifier of the newest post's embedding and the mean embedding of the stream, newest included."""
 
     def __init__(self, config: HistoryConfig):
         super().__init__()
@@ -50,7 +49,7 @@ class FFNHistory(nn.Module):
 
 
 class BiLSTM(nn.Module):
-    """A bidirectional LSTM over the stream's embeddings, its final states to the classes."""
+    """A classifier of the final states of a bidirectional LSTM over the stream's embeddings."""
 
     def __init__(self, config: HistoryConfig):
         super().__init__()

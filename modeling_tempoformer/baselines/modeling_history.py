@@ -19,12 +19,12 @@ NETWORKS = {"ffn_history": FFNHistory, "bilstm": BiLSTM, "swnu": SWNU, "seq_sig_
 
 class HistoryForStreamClassification(PreTrainedModel):
     r"""
-    A classifier of the newest post of a stream from the frozen embeddings of its posts, trained with the focal loss:
-    the baselines of TempoFormer's paper (Tseriotou et al., 2024).
+    Classifies the newest post of a stream from frozen embeddings of its posts, and is trained with the focal loss: a
+    baseline from the TempoFormer paper (Tseriotou et al., 2024).
 
     Args:
-        config ([`HistoryConfig`]): `architecture` says which; `num_labels` (or `id2label` with `label2id`) sets the
-            classes.
+        config ([`HistoryConfig`]): `architecture` selects the network. `num_labels` (or `id2label` with `label2id`)
+            sets the classes.
     """
 
     config: HistoryConfig
@@ -39,12 +39,12 @@ class HistoryForStreamClassification(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
-        """As in the library, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
+        """As in Transformers, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
         return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
-        """What PyTorch starts them with."""
+        """The initial values of PyTorch."""
         if isinstance(module, nn.LSTM):
             bound = module.hidden_size**-0.5
         elif isinstance(module, (nn.Linear, nn.Conv1d)):
@@ -66,49 +66,28 @@ class HistoryForStreamClassification(PreTrainedModel):
         r"""
         Args:
             embeddings (`torch.FloatTensor` of shape `(batch_size, window, embedding_size)`):
-                The posts of each stream, oldest to newest; `window` at most `config.window`.
+                The posts of each stream, oldest to newest, padded on the left.
             mask (`torch.BoolTensor` of shape `(batch_size, window)`):
-                True where a stream has a post: the newest, and without a gap those before it.
+                False for padding. Every stream has a newest post.
             elapsed (`torch.FloatTensor` of shape `(batch_size, window)`, *optional*):
-                Seconds from each post to the stream's newest. SWNU and Seq-Sig-Net need it where `config.timed`, and
-                refuse it where not; the others do not read it.
+                Seconds from each post to the stream's newest. SWNU and Seq-Sig-Net need it if `config.timed`, and
+                refuse it otherwise. The other architectures do not read it.
             labels (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
-                Class of each stream's newest post, -100 where it has none.
+                Class of each stream's newest post; -100 if it has none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
                 Labelled streams in all batches that are accumulated into one step.
 
         Returns:
-            `SequenceClassifierOutput` with `logits` of shape `(batch_size, num_labels)`. Raises a `ValueError` that
-            names the argument for other shapes, and the row for a mask with a gap or without the newest post.
+            `SequenceClassifierOutput` with `logits` of shape `(batch_size, num_labels)`. Raises a `ValueError` if
+            `elapsed` does not agree with `config.timed`.
         """
-        check_streams(self.config, embeddings, mask, elapsed)
-        # Whatever is in the place of an absent post, a NaN included.
+        if self.config.architecture in ("swnu", "seq_sig_net") and (elapsed is not None) != self.config.timed:
+            given = "missing" if elapsed is None else "given"
+            raise ValueError(f"`elapsed` is {given}, but the model has `timed={self.config.timed}`.")
+        # Padding may hold any value, also NaN.
         embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0)
         logits = self.network(embeddings, mask, elapsed)
         loss = None
         if labels is not None:
             loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
         return SequenceClassifierOutput(loss=loss, logits=logits)
-
-
-def check_streams(config: HistoryConfig, embeddings: torch.Tensor, mask: torch.Tensor, elapsed: torch.Tensor | None):
-    """Raises a `ValueError` for what the model cannot read."""
-    if embeddings.dim() != 3 or embeddings.shape[-1] != config.embedding_size:
-        raise ValueError(
-            f"`embeddings` must have the shape (batch_size, window, {config.embedding_size}), "
-            f"got {tuple(embeddings.shape)}."
-        )
-    if not 1 <= embeddings.shape[1] <= config.window:
-        raise ValueError(f"Streams of {embeddings.shape[1]} posts, but the model's `window` is {config.window}.")
-    for name, tensor in (("mask", mask), ("elapsed", elapsed)):
-        if tensor is not None and tensor.shape != embeddings.shape[:2]:
-            raise ValueError(f"`{name}` must have the shape {tuple(embeddings.shape[:2])}, got {tuple(tensor.shape)}.")
-    if mask.dtype != torch.bool:
-        raise ValueError(f"`mask` must be bool, got {mask.dtype}.")
-    broken = ~mask[:, -1] | (mask[:, :-1] & ~mask[:, 1:]).any(-1)
-    if broken.any():
-        row = int(broken.nonzero()[0])
-        raise ValueError(f"Row {row} of `mask` must be True for the newest posts only: {mask[row].int().tolist()}.")
-    if config.architecture in ("swnu", "seq_sig_net") and (elapsed is not None) != config.timed:
-        given = "given" if elapsed is not None else "missing"
-        raise ValueError(f"`elapsed` is {given}, but the model has `timed={config.timed}`.")

@@ -17,8 +17,8 @@ SECONDS_PER_YEAR = 365.25 * 86400
 
 def stream_time(mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
     """
-    The time of each post from 0, the stream's first, to 1, its newest; evenly spaced if `elapsed` is `None`. 0 where
-    there is no post, and throughout where all are of one moment. All tensors have the shape (streams, window).
+    The time of each post, from 0 for the stream's first to 1 for its newest; evenly spaced if `elapsed` is `None`. 0
+    for padding, and for all posts of a stream with equal times. All tensors have the shape (streams, window).
     """
     if elapsed is None:
         elapsed = torch.arange(mask.shape[1] - 1, -1, -1, device=mask.device, dtype=torch.float32).expand(mask.shape)
@@ -28,15 +28,15 @@ def stream_time(mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.T
 
 
 def newest_gap(mask: torch.BoolTensor, elapsed: torch.Tensor) -> torch.Tensor:
-    """Logarithm of the seconds between the last two posts of each stream: 0 for one post alone, 1 for a year."""
+    """Logarithm of the seconds between the last two posts of each stream, scaled to 1 for a year; 0 without a gap."""
     return elapsed.masked_fill(~mask, 0)[:, -2:].amax(-1).log1p() / log1p(SECONDS_PER_YEAR)
 
 
 class SignatureUnit(nn.Module):
     """
-    Posts reduced by a convolution and tanh to a path, with time as a channel; its log-signatures over expanding
-    windows; the final states of a BiLSTM over those. Paths start at 0, so that a post alone is a step and not a point
-    without a signature.
+    The final states of a BiLSTM over the log-signatures of a path, one for each expanding window. A convolution with
+    tanh makes the path from the posts, and time is one more channel. The path starts at 0, so that also a single post
+    is a step with a signature.
     """
 
     def __init__(self, config: HistoryConfig):
@@ -46,16 +46,16 @@ class SignatureUnit(nn.Module):
         self.lstm = nn.LSTM(size, config.unit_hidden_size, batch_first=True, bidirectional=True)
 
     def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, times: torch.Tensor) -> torch.Tensor:
-        """`embeddings` (streams, window, width), 0 where there is no post; `mask` and `times` (streams, window)."""
+        """`embeddings` (streams, window, width) are 0 for padding; `mask` and `times` are (streams, window)."""
         points = self.reduce(embeddings.transpose(1, 2)).tanh().transpose(1, 2)
         paths = torch.cat((points, times.unsqueeze(-1).to(points.dtype)), dim=-1)
-        # Where there is no post yet the path has not left its start, which adds nothing to its signature.
+        # In padding the path stays at its start, which adds nothing to its signature.
         paths = pad(paths.masked_fill(~mask.unsqueeze(-1), 0), (0, 0, 1, 0))
         return read_both_ways(self.lstm, log_signatures(paths, DEPTH)[:, 1:], mask)
 
 
 class SWNU(nn.Module):
-    """Signature Window Network Unit: one unit over the stream, beside the newest post and, where timed, its gap."""
+    """Signature Window Network Unit: a classifier of one unit's state, the newest post and, if timed, its gap."""
 
     def __init__(self, config: HistoryConfig):
         super().__init__()
@@ -71,8 +71,8 @@ class SWNU(nn.Module):
 
 class SeqSigNet(nn.Module):
     """
-    Units over windows of 5 posts, each 3 posts after the one before, the last of which ends with the newest post; the
-    final states of a BiLSTM over them, beside the newest post. Units without a post are not read.
+    A classifier of the newest post and the final states of a BiLSTM over units. A unit reads 5 posts and starts 3
+    posts after the unit before; the last unit ends with the newest post. Units without a post are padding.
     """
 
     def __init__(self, config: HistoryConfig):
@@ -83,7 +83,7 @@ class SeqSigNet(nn.Module):
         self.classifier = make_classifier(config, config.lstm_hidden_size + config.embedding_size)
 
     def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
-        # Negative where there are posts before the first unit, which are then cut off.
+        # If negative, the posts before the first unit are cut off.
         missing = self.num_posts - mask.shape[1]
         mask = pad(mask, (missing, 0))
         times = stream_time(mask, None if elapsed is None else pad(elapsed, (missing, 0)))

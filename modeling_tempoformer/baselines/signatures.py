@@ -8,15 +8,12 @@ import torch
 
 def log_signature_size(channels: int, depth: int) -> int:
     """
-    Width of a log-signature: the number of Lyndon words of up to `depth` letters from `channels` (Witt's formula).
-    Raises a `ValueError` unless both are at least 1.
+    Width of a log-signature: the number of Lyndon words of up to `depth` letters in an alphabet of `channels` (Witt's
+    formula).
     """
-    for name, value in (("channels", channels), ("depth", depth)):
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
     sizes: dict[int, int] = {}
     for length in range(1, depth + 1):
-        # Every word is a power of a rotation of one Lyndon word.
+        # Each word is a power of a rotation of exactly one Lyndon word.
         shorter = sum(part * size for part, size in sizes.items() if length % part == 0)
         sizes[length] = (channels**length - shorter) // length
     return sum(sizes.values())
@@ -24,47 +21,42 @@ def log_signature_size(channels: int, depth: int) -> int:
 
 @lru_cache
 def lyndon_words(channels: int, length: int) -> tuple[int, ...]:
-    """Places of the Lyndon words among all words of `length` letters, both in alphabetical order."""
+    """Positions of the Lyndon words among all words of `length` letters, in alphabetical order."""
     words = enumerate(product(range(channels), repeat=length))
-    return tuple(place for place, word in words if all(word < word[start:] for start in range(1, length)))
+    return tuple(position for position, word in words if all(word < word[start:] for start in range(1, length)))
 
 
 def outer(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The tensor product along the first axis."""
+    """The tensor product over the first axis."""
     return (left.unsqueeze(1) * right).flatten(0, 1)
 
 
 def log_signatures(paths: torch.Tensor, depth: int = 3) -> torch.Tensor:
     """
-    Log-signatures over expanding windows: row t is that of the piecewise linear path through the points 0 to t.
+    Log-signatures over expanding windows: row t belongs to the piecewise linear path through the points 0 to t.
 
-    Signatures grow by a segment as Chen's identity says, `S(0, t) = S(0, t-1) exp(x_t - x_(t-1))`. What is added to a
-    level depends on lower levels alone, so that each level is one running sum over the steps.
+    Chen's identity extends a signature by a segment: `S(0, t) = S(0, t-1) exp(x_t - x_(t-1))`. What it adds to a level
+    depends on lower levels only, so each level is one cumulative sum over the segments.
 
     Args:
-        paths (`torch.Tensor` of shape `(num_paths, length, channels)`): Points of each path; floating point.
+        paths (`torch.Tensor` of shape `(num_paths, length, channels)`): Points of each path, in floating point.
         depth (`int`, *optional*, defaults to 3): Highest level, at least 1.
 
     Returns:
         `torch.Tensor` of shape `(num_paths, length, log_signature_size(channels, depth))`: the coefficients of the
-        Lyndon words in the logarithm of the signature, by length and then alphabetically; 0 in row 0. Raises a
-        `ValueError` for another shape or depth.
+        Lyndon words in the logarithm of the signature, by length and then alphabetically. Row 0 is 0.
     """
-    if paths.dim() != 3 or 0 in paths.shape[1:]:
-        raise ValueError(f"`paths` must have the shape (num_paths, length, channels), got {tuple(paths.shape)}.")
-    if depth < 1:
-        raise ValueError(f"`depth` must be at least 1, got {depth}.")
     channels = paths.shape[-1]
-    # Words first, so that picking some of them copies whole rows.
+    # The axis of words comes first, so that selecting words copies whole rows.
     points = paths.permute(2, 0, 1)
     steps = points.diff(dim=-1, prepend=points[..., :1])
-    # Of each level below the highest: the signature of every word up to each point, and up to the one before.
+    # For each level below the highest, the signature up to each point, and up to the point before.
     signatures, earlier = {}, {}
-    # Levels of log(1 + x) = x (1 - x (1/2 - x (1/3 - ...))): of the k-th bracket, with its sign.
+    # log(1 + x) = x (1 - x (1/2 - x (1/3 - ...))): `brackets[k, level]` is a level of the k-th bracket, with its sign.
     brackets = {}
     logarithms = []
     for level in range(1, depth + 1):
-        # The words but for their last letter, in Horner's form: of the new segment's exponential, letter by letter.
+        # What the segment adds to each word, but for the word's last letter: its exponential in Horner's form.
         prefix = torch.ones_like(steps[:1])
         for lower in range(1, level):
             prefix = earlier[lower] + outer(prefix, steps / (level - lower + 1))

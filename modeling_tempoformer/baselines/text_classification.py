@@ -1,4 +1,4 @@
-"""A stock encoder on the post alone, or on its history as one long sequence."""
+"""Posts as a stock sequence classifier reads them: alone, or with their history in one sequence."""
 
 import logging
 
@@ -13,8 +13,8 @@ logger = logging.getLogger(__name__)
 
 def stream_texts(timelines: Dataset, window: int, separator: str, only_labelled: bool) -> Dataset:
     """
-    One row for each target post: `post_id`, `label`, `text`, and `history`, the up to `window - 1` posts before it,
-    oldest to newest, joined by the separator.
+    One row for each target post: `post_id`, `label`, `text` and `history`, which joins the up to `window - 1` posts
+    before it by the separator, oldest to newest.
     """
     rows: dict[str, list] = {"post_id": [], "label": [], "text": [], "history": []}
     for timeline in timelines:
@@ -40,34 +40,30 @@ def to_sequences(
     The target posts as a stock sequence classifier reads them.
 
     Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
-        tokenizer (`PreTrainedTokenizerBase`): Of the encoder.
-        window (`int`): 1 for the post alone; more for the post and, as the second text of a pair, the `window - 1`
-            posts before it in one sequence, the separator token between them.
-        max_seq_length (`int`, *optional*): Tokens of a sequence. Longer ones lose the oldest tokens of the history,
-            then the last ones of the post, and are counted in a log line. At most, and if omitted, the tokenizer's
-            `model_max_length`; a `ValueError` where there is no room for a token of the post.
+        timelines (`Dataset`): From [`to_timelines`].
+        tokenizer (`PreTrainedTokenizerBase`): The encoder's tokenizer.
+        window (`int`): 1 for the post alone. With more, the `window - 1` posts before it are the second text of a
+            pair, with separator tokens between them.
+        max_seq_length (`int`, *optional*): Maximum number of tokens in a sequence; at most, and by default, the
+            tokenizer's `model_max_length`. Longer sequences lose the oldest tokens of the history, then the last
+            tokens of the post, and are counted in a log line.
         only_labelled (`bool`, *optional*, defaults to `False`): Whether only labelled posts are targets.
 
     Returns:
         `Dataset`: The columns of the tokenizer, `labels` and `post_id`, one row for each target post.
     """
-    limit = tokenizer.model_max_length
-    if max_seq_length is not None:
-        smallest = tokenizer.num_special_tokens_to_add() + 1
-        if max_seq_length < smallest:
-            raise ValueError(f"`max_seq_length` must be at least {smallest}, got {max_seq_length}.")
-        limit = min(limit, max_seq_length)
-    cut = [0]
+    limit = min(tokenizer.model_max_length, max_seq_length or tokenizer.model_max_length)
+    num_truncated = 0
 
     def tokenize(row: dict) -> dict[str, list]:
-        text, history = row["text"], row["history"]
-        tokens = tokenizer(text, *([history] if history else []), verbose=False)
+        nonlocal num_truncated
+        text, history = row["text"], row["history"] or None
+        tokens = tokenizer(text, history, verbose=False)
         if len(tokens["input_ids"]) <= limit:
             return dict(tokens)
-        cut[0] += 1
-        alone = len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-        if not history or alone + tokenizer.num_special_tokens_to_add(pair=True) >= limit:
+        num_truncated += 1
+        text_length = len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        if history is None or text_length + tokenizer.num_special_tokens_to_add(pair=True) >= limit:
             tokenizer.truncation_side = "right"
             return dict(tokenizer(text, truncation=True, max_length=limit))
         tokenizer.truncation_side = "left"
@@ -77,6 +73,6 @@ def to_sequences(
     texts = stream_texts(timelines, window, tokenizer.sep_token or "", only_labelled)
     sequences = texts.map(tokenize, remove_columns=["text", "history"], load_from_cache_file=False, desc="Tokenizing")
     tokenizer.truncation_side = side
-    if cut[0]:
-        logger.warning("Truncated %d of %d sequences to %d tokens.", cut[0], len(sequences), limit)
+    if num_truncated:
+        logger.warning("Truncated %d of %d sequences to %d tokens.", num_truncated, len(sequences), limit)
     return sequences.rename_column("label", "labels")

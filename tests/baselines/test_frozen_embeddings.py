@@ -1,4 +1,4 @@
-"""Embeddings of posts against one text at a time, what is kept of them, and streams of them."""
+"""Embeddings of posts against one text at a time, their cache, and streams of them."""
 
 import logging
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import tiny_encoder
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer, default_data_collator
 
-from modeling_tempoformer.baselines import frozen_embeddings
 from modeling_tempoformer.baselines.frozen_embeddings import EmbeddedStreams, embed_texts
 from modeling_tempoformer.data.timelines import to_timelines
 
@@ -18,14 +18,9 @@ from modeling_tempoformer.data.timelines import to_timelines
 TEXTS = ["so happy today, at home again", "", "tired", "tired of it all again and again", "so happy today"]
 
 
-@pytest.fixture(autouse=True)
-def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
-
-
-def save_encoder(folder, seed: int):
+def save_encoder(folder, seed: int = 0, **settings):
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    settings = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.5}
+    settings = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.5, **settings}
     torch.manual_seed(seed)
     AutoModel.from_config(AutoConfig.for_model(**settings)).save_pretrained(folder)
 
@@ -35,25 +30,14 @@ def encoder(tmp_path, tokenization):
     """A folder with a tiny encoder that reads 24 tokens, and its tokenizer."""
     folder = tmp_path / "encoder"
     AutoTokenizer.from_pretrained(tokenization).save_pretrained(folder)
-    save_encoder(folder, seed=0)
+    save_encoder(folder)
     return folder
 
 
 @pytest.fixture
-def embed(encoder, tmp_path, monkeypatch):
-    """`embed_texts` with a cache of its own; `embed.runs` counts the times that the encoder was run."""
-    mean_states = frozen_embeddings.mean_states
-
-    def counted(*args):
-        embed.runs += 1
-        return mean_states(*args)
-
-    def embed(texts, **settings):
-        return embed_texts(texts, str(encoder), **{"cache_dir": tmp_path / "cache", **settings})
-
-    embed.runs = 0
-    monkeypatch.setattr(frozen_embeddings, "mean_states", counted)
-    return embed
+def embed(encoder, tmp_path):
+    """`embed_texts` with a cache of its own."""
+    return lambda texts, **settings: embed_texts(texts, str(encoder), cache_dir=tmp_path / "cache", **settings)
 
 
 def plain_embeddings(folder, texts: list[str], **settings) -> np.ndarray:
@@ -73,7 +57,8 @@ def test_mean_of_the_tokens_of_each_text(encoder, embed, batch_size):
     np.testing.assert_allclose(found, plain_embeddings(encoder, TEXTS), atol=1e-5)
 
 
-def test_long_texts_are_cut_and_counted(encoder, embed, caplog):
+def test_long_texts_are_truncated_and_counted(encoder, embed, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     found = embed(TEXTS, max_seq_length=5)
     expected = plain_embeddings(encoder, TEXTS, truncation=True, max_length=5)
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -83,72 +68,55 @@ def test_long_texts_are_cut_and_counted(encoder, embed, caplog):
     assert "Truncated 1 of 1 posts to 24 tokens" in caplog.text
 
 
-def test_embeddings_are_kept(embed, caplog):
-    first = embed(TEXTS)
-    assert np.array_equal(embed(TEXTS), first) and embed.runs == 1
-    assert np.array_equal(embed(TEXTS, batch_size=3), first) and embed.runs == 1
-    assert not caplog.records
-
-
-def test_embeddings_are_kept_beside_datasets(embed, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
-    first = embed(TEXTS, cache_dir=None)
-    (path,) = (tmp_path / "datasets" / "post_embeddings").iterdir()
-    assert np.array_equal(np.load(path, allow_pickle=False), first)
-
-
-def test_embeddings_of_anything_else_are_made_anew(encoder, embed):
-    first = embed(TEXTS)
-    assert np.array_equal(embed(TEXTS[::-1]), embed(TEXTS[::-1])) and embed.runs == 2
-    embed(TEXTS, max_seq_length=20)
-    assert embed.runs == 3
-    # Where one text ends and the next begins counts too.
-    assert not np.array_equal(embed(["tired of", " it"]), embed(["tired", " of it"])) and embed.runs == 5
-    save_encoder(encoder, seed=1)
-    assert np.abs(embed(TEXTS) - first).max() > 0.1 and embed.runs == 6
-
-
-def test_a_hub_id_is_known_by_its_commit(monkeypatch):
-    commits = iter(["0" * 40, "0" * 40, "a" * 40])
-    monkeypatch.setattr(
-        frozen_embeddings, "cached_file", lambda name, file: f"/hub/models--{name}/snapshots/{next(commits)}/{file}"
-    )
-    first, same, other = (frozen_embeddings.encoder_fingerprint("me/encoder") for _ in range(3))
-    assert first == same == ["me/encoder", "0" * 40] and other == ["me/encoder", "a" * 40]
-
-
-def test_an_unreadable_file_is_made_anew(embed, tmp_path, caplog):
+def test_only_embeddings_of_the_same_tokens_and_weights_are_read_from_the_cache(encoder, embed, tmp_path):
     first = embed(TEXTS)
     (path,) = (tmp_path / "cache").iterdir()
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-4])
-    assert np.array_equal(embed(TEXTS), first) and "are made again" in caplog.text
-    assert path.read_bytes() == whole
-    for wrong in (first[1:], first.astype(np.float64), np.array([{}] * 5)):
-        np.save(path, wrong, allow_pickle=True)
-        caplog.clear()
-        assert np.array_equal(embed(TEXTS), first) and "are made again" in caplog.text
-    assert embed.runs == 5 and list(path.parent.iterdir()) == [path]
+    np.save(path, first + 100)
+    assert np.array_equal(embed(TEXTS), first + 100)
+    assert np.array_equal(embed(TEXTS, batch_size=3, max_seq_length=20), first + 100)
+    for texts, settings in ((TEXTS[::-1], {}), (TEXTS[:4], {}), (TEXTS, {"max_seq_length": 5})):
+        assert np.abs(embed(texts, **settings)).max() < 50
+    # Other weights in files of the same names and sizes.
+    save_encoder(encoder, seed=1)
+    np.testing.assert_allclose(embed(TEXTS), plain_embeddings(encoder, TEXTS), atol=1e-5)
+    save_encoder(encoder, seed=0)
+    assert np.array_equal(embed(TEXTS), first + 100)
 
 
-def test_texts_that_are_refused(embed):
-    with pytest.raises(ValueError, match="`texts` must be strings, got None in row 1"):
-        embed(["tired", None])
-    with pytest.raises(ValueError, match="`max_seq_length` must be at least 3, got 2"):
-        embed(TEXTS, max_seq_length=2)
-    with pytest.raises(ValueError, match="`batch_size` must be at least 1, got 0"):
-        embed(TEXTS, batch_size=0)
-    assert embed([]).shape == (0, 16)
+def test_the_default_cache_is_beside_the_data_sets(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
+    first = embed_texts(TEXTS, str(encoder))
+    (path,) = (tmp_path / "datasets" / "post_embeddings").iterdir()
+    assert np.array_equal(np.load(path), first)
 
 
-def test_encoders_that_read_times_are_refused(encoder, embed, tokenization):
-    settings = {**tiny_encoder(), "model_type": "temporal_bert", "times": ["1815"], "initializer_range": 0.5}
-    settings["vocab_size"] = len(AutoTokenizer.from_pretrained(tokenization))
-    for times in ({"temporal_attention": "attention"}, {"temporal_attention": "none", "prepend_time": True}):
-        AutoModel.from_config(AutoConfig.for_model(**settings, **times)).save_pretrained(encoder)
-        with pytest.raises(ValueError, match="`model_name_or_path` .*encoder has temporal attention; use a plain"):
-            embed(TEXTS)
-    AutoModel.from_config(AutoConfig.for_model(**settings, temporal_attention="none")).save_pretrained(encoder)
+def test_weights_that_a_checkpoint_lacks_change_nothing(encoder, tmp_path):
+    """The pooler is drawn at each loading; neither the cache nor what is drawn next may depend on it."""
+    weights = load_file(encoder / "model.safetensors")
+    save_file(
+        {name: tensor for name, tensor in weights.items() if "pooler" not in name},
+        encoder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        embed_texts(TEXTS, str(encoder), cache_dir=tmp_path / "cache")
+        drawn.append(torch.rand(3))
+    torch.manual_seed(7)
+    assert torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[0], torch.rand(3))
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "times", [{"temporal_attention": "attention"}, {"temporal_attention": "none", "prepend_time": True}]
+)
+def test_encoders_that_read_times_are_refused(encoder, embed, times):
+    settings = {"model_type": "temporal_bert", "times": ["1815"]}
+    save_encoder(encoder, **settings, **times)
+    with pytest.raises(ValueError, match="encoder has temporal attention"):
+        embed(TEXTS)
+    save_encoder(encoder, **settings, temporal_attention="none")
     np.testing.assert_allclose(embed(TEXTS), plain_embeddings(encoder, TEXTS), atol=1e-5)
 
 
@@ -208,16 +176,6 @@ def test_window_of_one_and_no_look_ahead():
     assert same == [True, True, False, True, True]
 
 
-def test_streams_that_are_refused():
-    with pytest.raises(ValueError, match=r"`embeddings` has the shape \(4, 2\) for 5 posts"):
+def test_embeddings_of_other_posts_are_refused():
+    with pytest.raises(ValueError, match="4 rows for 5 posts"):
         EmbeddedStreams(timelines(), EMBEDDINGS[1:], window=2)
-    with pytest.raises(ValueError, match="Row 3 of `embeddings` is not finite"):
-        EmbeddedStreams(timelines(), np.where(EMBEDDINGS == 21, np.nan, EMBEDDINGS), window=2)
-    with pytest.raises(ValueError, match="`window` must be at least 1, got 0"):
-        EmbeddedStreams(timelines(), EMBEDDINGS, window=0)
-    unsorted = timelines().map(lambda timeline: {"timestamps": timeline["timestamps"][::-1]})
-    with pytest.raises(ValueError, match="timestamps of timeline 'a' are not in order"):
-        EmbeddedStreams(unsorted, EMBEDDINGS, window=2)
-    unlabelled = timelines().map(lambda timeline: {"labels": [-100] * len(timeline["labels"])})
-    with pytest.raises(ValueError, match="no labelled post among the 5"):
-        EmbeddedStreams(unlabelled, EMBEDDINGS, window=2, only_labelled=True)

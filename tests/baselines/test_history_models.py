@@ -1,4 +1,4 @@
-"""The networks over frozen embeddings, against each stream read by itself in plain steps."""
+"""The networks over frozen embeddings against one stream at a time, computed step by step in NumPy."""
 
 import math
 
@@ -26,14 +26,14 @@ SIZES = {
 
 
 def tiny_model(architecture: str, **settings) -> HistoryForStreamClassification:
-    """In float64, so that another order of sums does not show."""
+    """In float64, so that the order of sums makes no difference."""
     torch.manual_seed(0)
     config = HistoryConfig(**{"architecture": architecture, **SIZES, **settings})
     return HistoryForStreamClassification(config).double().eval()
 
 
 def tiny_batch(lengths: list[int], window: int = 8, timed: bool = True) -> dict[str, torch.Tensor]:
-    """Streams of these lengths; in the place of absent posts is what must not be read."""
+    """Streams of these lengths. The padding holds values that must not be read."""
     generator = torch.Generator().manual_seed(1)
     embeddings = torch.randn(len(lengths), window, 3, generator=generator, dtype=torch.float64)
     gaps = torch.rand(len(lengths), window, generator=generator, dtype=torch.float64) * 1e5
@@ -45,7 +45,7 @@ def tiny_batch(lengths: list[int], window: int = 8, timed: bool = True) -> dict[
 
 
 def plain_lstm(lstm: torch.nn.LSTM, posts: list[np.ndarray]) -> np.ndarray:
-    """The final states of both directions, gate by gate, summed."""
+    """The sum of the final states of both directions, gate by gate."""
     finals = 0
     for suffix, sequence in (("", posts[::-1]), ("_reverse", posts)):
         w_in, w_hidden, b_in, b_hidden = (
@@ -65,11 +65,11 @@ def plain_lstm(lstm: torch.nn.LSTM, posts: list[np.ndarray]) -> np.ndarray:
 def plain_unit(unit: torch.nn.Module, posts: list[np.ndarray], times: list[float]) -> np.ndarray:
     weight, bias = unit.reduce.weight.detach().numpy(), unit.reduce.bias.detach().numpy()
     path = [np.zeros(len(bias) + 1)]
-    for place, time in enumerate(times):
+    for position, time in enumerate(times):
         point = bias.copy()
         for offset in (-1, 0, 1):
-            if 0 <= place + offset < len(posts):
-                point += weight[:, :, offset + 1] @ posts[place + offset]
+            if 0 <= position + offset < len(posts):
+                point += weight[:, :, offset + 1] @ posts[position + offset]
         path.append(np.append(np.tanh(point), time))
     windows = [plain_log_signature(np.stack(path[: end + 1]), 3) for end in range(1, len(path))]
     return plain_lstm(unit.lstm, windows)
@@ -80,7 +80,7 @@ def plain_times(elapsed: list[float]) -> list[float]:
 
 
 def plain_features(model: HistoryForStreamClassification, posts: list[np.ndarray], seconds: list[float] | None):
-    """What the classifier of one stream reads."""
+    """The classifier's input for one stream."""
     network, newest = model.network, posts[-1]
     elapsed = seconds or list(range(len(posts)))[::-1]
     match model.config.architecture:
@@ -94,7 +94,7 @@ def plain_features(model: HistoryForStreamClassification, posts: list[np.ndarray
                 gap = seconds[-2] if len(seconds) > 1 else 0.0
                 features.append([math.log(1 + gap) / math.log(1 + 365.25 * 86400)])
             return features
-    # The newest five, then as long as there is room in the window, five that end three earlier.
+    # Units of five posts: the last ends with the newest post, each other one three posts earlier.
     room = 1 + max(0, (model.config.window - 5) // 3)
     seen = max(5, 5 + 3 * (room - 1))
     posts, elapsed = posts[-seen:], elapsed[-seen:]
@@ -137,7 +137,7 @@ def test_neither_padding_nor_batch_matter(architecture):
 
 
 def test_posts_of_one_moment():
-    """A time channel that stands still, not a division by 0."""
+    """The time channel is constant; nothing is divided by 0."""
     for architecture in ("swnu", "seq_sig_net"):
         batch = tiny_batch([8, 2])
         batch["elapsed"] = torch.zeros_like(batch["elapsed"])
@@ -199,13 +199,11 @@ def test_initial_weights_are_those_of_torch():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"architecture": "gru"}, "gru"),
-        ({"window": 0}, "`window` must be at least 1, got 0"),
-        ({"path_channels": 0}, "`path_channels` must be at least 1, got 0"),
-        ({"hidden_sizes": [4, 0]}, "`hidden_sizes` must be positive"),
-        ({"dropout": 1.0}, "`dropout` must be at least 0 and below 1, got 1.0"),
-        ({"class_weights": [1.0]}, "`class_weights` has 1 values for 2 labels"),
-        ({"focal_gamma": -1.0}, "`focal_gamma` must not be negative"),
+        ({"window": 0}, "`window`.*0"),
+        ({"path_channels": 0}, "`path_channels`.*0"),
+        ({"hidden_sizes": [4, 0]}, "`hidden_sizes`.*0"),
+        ({"dropout": 1.0}, "`dropout`.*1.0"),
+        ({"class_weights": [1.0]}, "`class_weights`.*1 .*2 "),
     ],
     ids=str,
 )
@@ -214,32 +212,15 @@ def test_settings_that_are_refused(settings, message):
         HistoryConfig(**settings)
 
 
-def test_streams_that_are_refused():
-    batch = tiny_batch([8, 3])
-    gap = batch["mask"].clone()
-    gap[1, 3] = True
-    refused = {
-        r"`embeddings` must have the shape \(batch_size, window, 3\), got \(2, 8, 2\)": {
-            "embeddings": batch["embeddings"][..., :2]
-        },
-        r"`mask` must have the shape \(2, 8\), got \(2, 7\)": {"mask": batch["mask"][:, 1:]},
-        r"`elapsed` must have the shape \(2, 8\), got \(2, 1\)": {"elapsed": batch["elapsed"][:, :1]},
-        "`mask` must be bool, got torch.int64": {"mask": batch["mask"].long()},
-        r"Row 1 of `mask` .*\[0, 0, 0, 1, 0, 1, 1, 1\]": {"mask": gap},
-        "Row 0 of `mask` must be True for the newest": {"mask": torch.zeros_like(gap)},
-        "`elapsed` is missing, but the model has `timed=True`": {"elapsed": None},
-    }
-    for message, change in refused.items():
-        with pytest.raises(ValueError, match=message):
-            tiny_model("swnu")(**{**batch, **change})
-    with pytest.raises(ValueError, match="`elapsed` is given, but the model has `timed=False`"):
-        tiny_model("seq_sig_net", timed=False)(**batch)
-    with pytest.raises(ValueError, match="Streams of 8 posts, but the model's `window` is 7"):
-        tiny_model("bilstm", window=7)(**batch)
+@pytest.mark.parametrize("architecture", ["swnu", "seq_sig_net"])
+@pytest.mark.parametrize("timed", [True, False], ids=["timed", "untimed"])
+def test_time_is_neither_lost_nor_ignored(architecture, timed):
+    with pytest.raises(ValueError, match=f"`elapsed`.*`timed={timed}`"):
+        tiny_model(architecture, timed=timed)(**tiny_batch([8, 3], timed=not timed))
 
 
 def test_the_trainer_teaches_it_time(tmp_path):
-    """Embeddings that say nothing; a class says whether the last gap was an hour or a month."""
+    """The embeddings are random. The class is whether the last gap was an hour or a month."""
     generator = torch.Generator().manual_seed(0)
     items = []
     for number in range(64):

@@ -1,4 +1,4 @@
-"""What a stock classifier reads of a post and its history."""
+"""The sequences of a stock classifier: a post, or a post and its history."""
 
 import pytest
 from datasets import Dataset
@@ -53,12 +53,9 @@ def test_the_oldest_tokens_of_a_long_history_go_and_are_counted(timelines, token
     sequences = to_sequences(timelines, tokenizer, window=3, max_seq_length=8)
     assert decoded(sequences, tokenizer)[2] == "[CLS] the plane flew [SEP] [SEP] air [SEP]"
     assert "Truncated 1 of 4 sequences to 8 tokens" in caplog.text
-    # Nothing is left of a history for which there is no room, and then the post loses its end.
+    # Without room for any history the post loses its end.
     tight = to_sequences(timelines, tokenizer, window=3, max_seq_length=4)
     assert decoded(tight, tokenizer)[2] == "[CLS] the plane [SEP]"
-    # Of a post alone its last tokens, as everywhere in Transformers.
     alone = to_sequences(timelines, tokenizer, window=1, max_seq_length=4)
     assert decoded(alone, tokenizer)[2] == "[CLS] the plane [SEP]"
     assert tokenizer.truncation_side == "right"
-    with pytest.raises(ValueError, match="`max_seq_length` must be at least 3, got 2"):
-        to_sequences(timelines, tokenizer, window=3, max_seq_length=2)
