@@ -20,7 +20,7 @@ CARD_ARGUMENTS = (
     *("language", "license", "tags", "model_name", "finetuned_from"),
     *("dataset", "dataset_tags", "dataset_args"),
 )
-EVALUATION_COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
+COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
 PARTS = {"eval": "validation", "predict": "test"}
 
 
@@ -132,15 +132,13 @@ class HubTrainer(Trainer):
     def training_facts(self, summary: TrainingSummary, emissions: dict[str, Any] | None) -> TrainingFacts:
         """How the model was trained."""
         # Our own learning rates, which the summary does not know.
-        rates = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate") and value}
+        rates = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")}
         end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
         return TrainingFacts(
-            arguments=summary.hyperparameters | rates,
+            arguments=summary.hyperparameters | {name: rate for name, rate in rates.items() if rate is not None},
             hardware=f"{self.args.world_size} x {device}",
-            evaluations=[
-                {name: row.get(name) for name in EVALUATION_COLUMNS if name in row} for row in summary.eval_lines or ()
-            ],
+            evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
             seconds=end.get("train_runtime"),
             loss=end.get("train_loss"),
             emissions=emissions,
