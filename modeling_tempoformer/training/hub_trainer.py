@@ -122,7 +122,7 @@ class HubTrainer(Trainer):
         """Scores of the current weights, by part of the data."""
         best_step = self.state.best_global_step if self.args.load_best_model_at_end else None
         known = current_evaluation(self.state.log_history, best_step) | self.saved_metrics
-        # Calibration was fitted to the validation part after its scores were measured: they describe another model.
+        # Calibration is fitted to the validation part after that part was scored: its scores are of another model.
         parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
         return {
             part: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}

@@ -93,7 +93,7 @@ def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, toke
     trainer.create_model_card()
     test_scores = {("test", "Macro F1"): 0.25, ("test", "F1 (IS)"): 0.75}
     assert shown_scores(tmp_path) == {**test_scores, ("validation", "Macro F1"): 0.5}
-    # Calibrated predictions are those of the test part: the validation part was scored before calibration.
+    # Only the test part is scored with the calibration, which is fitted after the validation part was scored.
     trainer.model.config.calibration = {"temperature": 2.0, "thresholds": None}
     trainer.create_model_card()
     assert shown_scores(tmp_path) == test_scores
