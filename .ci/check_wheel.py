@@ -8,16 +8,17 @@ from tempfile import TemporaryDirectory
 import yaml
 
 import modeling_tempoformer
-from modeling_tempoformer.cards.model_cards import write_card
 
 
 if not Path(modeling_tempoformer.__file__).is_relative_to(sys.prefix):
     sys.exit(f"Imported from {modeling_tempoformer.__file__}, not from the wheel.")
 presets = files("modeling_tempoformer.configuration")
 window = yaml.safe_load((presets / "lrs_paper.yaml").read_text(encoding="utf-8"))["window"]
-config = modeling_tempoformer.TempoFormerConfig(window=window)
+encoder = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+config = modeling_tempoformer.TempoFormerConfig(window=window, encoder_config=encoder)
+model = modeling_tempoformer.TempoFormerForStreamClassification(config)
 with TemporaryDirectory() as folder:
-    write_card(folder, config)
+    modeling_tempoformer.write_card(model, folder)
     card = (Path(folder) / "README.md").read_text(encoding="utf-8")
 if f"Window: {window} posts" not in card:
     sys.exit(f"The card does not say the window:\n{card}")

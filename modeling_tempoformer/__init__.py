@@ -10,7 +10,7 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .cards.saved_cards import give_card
+from .cards.model_cards import write_card
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
 from .data_collator_tempoformer import StreamCollator
@@ -59,9 +59,6 @@ for config_class, model_classes in MODELS.items():
     for auto_class, model_class in model_classes.items():
         auto_class.register(config_class, model_class, exist_ok=True)
         model_class.register_for_auto_class(auto_class.__name__)
-        # The card shows how to classify, which a model without its head cannot do.
-        if model_class is not TempoFormerModel:
-            give_card(model_class)
 for config_class, tokenizer_class in {
     TemporalBertConfig: TemporalBertTokenizer,
     TemporalRobertaConfig: TemporalRobertaTokenizer,
@@ -97,4 +94,5 @@ __all__ = [
     "TemporalRobertaConfig",
     "TemporalRobertaTokenizer",
     "focal_loss",
+    "write_card",
 ]

@@ -1,9 +1,9 @@
-"""Model cards from the templates in `hub_cards/`, for stream classifiers and for models of dated texts."""
+"""Writes a model card from the templates in `hub_cards/`."""
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -12,37 +12,48 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from .training_facts import TrainingFacts
+from .markdown import markdown, table
 
 
-DATED_ENCODERS = {"temporal_bert": "BERT", "temporal_roberta": "RoBERTa"}
-CARD_TYPES = ("tempoformer", *DATED_ENCODERS)
-PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub")
-TIME_TEXTS = {
-    "temporal_rotary": "queries and keys are rotated by the logarithm of the seconds to the newest post",
-    "rotary": "queries and keys are rotated by the distance in posts to the newest; the seconds are not read",
-    "full": "attention across posts does not read it",
-}
-ATTENTION_TEXTS = {
-    "attention": "queries are multiplied by a matrix of the time points of the text",
-    "scaled": "queries are multiplied by a number for each time point",
-    "none": "attention does not read it",
-}
-# What the end of a class's name says: the Hub's task, and the Auto class that loads it.
+DATED_MODELS = {"temporal_bert": "BERT", "temporal_roberta": "RoBERTa"}
+CARD_TYPES = ("tempoformer", *DATED_MODELS)
+# The end of a class name, the Hub's task for it and the Auto class that loads it.
 HEADS = {
     "MaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
     "SequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "TokenClassification": ("token-classification", "AutoModelForTokenClassification"),
 }
-KINDS = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
+CLASS_SCORES = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
 OTHER_SCORES = {"accuracy": "Accuracy", "loss": "Loss", "perplexity": "Perplexity"}
+PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub")
+
+
+@dataclass
+class TrainingFacts:
+    """
+    How a model was trained.
+
+    Args:
+        arguments (`dict[str, Any]`): Training arguments by name.
+        hardware (`str`): The devices, for example `1 x CPU`.
+        evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
+        seconds, loss (`float`, *optional*): Duration and mean training loss.
+        emissions (`dict[str, Any]`, *optional*): `co2_eq_emissions` as in [`ModelCardData`], in grams.
+    """
+
+    arguments: dict[str, Any]
+    hardware: str
+    evaluations: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    seconds: float | None = None
+    loss: float | None = None
+    emissions: dict[str, Any] | None = None
 
 
 def write_card(
+    model: PreTrainedModel,
     folder: str | Path,
-    config: PreTrainedConfig,
     *,
     repo_id: str | None = None,
     model_name: str | None = None,
@@ -59,56 +70,63 @@ def write_card(
     training: TrainingFacts | None = None,
 ):
     """
-    Writes `README.md` into `folder`. What is not given is not said, or said to be unknown; names are escaped for
-    Markdown, and folders of this machine are left out.
+    Writes the model card `README.md` into a folder and replaces the one that is there. Facts that are not given are
+    left out or called "not stated". Names are escaped for Markdown.
+
+        model.save_pretrained("my-model")
+        tokenizer.save_pretrained("my-model")
+        write_card(model, "my-model", repo_id="me/my-model", language="en", license="mit")
+        HfApi().upload_folder(folder_path="my-model", repo_id="me/my-model")
 
     Args:
-        folder (`str` or `Path`): The saved model.
-        config ([`TempoFormerConfig`], [`TemporalBertConfig`] or [`TemporalRobertaConfig`]): Of the model.
-        repo_id (`str`, *optional*): Where the model is pushed to; the folder's name if omitted.
-        model_name (`str`, *optional*): Its title; the end of `repo_id` if omitted.
-        base_model (`str`, *optional*): Hub id of what it was trained from.
+        model ([`TempoFormerForStreamClassification`], or a model with temporal attention): The saved model.
+        folder (`str` or `Path`): Where the model was saved.
+        repo_id (`str`, *optional*): Hub id that the code example loads; the folder's name if omitted.
+        model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
+        base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
         language, license, tags, dataset, dataset_tags, dataset_args:
-            As [`Trainer.create_model_card`] takes them: codes of languages, a licence, tags beside the model's own,
-            names of datasets, their Hub ids, and their configurations.
-        timed (`bool`, *optional*): Whether a stream classifier was trained with timestamps.
-        max_tokens (`int`, *optional*): How many tokens of a text are read.
-        scores (`dict[str, dict[str, float]]`, *optional*):
-            For parts of the data (`"validation"`, `"test"`) scores by name, as [`StreamClassificationMetric`] and the
-            Trainer name them.
-        training ([`TrainingFacts`], *optional*): How it was trained.
+            As in [`Trainer.create_model_card`]: language codes, licence, tags beside the model's own, names of
+            datasets, their Hub ids, and their configurations.
+        timed (`bool`, *optional*): Whether a stream classifier was trained with timestamps; by default as its
+            configuration says, else `True`.
+        max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
+        scores (`dict[str, dict[str, float]]`, *optional*): Scores by part of the data (`"validation"`, `"test"`) and
+            by name, as [`StreamClassificationMetric`] and the Trainer name them. If the configuration holds a
+            calibration, the card says that they were measured with it.
+        training ([`TrainingFacts`], *optional*): How the model was trained.
 
-    Raises a `ValueError` for a configuration of another model.
+    Raises a `ValueError` for a model without a template.
     """
-    if not has_card(config):
-        raise ValueError(f"There is no card for a '{config.model_type}'; only for: {', '.join(CARD_TYPES)}.")
-    folder = Path(folder)
-    repo_id = repo_id or folder.resolve().name
+    config = model.config
+    if not has_card(model):
+        raise ValueError(f"There is no card for a '{config.model_type}' model; only for: {', '.join(CARD_TYPES)}.")
+    repo_id = repo_id or Path(folder).resolve().name
     name = model_name or repo_id.split("/")[-1]
     base_model = public_id(base_model)
     datasets = [found for found in map(public_id, as_list(dataset_tags)) if found]
-    of_family = dated_facts(config) if type(config).model_type in DATED_ENCODERS else stream_facts(config, timed)
+    facts = dated_facts(model) if type(config).model_type in DATED_MODELS else stream_facts(config, timed)
     labels = [config.id2label[index] for index in range(config.num_labels)]
-    scores = {part: of_part for part, values in (scores or {}).items() if (of_part := finite(values))}
+    scores = {part: finite for part, values in (scores or {}).items() if (finite := finite_scores(values))}
     results = [
         EvalResult(
-            task_type=of_family["task"],
-            task_name=of_family["task_name"],
+            task_type=facts["task"],
+            task_name=facts["task_name"],
             dataset_type=(datasets or ["unknown"])[0],
             dataset_name=(as_list(dataset) or datasets or ["unknown"])[0],
             dataset_config=(as_list(dataset_args) or [None])[0],
             dataset_split=part,
             metric_type=kind,
-            metric_name=metric,
-            metric_value=value,
+            metric_name=title,
+            metric_value=values[score],
         )
         for part, values in scores.items()
-        for kind, metric, value in named_scores(values, labels)
+        for score, (kind, title) in score_titles(labels).items()
+        if score in values
     ]
     data = ModelCardData(
         library_name="transformers",
-        pipeline_tag=of_family["task"],
-        tags=[*of_family["tags"], *as_list(tags)],
+        pipeline_tag=facts["task"],
+        tags=[*facts["tags"], *as_list(tags)],
         base_model=base_model,
         language=as_list(language) or None,
         license=license,
@@ -116,88 +134,73 @@ def write_card(
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=name if results else None,
         eval_results=results or None,
-        co2_eq_emissions=training.emissions if training is not None else None,
+        co2_eq_emissions=training and training.emissions,
     )
+    evaluations = training.evaluations if training else []
     card = ModelCard.from_template(
         data,
-        template_str=read_template(of_family["template"]) + "\n" + read_template("shared.md") + "\n",
-        **of_family,
+        template_str="\n".join([read_template(facts["template"]), read_template("shared.md"), ""]),
+        **facts,
+        config=config,
         title=markdown(name),
         repo_id=repo_id,
         base_model_text=markdown(base_model or ""),
         labels=list(map(markdown, labels)),
         max_tokens=max_tokens,
-        language_text=", ".join(map(markdown, as_list(language))) or "not stated",
-        dataset_text=", ".join(map(markdown, as_list(dataset) or datasets)) or "not stated",
-        license_text=markdown(license or "not stated"),
-        results={part: score_table(values, labels) for part, values in scores.items()},
+        language_text=", ".join(map(markdown, as_list(language))),
+        dataset_text=", ".join(map(markdown, as_list(dataset) or datasets)),
+        license_text=markdown(license or ""),
+        results={part: score_tables(values, labels) for part, values in scores.items()},
         training=training,
         arguments_table=training and table(["argument", "value"], training.arguments.items()),
-        epochs_table=training and epochs_table(training.epochs),
-        emissions=training and training.emissions,
+        evaluations_table=evaluations and table(list(evaluations[0]), [row.values() for row in evaluations]),
         hardware=training and markdown(training.hardware),
         versions=[f"{package} {version(package)}" for package in PACKAGES],
     )
-    card.save(folder / "README.md")
+    card.save(Path(folder) / "README.md")
 
 
-def has_card(config: PreTrainedConfig) -> bool:
-    """Whether there is a card for such a model."""
-    # Of the class: until it is saved, a configuration that was read from a plain BERT's says that it is one.
-    return type(config).model_type in CARD_TYPES
+def has_card(model: Any) -> bool:
+    """Whether there is a template for this model."""
+    # The type comes from the class: before it is saved, a configuration made from BERT's calls itself "bert".
+    return isinstance(model, PreTrainedModel) and type(model.config).model_type in CARD_TYPES
 
 
 def stream_facts(config: PreTrainedConfig, timed: bool | None) -> dict[str, Any]:
-    """What the card of a stream classifier says of its configuration."""
-    time_text = TIME_TEXTS[config.stream_attention]
-    if timed is False and config.stream_attention == "temporal_rotary":
-        time_text = "trained on posts without timestamps, which are told apart by their distance in posts"
-    encoder_times = getattr(config.encoder_config, "times", ())
+    times = getattr(config.encoder_config, "times", ())
+    calibration = getattr(config, "calibration", None) or {}
     return {
         "template": "tempoformer.md",
         "task": "text-classification",
         "task_name": "Change detection in streams of posts",
         "tags": ["tempoformer", "change-detection"],
-        "encoder_type": config.encoder_config.model_type,
-        "encoder_times": list(map(markdown, encoder_times)),
-        "example_day": example_day(encoder_times),
-        "timed": timed is not False,
-        "window": config.window,
-        "stream_attention": config.stream_attention,
-        "num_stream_layers": config.num_stream_layers,
-        "time_text": time_text,
+        "times": list(map(markdown, times)),
+        "example_day": example_day(times),
+        "timed": (config.timed if timed is None else timed) is not False,
+        "temperature": calibration.get("temperature"),
+        "thresholds": calibration.get("thresholds"),
     }
 
 
 def example_day(times: Sequence[str]) -> str:
-    """A day, in the last of the times if there are any."""
+    """A day that the encoder knows: in the last of its times, if it has any."""
     found = re.match(r"(\d{4})(-\d\d(?!\d))?(-\d\d(?!\d))?", times[-1]) if times else None
     return f"{found[1]}{found[2] or '-05'}{found[3] or '-01'}" if found else "2024-05-01"
 
 
-def dated_facts(config: PreTrainedConfig) -> dict[str, Any]:
-    """What the card of a model of dated texts says of its configuration."""
-    architecture = (config.architectures or [""])[0]
-    task, auto_class = next(
-        (found for head, found in HEADS.items() if architecture.endswith(head)), ("feature-extraction", "AutoModel")
-    )
-    parts = [ATTENTION_TEXTS[config.temporal_attention]]
-    if config.temporal_attention == "attention" and config.temporal_residual:
-        parts.append("beside them as they are, with a learned weight for each head")
-    if config.temporal_attention == "scaled":
-        parts.append(f"by its {config.time_scaling} scale")
-    if config.prepend_time:
-        parts.append("texts begin with a token of their time")
+def dated_facts(model: PreTrainedModel) -> dict[str, Any]:
+    name, times = type(model).__name__, model.config.times
+    heads = [found for head, found in HEADS.items() if name.endswith(head)]
+    task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
     return {
         "template": "temporal_bert.md",
         "task": task,
         "task_name": task.replace("-", " ").capitalize(),
         "tags": ["temporal-attention", "semantic-change"],
         "auto_class": auto_class,
-        "encoder_type": DATED_ENCODERS[type(config).model_type],
-        "times": list(map(markdown, config.times)),
-        "example_times": list(dict.fromkeys([*config.times[:1], *config.times[-1:]])),
-        "time_text": "; ".join(parts),
+        "family": DATED_MODELS[type(model.config).model_type],
+        "times": list(map(markdown, times)),
+        "example_times": list(dict.fromkeys([*times[:1], *times[-1:]])),
     }
 
 
@@ -206,7 +209,7 @@ def read_template(name: str) -> str:
 
 
 def public_id(name: str | None) -> str | None:
-    """A name that may be a Hub id; a folder of this machine means nothing on the Hub."""
+    """The name if it may be a Hub id, and None for a local folder."""
     if not name or Path(name).exists():
         return None
     try:
@@ -217,64 +220,29 @@ def public_id(name: str | None) -> str | None:
 
 
 def as_list(value: str | Sequence[str] | None) -> list[str]:
-    """One or several strings, or none."""
-    if value is None:
-        return []
-    return [value] if isinstance(value, str) else [entry for entry in value if entry is not None]
+    if isinstance(value, str):
+        return [value]
+    return [entry for entry in value or () if entry is not None]
 
 
-def finite(scores: Mapping[str, float]) -> dict[str, float]:
-    """Those that are numbers: the Hub refuses others."""
+def finite_scores(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores that are numbers: the Hub rejects NaN and infinity."""
     return {name: value for name, value in scores.items() if isinstance(value, (int, float)) and math.isfinite(value)}
 
 
-def named_scores(scores: Mapping[str, float], labels: Sequence[str]) -> list[tuple[str, str, float]]:
-    """The metric, a name and the value of each score that a card shows: means, then classes, then what else."""
-    wanted = [(kind, f"macro_{kind}", f"Macro {title}") for kind, title in KINDS.items()]
-    wanted += [(kind, f"{kind}_{label}", f"{title} ({label})") for label in labels for kind, title in KINDS.items()]
-    wanted += [(kind, kind, title) for kind, title in OTHER_SCORES.items()]
-    return [(kind, title, scores[name]) for kind, name, title in wanted if name in scores]
+def score_titles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The scores that a card shows, by name: the Hub's metric type and a title."""
+    titles = {f"macro_{kind}": (kind, f"Macro {title}") for kind, title in CLASS_SCORES.items()}
+    for label in labels:
+        titles |= {f"{kind}_{label}": (kind, f"{title} ({label})") for kind, title in CLASS_SCORES.items()}
+    return titles | {kind: (kind, title) for kind, title in OTHER_SCORES.items()}
 
 
-def score_table(scores: Mapping[str, float], labels: Sequence[str]) -> str:
-    """The classes' scores in one table with their means, and what else there is below it."""
-
-    def row(name: str, keys: list[str]) -> list[str]:
-        return [name, *(f"{scores[key]:.4f}" if key in scores else "" for key in keys)]
-
-    classes = [row(label, [f"{kind}_{label}" for kind in KINDS]) for label in labels]
-    classes = [line for line in classes if any(line[1:])]
-    means = {f"macro_{kind}": f"Macro {title}" for kind, title in KINDS.items()}
-    tables = []
-    if classes:
-        tables.append(table(["class", *KINDS.values()], [*classes, row("macro average", list(means))]))
-    others = {**({} if classes else means), **OTHER_SCORES}
-    if rest := [row(title, [key]) for key, title in others.items() if key in scores]:
-        tables.append(table(["score", "value"], rest))
-    return "\n\n".join(tables)
-
-
-def epochs_table(rows: Sequence[Mapping[str, float]]) -> str:
-    """Losses and F1, a row for each evaluation or epoch."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    order = ["epoch", "step", "training loss", "validation loss", "macro F1"]
-    columns.sort(key=order.index)
-    return table(columns, [[row.get(name) for name in columns] for row in rows]) if rows else ""
-
-
-def table(header: Sequence[str], rows) -> str:
-    """A Markdown table; floats with four digits."""
-    lines = [header, ["---"] * len(header), *([cell(value) for value in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else markdown(str(value))
-
-
-def markdown(text: str) -> str:
-    """Text on one line as it is, whatever Markdown and HTML would read in it."""
-    text = " ".join(text.split())
-    return re.sub(r"([\\`*_\[\]|#~$!])", r"\\\1", escape(text, quote=False))
+def score_tables(scores: Mapping[str, float], labels: Sequence[str]) -> str:
+    """A table of the scores by class with their macro averages, and one of the other scores."""
+    by_class = [[label, *(scores.get(f"{kind}_{label}") for kind in CLASS_SCORES)] for label in labels]
+    by_class.append(["macro average", *(scores.get(f"macro_{kind}") for kind in CLASS_SCORES)])
+    by_class = [row for row in by_class if any(value is not None for value in row[1:])]
+    others = [[title, scores[kind]] for kind, title in OTHER_SCORES.items() if kind in scores]
+    tables = {("class", *CLASS_SCORES.values()): by_class, ("score", "value"): others}
+    return "\n\n".join(table(header, rows) for header, rows in tables.items() if rows)

@@ -1,44 +1,44 @@
-"""The stock Trainer, but for what it writes beside the weights: every push can be loaded, has a card, and no token."""
+"""The Trainer with our model card. Everything it pushes has code and card and can be loaded, and holds no token."""
 
+import csv
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import ModelCard
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from ..cards.model_cards import has_card, public_id, write_card
-from ..cards.training_facts import TrainingFacts, epoch_rows, last_evaluation, read_emissions
+from ..cards.model_cards import TrainingFacts, has_card, public_id, write_card
 
 
 CARD_ARGUMENTS = (
     *("language", "license", "tags", "model_name", "finetuned_from"),
     *("dataset", "dataset_tags", "dataset_args"),
 )
-# Learning rates that not every Trainer here has.
-OWN_ARGUMENTS = ("head_learning_rate", "time_learning_rate")
+COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
 PARTS = {"eval": "validation", "predict": "test"}
 
 
-# Not with a new `__repr__`, which would show the token; nor are those that inherit from it.
+# A `__repr__` made by the dataclass would show the Hub token.
 @dataclass(repr=False)
 class HubTrainingArguments(TrainingArguments):
     """
-    Those of the Trainer, and what is said on the model card.
+    [`TrainingArguments`] plus facts for the model card.
 
     Args:
-        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], or JSON of them:
-            language, license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Others are a
-            `ValueError`.
+        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`] as a dict or as JSON:
+            language, license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Any other name
+            raises a `ValueError`.
     """
 
     model_card: dict | str | None = field(
         default=None,
-        metadata={"help": 'For the card (JSON): language, license, dataset ..., as in {"language": "en"}.'},
+        metadata={"help": 'Facts for the model card as JSON, for example {"language": "en", "license": "mit"}.'},
     )
 
     def __post_init__(self):
@@ -46,7 +46,7 @@ class HubTrainingArguments(TrainingArguments):
             self.model_card = json.loads(self.model_card)
         self.model_card = self.model_card or {}
         if unknown := sorted(set(self.model_card) - set(CARD_ARGUMENTS)):
-            raise ValueError(f"--model_card takes {', '.join(CARD_ARGUMENTS)}; it has also: {', '.join(unknown)}.")
+            raise ValueError(f"--model_card takes {', '.join(CARD_ARGUMENTS)}; got {', '.join(unknown)}.")
         super().__post_init__()
 
     def __getstate__(self):
@@ -56,103 +56,153 @@ class HubTrainingArguments(TrainingArguments):
 
 class HubTrainer(Trainer):
     """
-    Writes a card of `hub_cards/` for the models that have one, and the stock card for others. What is pushed during
-    the training has the code and the card too.
+    The Trainer, except that our models get their own card, and that pushes during training include code and card.
 
     Attributes:
-        base_model (`str`, *optional*): Hub id or folder of what the model was made from, if its configuration does not
-            say it.
+        base_model (`str`, *optional*): Hub id or folder that training started from, if the model's configuration does
+            not name it.
     """
 
     base_model: str | None = None
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.add_callback(WholePushes(self))
+        self.saved_metrics: dict[str, float] = {}
+        self.add_callback(PushCodeAndCardCallback(self))
 
     def create_model_card(self, **kwargs):
         """
         Writes the model card into the output folder.
 
         Args:
-            kwargs: As in [`Trainer.create_model_card`]; `args.model_card` holds defaults of them.
+            kwargs: As in [`Trainer.create_model_card`]; they take precedence over `args.model_card`.
         """
         if not self.is_world_process_zero():
             return
-        # Before anything is pushed, whatever the card.
-        emissions = read_emissions(Path(self.args.output_dir))
-        given = {name: value for name, value in kwargs.items() if value is not None}
-        kwargs = {**self.args.model_card, **given}
+        folder = Path(self.args.output_dir)
+        emissions = read_emissions(folder)
+        facts = {**self.args.model_card, **{name: value for name, value in kwargs.items() if value is not None}}
         model = self.accelerator.unwrap_model(self.model)
-        if not isinstance(model, PreTrainedModel) or not has_card(model.config):
-            super().create_model_card(**kwargs)
-            drop_private_base(Path(self.args.output_dir) / "README.md")
+        if not has_card(model):
+            super().create_model_card(**facts)
+            drop_private_base(folder / "README.md")
             return
-        if unknown := sorted(set(kwargs) - set(CARD_ARGUMENTS)):
-            raise TypeError(f"This card takes {', '.join(CARD_ARGUMENTS)}; it cannot take {', '.join(unknown)}.")
-        base_model = public_id(kwargs.get("finetuned_from") or self.base_model or model.config.name_or_path)
+        base_model = public_id(facts.pop("finetuned_from", None) or self.base_model or model.config.name_or_path)
         if base_model == self.hub_model_id:
             base_model = None  # trained further in its own repository
-        # The licence of the base model, if none is given; an empty name of it is not guessed from the configuration.
+        # Looks up the licence of the base model. Without one, "" keeps it from guessing a base model.
         summary = TrainingSummary.from_trainer(
-            self, finetuned_from=base_model or "", license=kwargs.get("license"), tags=kwargs.get("tags")
+            self, finetuned_from=base_model or "", license=facts.pop("license", None), tags=facts.pop("tags", None)
         )
         limit = getattr(self.processing_class, "model_max_length", None)
         write_card(
-            self.args.output_dir,
-            model.config,
+            model,
+            folder,
             repo_id=self.hub_model_id,
-            model_name=kwargs.get("model_name"),
             base_model=base_model,
-            language=kwargs.get("language"),
             license=summary.license,
             tags=summary.tags,
-            dataset=kwargs.get("dataset", ()),
-            dataset_tags=kwargs.get("dataset_tags", ()),
-            dataset_args=kwargs.get("dataset_args", ()),
             timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
-            scores=self.scores(),
-            training=self.training_facts(summary.hyperparameters, emissions),
+            scores=self.card_scores(),
+            training=self.training_facts(summary, emissions) if self.state.global_step else None,
+            **facts,
         )
 
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False):
-        super().save_model(output_dir, _internal_call=_internal_call)
-        if not _internal_call and not self.args.push_to_hub and output_dir in (None, self.args.output_dir):
+    def save_model(self, output_dir: str | None = None, *args, **kwargs):
+        super().save_model(output_dir, *args, **kwargs)
+        if output_dir in (None, self.args.output_dir):
             self.create_model_card()
 
-    def scores(self) -> dict[str, dict[str, float]]:
-        """What is known of the model as it is, by part of the data."""
+    def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
+        super().save_metrics(split, metrics, combined)
+        self.saved_metrics.update(metrics)
+
+    def card_scores(self) -> dict[str, dict[str, float]]:
+        """Scores of the current weights, by part of the data."""
         best_step = self.state.best_global_step if self.args.load_best_model_at_end else None
-        results = Path(self.args.output_dir) / "all_results.json"
-        known = last_evaluation(self.state.log_history, best_step)
-        if results.exists() and not self.is_in_train:
-            known = known | json.loads(results.read_text(encoding="utf-8"))
+        known = current_evaluation(self.state.log_history, best_step) | self.saved_metrics
+        # Calibration is fitted to the validation part after that part was scored: its scores are of another model.
+        parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
         return {
             part: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
-            for prefix, part in PARTS.items()
+            for prefix, part in parts.items()
         }
 
-    def training_facts(self, arguments: dict, emissions: dict | None) -> TrainingFacts | None:
-        """How the model was trained; None if nothing was logged."""
-        history = self.state.log_history
-        if not any("loss" in entry or "train_runtime" in entry for entry in history):
-            return None
-        end = next((entry for entry in history if "train_runtime" in entry), {})
-        own = {name: getattr(self.args, name, None) for name in OWN_ARGUMENTS}
+    def training_facts(self, summary: TrainingSummary, emissions: dict[str, Any] | None) -> TrainingFacts:
+        """How the model was trained."""
+        # Our own learning rates, which the summary does not know.
+        rates = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")}
+        end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
         return TrainingFacts(
-            arguments=arguments | {name: value for name, value in own.items() if value is not None},
+            arguments=summary.hyperparameters | {name: rate for name, rate in rates.items() if rate is not None},
             hardware=f"{self.args.world_size} x {device}",
-            epochs=epoch_rows(history),
+            evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
             seconds=end.get("train_runtime"),
             loss=end.get("train_loss"),
             emissions=emissions,
         )
 
 
+class PushCodeAndCardCallback(TrainerCallback):
+    """Puts code and card into the output folder before each push: the Trainer pushes neither during training."""
+
+    def __init__(self, trainer: HubTrainer):
+        self.trainer = trainer
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.trainer.saved_metrics.clear()
+
+    def on_push_begin(self, args, state, control, **kwargs):
+        if not self.trainer.is_world_process_zero():
+            return
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        if hasattr(model, "get_base_model"):
+            model = model.get_base_model()  # the model below a PEFT adapter
+        if has_card(model):
+            custom_object_save(model, args.output_dir)
+        self.trainer.create_model_card()
+
+
+def current_evaluation(history: list[dict[str, float]], best_step: int | None) -> dict[str, float]:
+    """
+    The evaluation of the current weights in a Trainer's `state.log_history`; empty if there is none.
+
+    Args:
+        history (`list[dict]`): The log.
+        best_step (`int`, *optional*): The step whose weights are loaded when training ends.
+    """
+    evaluations = [entry for entry in history if "eval_loss" in entry]
+    ends = [index for index, entry in enumerate(history) if "train_runtime" in entry]
+    if best_step and ends and not any("eval_loss" in entry for entry in history[ends[-1] :]):
+        evaluations = [entry for entry in evaluations if entry["step"] == best_step]
+    return dict(evaluations[-1]) if evaluations else {}
+
+
+def read_emissions(folder: Path) -> dict[str, Any] | None:
+    """
+    The card's `co2_eq_emissions` of the last training in a folder, in grams, from the `emissions.csv` that codecarbon
+    wrote; None if there is none. The file says where the machine is, so it gets a name that is never pushed.
+    """
+    kept = folder / "_emissions.csv"
+    if (folder / "emissions.csv").exists():
+        (folder / "emissions.csv").replace(kept)
+    if not kept.exists():
+        return None
+    with kept.open(encoding="utf-8", newline="") as file:
+        *_, last = csv.DictReader(file)
+    facts = {
+        "emissions": float(last["emissions"]) * 1000,
+        "source": "codecarbon",
+        "geographical_location": last.get("country_name"),
+        "hardware_used": last.get("gpu_model") or last.get("cpu_model"),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
 def drop_private_base(path: Path):
-    """PEFT's card names the model below an adapter even where that is a folder or nothing, which the Hub refuses."""
+    """Removes a local folder as `base_model` from a PEFT card: the Hub rejects it."""
     card = ModelCard.load(path)
     if card.data.base_model is not None and public_id(card.data.base_model) is None:
         card.data.base_model = None
@@ -160,26 +210,7 @@ def drop_private_base(path: Path):
         card.save(path)
 
 
-class WholePushes(TrainerCallback):
-    """Puts code and card into the output folder before each push: during the training the Trainer pushes neither."""
-
-    def __init__(self, trainer: HubTrainer):
-        self.trainer = trainer
-
-    def on_push_begin(self, args, state, control, **kwargs):
-        if not self.trainer.is_world_process_zero():
-            return
-        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        if not isinstance(model, PreTrainedModel) and hasattr(model, "get_base_model"):
-            # An adapter seems to have all that its model has, but its code is PEFT's.
-            model = model.get_base_model()
-        for part in (model, getattr(model, "config", None)):
-            if getattr(part, "_auto_class", None) is not None:
-                custom_object_save(part, args.output_dir)
-        self.trainer.create_model_card()
-
-
 def name_dataset(training: HubTrainingArguments, name: str | None, config_name: str | None):
-    """The dataset's Hub id on the model card, unless the card is told another; a folder has none."""
+    """Puts the dataset's Hub id on the model card, unless `training.model_card` names another or it is a folder."""
     if public_id(name) is not None:
         training.model_card = {"dataset_tags": name, "dataset_args": config_name, **training.model_card}

@@ -175,6 +175,15 @@ GLUE = {
         glue_again("--max_steps", "3"),
         "--save_only_model…--output_dir…--resume_from_checkpoint",
     ),
+    "a push of a baseline that Transformers alone cannot load": (
+        lambda folder: run(
+            "run_glue_style",
+            *("--train_file", write_posts(folder / "posts.csv"), "--output_dir", str(folder / "out")),
+            *("--method", "class_prior", "--do_predict", "--push_to_hub"),
+        ),
+        "--push_to_hub…class_prior",
+    ),
+    "a fact that the model card does not take": (glue("--model_card", '{"licence": "mit"}'), "--model_card…licence"),
     "another window than a checkpoint's": (
         lambda folder: run(
             "run_glue_style",

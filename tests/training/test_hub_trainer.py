@@ -1,18 +1,17 @@
 """The card that a training writes, and what must not be on it."""
 
-import json
 import sys
 
 import pytest
 import torch
 from datasets import Dataset
 from helpers import CHANGES, tiny_encoder, tiny_model
-from hub_server import card_problems
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.training.hub_trainer import current_evaluation, read_emissions
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -51,49 +50,96 @@ def make(tokenization, output_dir, **settings) -> StreamTrainer:
     )
 
 
+def shown_scores(folder) -> dict[tuple[str, str], float]:
+    results = ModelCard.load(folder / "README.md").data.eval_results or ()
+    return {(result.dataset_split, result.metric_name): result.metric_value for result in results}
+
+
 def test_the_card_tells_of_the_training(tmp_path, tokenization):
-    card_arguments = {"language": "en", "dataset": "Made up", "finetuned_from": str(tmp_path)}
-    settings = {"learning_rate": 0.003, "head_learning_rate": 0.01, "hub_token": TOKEN}
-    trainer = make(tokenization, tmp_path / "mine", model_card=card_arguments, **settings)
+    facts = {"language": "en", "dataset": "Made up", "finetuned_from": str(tmp_path)}
+    trainer = make(tokenization, tmp_path / "mine", model_card=facts, learning_rate=0.003, hub_token=TOKEN)
     trainer.train()
     trainer.save_model()
-    path = tmp_path / "mine" / "README.md"
-    card = ModelCard.load(path)
-    assert card_problems(card.content) == []
-    scores = trainer.evaluate()
-    shown = {result.metric_name: result.metric_value for result in card.data.eval_results}
-    # Of the best weights, which were loaded, not of the last evaluation.
-    assert shown["Macro F1"] == scores["eval_macro_f1"] and shown["Loss"] == pytest.approx(scores["eval_loss"])
+    card = ModelCard.load(tmp_path / "mine" / "README.md")
+    assert card.data.base_model is None
+    # The scores describe the best weights, which were loaded, and not the last evaluation.
+    scores, shown = trainer.evaluate(), shown_scores(tmp_path / "mine")
+    assert shown["validation", "Macro F1"] == pytest.approx(scores["eval_macro_f1"])
+    assert shown["validation", "Loss"] == pytest.approx(scores["eval_loss"])
     for label in ("IS", "O", "IE"):
-        assert shown[f"F1 ({label})"] == scores[f"eval_f1_{label}"]
+        assert shown["validation", f"F1 ({label})"] == pytest.approx(scores[f"eval_f1_{label}"])
     evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry][:2]
     losses = {entry["step"]: entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
-    assert "| epoch | step | training loss | validation loss | macro F1 |" in card.text
+    assert "| Epoch | Step | Training Loss | Validation Loss | Macro F1 |" in card.text
     for number, entry in enumerate(evaluations, start=1):
         numbers = [losses[entry["step"]], entry["eval_loss"], entry["eval_macro_f1"]]
         row = [str(number), str(entry["step"]), *(f"{value:.4g}" for value in numbers)]
         assert f"| {' | '.join(row)} |" in card.text
-    for line in (r"| learning\_rate | 0.003 |", r"| head\_learning\_rate | 0.01 |", "- Posts are cut to 16 tokens"):
+    for line in (r"| learning\_rate | 0.003 |", "- Dataset: Made up", "- Language: en"):
         assert line in card.text.splitlines()
-    assert "- Dataset: Made up" in card.text and "- Language: en" in card.text
+    assert "16 tokens" in card.text
     for secret in (str(tmp_path), TOKEN, *TEXTS):
         assert secret not in card.content
-    # Pushed together with the card.
+    # Files that are pushed together with the card.
     for name in ("training_args.bin", "config.json"):
-        assert TOKEN.encode() not in (path.parent / name).read_bytes()
+        assert TOKEN.encode() not in (tmp_path / "mine" / name).read_bytes()
 
 
-def test_test_scores_are_those_of_the_results_file(tmp_path, tokenization):
-    trainer = make(tokenization, tmp_path)
-    results = {"predict_macro_f1": 0.25, "predict_f1_IS": 0.75, "eval_macro_f1": 0.5, "predict_windows_IS_1": 3.0}
-    (tmp_path / "all_results.json").write_text(json.dumps(results))
+def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, tokenization):
+    never = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
+    trainer = make(tokenization, tmp_path, max_steps=1, **never)
+    trainer.save_metrics("predict", {"predict_macro_f1": 0.25, "predict_f1_IS": 0.75, "predict_windows_IS_1": 3.0})
+    trainer.save_metrics("eval", {"eval_macro_f1": 0.5})
     trainer.create_model_card()
-    found = ModelCard.load(tmp_path / "README.md").data.eval_results
-    assert {(result.dataset_split, result.metric_name, result.metric_value) for result in found} == {
-        ("test", "Macro F1", 0.25),
-        ("test", "F1 (IS)", 0.75),
-        ("validation", "Macro F1", 0.5),
-    }
+    test_scores = {("test", "Macro F1"): 0.25, ("test", "F1 (IS)"): 0.75}
+    assert shown_scores(tmp_path) == {**test_scores, ("validation", "Macro F1"): 0.5}
+    # Only the test part is scored with the calibration, which is fitted after the validation part was scored.
+    trainer.model.config.calibration = {"temperature": 2.0, "thresholds": None}
+    trainer.create_model_card()
+    assert shown_scores(tmp_path) == test_scores
+    trainer.model.config.calibration = None
+    trainer.train()
+    trainer.save_model()
+    assert shown_scores(tmp_path) == {}
+
+
+def evaluation(step: int, loss: float) -> dict[str, float]:
+    return {"eval_loss": loss, "epoch": step / 10, "step": step}
+
+
+HISTORY = [{"loss": 0.8, "step": 10}, evaluation(10, 0.7), {"loss": 0.6, "step": 20}, evaluation(20, 0.5)]
+END = {"train_runtime": 9.0, "train_loss": 0.77, "step": 20}
+
+
+@pytest.mark.parametrize(
+    ("history", "best_step", "loss"),
+    [
+        (HISTORY, None, 0.5),
+        (HISTORY, 10, 0.5),  # still training, with the latest weights
+        ([*HISTORY, END], None, 0.5),
+        ([*HISTORY, END], 10, 0.7),  # the best weights were loaded
+        ([*HISTORY, END, evaluation(20, 0.7001)], 10, 0.7001),
+        ([END], 10, None),
+        ([], None, None),
+    ],
+)
+def test_the_evaluation_is_that_of_the_current_weights(history, best_step, loss):
+    assert current_evaluation(history, best_step).get("eval_loss") == loss
+
+
+def test_emissions_are_in_grams_and_the_place_stays_at_home(tmp_path):
+    assert read_emissions(tmp_path) is None
+    lines = [
+        "timestamp,duration,emissions,country_name,cpu_model,gpu_model,longitude,latitude",
+        "2024-01-01,9.0,1.0,France,A,,1.5,2.5",
+        "2024-01-02,9.0,0.000153,Canada,Intel(R) Xeon(R),,-71.2,46.8",
+    ]
+    (tmp_path / "emissions.csv").write_text("\n".join(lines))
+    facts = {"source": "codecarbon", "geographical_location": "Canada", "hardware_used": "Intel(R) Xeon(R)"}
+    for _ in range(2):
+        assert read_emissions(tmp_path) == {"emissions": pytest.approx(0.153), **facts}
+        # The Trainer pushes all files but those whose names begin with an underscore.
+        assert [path.name for path in tmp_path.iterdir()] == ["_emissions.csv"]
 
 
 def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monkeypatch):
@@ -115,31 +161,15 @@ def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monke
     sys.modules.pop("codecarbon")
     card = ModelCard.load(tmp_path / "mine" / "README.md")
     assert card.data.co2_eq_emissions == {"emissions": 2.0, "source": "codecarbon"}
-    assert "It emitted about 2 g of CO2 equivalents" in card.text and "71.2" not in card.content
-    # The Trainer pushes all names but those that begin with an underscore.
-    assert not (tmp_path / "mine" / "emissions.csv").exists()
-
-
-def test_where_the_machine_stands_is_not_pushed_with_a_stock_model_either(tmp_path, tokenization):
-    trainer = make(tokenization, tmp_path / "mine")
-    trainer.model = BertForSequenceClassification(BertConfig(**tiny_encoder()))
-    (tmp_path / "mine").mkdir(exist_ok=True)
-    (tmp_path / "mine" / "emissions.csv").write_text("emissions,longitude\n0.002,-71.2\n")
-    trainer.create_model_card()
-    assert not (tmp_path / "mine" / "emissions.csv").exists()
-
-
-def test_what_a_card_takes_is_checked(tmp_path, tokenization):
-    with pytest.raises(TypeError, match="it cannot take tasks"):
-        make(tokenization, tmp_path).create_model_card(tasks="fill-mask")
-    with pytest.raises(ValueError, match="--model_card takes language, license, .*; it has also: licence"):
-        StreamTrainingArguments(str(tmp_path), model_card='{"licence": "mit"}')
+    assert "2 g of CO2" in card.text and "71.2" not in card.content
 
 
 def test_other_models_get_the_stock_card(tmp_path):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     model = BertForSequenceClassification(BertConfig(vocab_size=20, **sizes))
     arguments = StreamTrainingArguments(str(tmp_path), report_to="none", use_cpu=True, model_card={"license": "mit"})
+    (tmp_path / "emissions.csv").write_text("emissions,longitude\n0.002,-71.2\n")
     StreamTrainer(model, arguments).create_model_card(model_name="other")
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.license == "mit" and "# other" in card.text and "tempoformer" not in card.content.lower()
+    assert not (tmp_path / "emissions.csv").exists()
