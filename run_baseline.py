@@ -58,6 +58,7 @@ def predict_untrained(
         window=data.window or 1,
         task=data.task_name,
         seed=seed,
+        download_settings=baseline.download_settings,
     )
     predicted = np.where(probabilities.any(-1), probabilities.argmax(-1), -1)
     return predicted, probabilities, {"unparsable": unparsable, "unparsable_share": unparsable / len(predicted)}
@@ -89,7 +90,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     set_seed(training.seed)
 
     # Data: posts, label names, timelines of each part
-    if baseline.method not in ("class_prior", "few_shot"):
+    if baseline.is_trained:
         encoder = AutoConfig.from_pretrained(baseline.model_name_or_path, **baseline.download_settings)
         if reads_times(encoder):
             raise ValueError(

@@ -1,12 +1,13 @@
 """Tiny models, batches, tokenizers and tables that the tests share."""
 
 import csv
+import json
 from pathlib import Path
 
 import torch
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module, attach_execution_device_hook
 from datasets import Dataset
-from transformers import AutoTokenizer, Trainer, TrainingArguments
+from transformers import AutoConfig, AutoModel, AutoTokenizer, Trainer, TrainingArguments
 
 from modeling_tempoformer import (
     StreamCollator,
@@ -261,3 +262,22 @@ def fixed_batch(window: int = 4, num_posts: int = 6) -> dict[str, torch.Tensor]:
         "stream_index": index.unsqueeze(0),
         "elapsed": elapsed_seconds(times, index).unsqueeze(0),
     }
+
+
+def save_encoder(folder: Path, seed: int = 0, **settings) -> str:
+    """A tiny BERT with the offline tokenizer, as a checkpoint."""
+    torch.manual_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
+    config = AutoConfig.for_model(**{**tiny_encoder(), "vocab_size": len(tokenizer), **settings})
+    AutoModel.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_json(path: Path):
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -135,7 +135,9 @@ def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: 
     # All posts at once, so that every fold of a cross-validation finds the same cache.
     everything = sorted({text for part in texts.values() for text in part})
     limit = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
-    embeddings = embed_texts(everything, settings.model_name_or_path, **limit)
+    embeddings = embed_texts(
+        everything, settings.model_name_or_path, download_settings=settings.download_settings, **limit
+    )
     place = {text: index for index, text in enumerate(everything)}
     items = {
         name: EmbeddedStreams(

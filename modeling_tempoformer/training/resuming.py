@@ -62,10 +62,13 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         "posts": fingerprint(data) if isinstance(data, Dataset) else None,
         "settings": fingerprint([settings]),
     }
-    checkpoint = args.resume_from_checkpoint or get_last_checkpoint(output_dir)
+    checkpoint = get_last_checkpoint(output_dir)
     if checkpoint is not None:
-        check_same(Path(checkpoint), trained_on, was_named=args.resume_from_checkpoint is not None)
-    if args.resume_from_checkpoint is None and checkpoint is not None:
+        check_same(Path(checkpoint), trained_on)
+    if args.resume_from_checkpoint is not None:
+        checkpoint = args.resume_from_checkpoint
+        check_same(Path(checkpoint), trained_on, was_named=True)
+    elif checkpoint is not None:
         if (output_dir / TRAINER_STATE).exists():
             logger.warning("The training in %s has ended: loading its model.", output_dir)
             load_checkpoint_in_model(trainer.model, output_dir)
@@ -86,7 +89,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     trainer.save_state()
 
 
-def check_same(checkpoint: Path, trained_on: dict[str, str | None], was_named: bool):
+def check_same(checkpoint: Path, trained_on: dict[str, str | None], was_named: bool = False):
     """Raises a `ValueError` where a checkpoint is of another training. One that a user names may have no record."""
     record = checkpoint.parent / TRAINED_ON
     if not record.exists() and was_named:

@@ -1,4 +1,4 @@
-"""Arguments that the scripts refuse before any training, by the words of docs/bad_input.md."""
+"""Arguments that the scripts refuse before any training."""
 
 import csv
 import json
@@ -7,15 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from helpers import ROOT, VOCABULARY, tiny_model
+from helpers import ROOT, VOCABULARY, save_encoder, tiny_model
 from transformers import BertConfig, BertTokenizer, DistilBertConfig
 
 from modeling_tempoformer import TemporalBertConfig
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
-
-
-LIGHT = ("--save_only_model", "--save_strategy=steps", "--save_steps=2", "--load_best_model_at_end=false")
 
 
 def write_posts(path: Path, columns: tuple[str, ...] = ("timeline_id", "timestamp", "text", "label")) -> str:
@@ -48,24 +45,57 @@ def glue(*arguments: str | Callable[[Path], str]) -> Callable[[Path], Any]:
     return start
 
 
-def glue_again(*arguments: str) -> Callable[[Path], Any]:
-    """More arguments in a folder that has a checkpoint of two steps, without its optimizer."""
+def glue_twice(*arguments: str) -> Callable[[Path], Any]:
+    """More arguments in a folder that has a checkpoint of one step."""
 
     def start(folder: Path):
-        glue("--max_steps", "2", *LIGHT)(folder)
-        glue(*LIGHT, *arguments)(folder)
+        once = ("--max_steps", "1", "--save_strategy", "steps", "--save_steps", "1", "--eval_strategy", "no")
+        once += ("--load_best_model_at_end", "false")
+        glue(*once)(folder)
+        glue(*once, *arguments)(folder)
 
     return start
 
 
-def saved_tempoformer(folder: Path) -> str:
-    tiny_model().save_pretrained(folder / "saved")
-    return str(folder / "saved")
+def glue_beside_another(folder: Path):
+    """A run in a folder that another run uses."""
+    with lock_folder(folder / "out"):
+        glue()(folder)
+
+
+def baseline(*arguments: str, model: Callable[[Path], str] | None = None) -> Callable[[Path], Any]:
+    """A baseline on synthetic posts."""
+
+    def start(folder: Path):
+        of_model = [] if model is None else ["--model_name_or_path", model(folder)]
+        base = ["--train_file", write_posts(folder / "posts.csv"), "--output_dir", str(folder / "out")]
+        run("run_baseline", *base, "--do_train", "--do_predict", *of_model, *arguments)
+
+    return start
+
+
+def glue_saved(*arguments: str) -> Callable[[Path], Any]:
+    """Predictions of a saved TempoFormer, with arguments that may contradict it."""
+
+    def start(folder: Path):
+        tiny_model().save_pretrained(folder / "saved")
+        files = ("--test_file", write_posts(folder / "posts.csv"), "--output_dir", str(folder / "out"))
+        run("run_glue_style", "--model_name_or_path", str(folder / "saved"), *files, "--do_predict", *arguments)
+
+    return start
 
 
 def temporal_encoder(folder: Path) -> str:
     TemporalBertConfig(times=["1815", "1990"]).save_pretrained(folder / "temporal")
     return str(folder / "temporal")
+
+
+def encoder_with_tokenizer(folder: Path) -> str:
+    return save_encoder(folder / "encoder")
+
+
+def unlabelled_validation(folder: Path) -> str:
+    return f"--validation_file={write_posts(folder / 'dev.csv', ('timeline_id', 'timestamp', 'text'))}"
 
 
 def one_fold(folder: Path) -> str:
@@ -124,21 +154,6 @@ GLUE = {
         "--config_overrides…'class_weights'",
     ),
     "a window of 0": (glue("--window", "0"), "--window"),
-    "a baseline on an encoder with temporal attention": (
-        lambda folder: run(
-            "run_glue_style",
-            *(
-                "--method",
-                "post",
-                "--model_name_or_path",
-                temporal_encoder(folder),
-                "--output_dir",
-                str(folder / "out"),
-            ),
-            *("--train_file", write_posts(folder / "posts.csv"), "--do_train"),
-        ),
-        "--method",
-    ),
     "a label named twice": (glue("--labels", "Switch", "No-Switch", "Switch"), "--labels"),
     "a single label": (
         glue(
@@ -162,35 +177,78 @@ GLUE = {
     "predictions of the loss alone": (glue("--prediction_loss_only"), "--prediction_loss_only"),
     "scores of single batches": (glue("--batch_eval_metrics"), "--batch_eval_metrics"),
     "predictions batch by batch": (glue("--eval_do_concat_batches", "false"), "--eval_do_concat_batches"),
-    "a checkpoint that is not there": (
-        glue("--resume_from_checkpoint", "checkpoint-7"),
-        "--resume_from_checkpoint…trainer_state.json",
-    ),
-    "another learning rate than a checkpoint's": (
-        glue_again("--max_steps", "2", "--learning_rate", "0.5"),
-        "--learning_rate…0.001…0.5",
-    ),
-    "fewer steps than a checkpoint has": (glue_again("--max_steps", "1"), "--max_steps…--output_dir"),
-    "a checkpoint without its optimizer": (
-        glue_again("--max_steps", "3"),
-        "--save_only_model…--output_dir…--resume_from_checkpoint",
-    ),
-    "a push of a baseline that Transformers alone cannot load": (
-        lambda folder: run(
-            "run_glue_style",
-            *("--train_file", write_posts(folder / "posts.csv"), "--output_dir", str(folder / "out")),
-            *("--method", "class_prior", "--do_predict", "--push_to_hub"),
-        ),
-        "--push_to_hub…class_prior",
+    "another learning rate than a checkpoint's": (glue_twice("--learning_rate", "0.5"), "checkpoint-1…--output_dir"),
+    "more steps than a training had": (glue_twice("--max_steps", "2"), "checkpoint-1…--output_dir"),
+    "a folder that another run uses": (glue_beside_another, "out"),
+    "a model and a configuration": (glue("--model_name_or_path", "x"), "--model_name_or_path…--config_name"),
+    "no timeline to train on": (glue("--max_train_samples", "0"), "--max_train_samples…0"),
+    "no token of a post": (glue("--max_seq_length", "0"), "--max_seq_length…0"),
+    "batches that are left out": (glue("--dataloader_drop_last"), "--dataloader_drop_last"),
+    "a column of labels that is not there": (glue("--label_column", "change"), "'change'"),
+    "a column of texts that is not there": (glue("--text_column", "body"), "'body'"),
+    "a label that is not named": (glue("--labels", "No-Switch", "Other"), "'Switch'…No-Switch", "PostError"),
+    "no part to test": (
+        glue(lambda folder: f"--validation_file={write_posts(folder / 'dev.csv')}"),
+        "test…--test_file",
     ),
     "a fact that the model card does not take": (glue("--model_card", '{"licence": "mit"}'), "--model_card…licence"),
-    "another window than a checkpoint's": (
-        lambda folder: run(
-            "run_glue_style",
-            *("--model_name_or_path", saved_tempoformer(folder), "--output_dir", str(folder / "out")),
-            *("--test_file", write_posts(folder / "posts.csv"), "--do_predict", "--window", "3"),
+    "a validation part without labels": (
+        glue(
+            lambda folder: (
+                f"--validation_file={write_posts(folder / 'dev.csv', ('timeline_id', 'timestamp', 'text'))}"
+            ),
+            *("--do_predict", "false"),
         ),
-        "--window",
+        "validation",
+    ),
+    "a calibration without posts of a class": (
+        glue("--calibrate", "--labels", "No-Switch", "Switch", "Other"),
+        "--calibrate…Other",
+    ),
+    "a file beside the one that is folded": (
+        glue(one_fold, lambda folder: f"--test_file={folder / 'posts.csv'}"),
+        "--folds_file…--train_file",
+    ),
+    "other overrides than a checkpoint's": (
+        glue_saved("--config_overrides", '{"focal_gamma": 0.5}'),
+        "--config_overrides…0.5",
+    ),
+    "other labels than a checkpoint's": (glue_saved("--labels", "a", "b"), "--labels…a…b…LABEL_0"),
+    "another window than a checkpoint's": (glue_saved("--window", "3"), "--window 3…4"),
+}
+
+
+BASELINE = {
+    "no method": (baseline(), "--method", "SystemExit"),
+    "an encoder with temporal attention": (baseline("--method", "post", model=temporal_encoder), "--method post"),
+    "a configuration in place of a checkpoint": (
+        baseline("--method", "bilstm", "--config_name", "configuration/encoder_tiny.json"),
+        "--config_name…bilstm",
+    ),
+    "no encoder": (baseline("--method", "bilstm"), "bilstm…--model_name_or_path"),
+    "a model of what has none": (baseline("--method", "class_prior", model=str), "--model_name_or_path…class_prior"),
+    "no examples": (baseline("--method", "few_shot", "--num_examples", "0", model=str), "--num_examples…0"),
+    "examples of what is trained": (baseline("--method", "post", "--num_examples", "5", model=str), "--num_examples"),
+    "a calibration of what is not trained": (
+        baseline("--method", "few_shot", "--calibrate", model=str),
+        "--calibrate",
+    ),
+    "overrides of what has no configuration": (
+        baseline("--method", "few_shot", "--config_overrides", "{}", model=str),
+        "--config_overrides…few_shot",
+    ),
+    "a tokenizer of its own": (baseline("--method", "post", "--tokenizer_name", "x", model=str), "--tokenizer_name"),
+    "no training": (baseline("--method", "post", "--do_train", "false", model=str), "post…--do_train"),
+    "no prediction": (baseline("--method", "class_prior", "--do_predict", "false"), "class_prior…--do_predict"),
+    "a stream": (baseline("--method", "class_prior", "--streaming"), "--streaming"),
+    "a push of what nobody can load": (baseline("--method", "bilstm", "--push_to_hub", model=str), "--push_to_hub"),
+    "an unknown field": (
+        baseline("--method", "bilstm", "--config_overrides", '{"lstm_hiden_size": 10}', model=encoder_with_tokenizer),
+        "lstm_hiden_size",
+    ),
+    "an architecture beside the method": (
+        baseline("--method", "bilstm", "--config_overrides", '{"architecture": "swnu"}', model=str),
+        "'architecture'…--method",
     ),
 }
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from helpers import ROOT
-from refused_arguments import CHANGE, CROSS_VALIDATION, GLUE, TEMPORAL_MLM
+from refused_arguments import BASELINE, CHANGE, CROSS_VALIDATION, GLUE, TEMPORAL_MLM
 from refused_batches import COLLATOR, FORWARD, PIPELINE, STEP, TEMPORAL, TOKENIZER
 from refused_checkpoints import CHECKPOINTS
 from refused_files import POST_CASES, TABLES
@@ -23,6 +23,7 @@ CASES = {
     "tokenizer": TOKENIZER,
     "pipeline": PIPELINE,
     "run_glue_style": GLUE,
+    "run_baseline": BASELINE,
     "run_cross_validation": CROSS_VALIDATION,
     "run_temporal_mlm": TEMPORAL_MLM,
     "run_semantic_change": CHANGE,

@@ -1,0 +1,112 @@
+"""--cache_dir, --model_revision, --token and --trust_remote_code reach everything that a script loads."""
+
+import json
+import os
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+from helpers import NAMES, ROOT, save_encoder, write_posts
+from hub_server import TOKEN, HubServer
+from huggingface_hub import HfApi
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
+
+import run_baseline
+import run_glue_style
+import run_temporal_mlm
+from modeling_tempoformer.data.synthetic import synthetic_posts
+
+
+REPO = "me/encoder"
+CHAT = "{% for message in messages %}{{ message.content }}[SEP]{% endfor %}"
+REMOTE_CODE = """
+import os
+from transformers import BertConfig, BertModel
+
+os.environ["REMOTE_CODE_RAN"] = "yes"
+
+class OwnConfig(BertConfig):
+    pass
+
+class OwnModel(BertModel):
+    config_class = OwnConfig
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_root(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "embeddings")
+
+
+def posts(folder: Path) -> list[str]:
+    file = write_posts(folder / "posts.csv", list(synthetic_posts(10, seed=0, posts_per_timeline=5)))
+    return ["--train_file", file, "--window", "2", "--do_predict"]
+
+
+def texts(folder: Path) -> list[str]:
+    files = [folder / "1815.txt", folder / "1990.txt"]
+    for file in files:
+        file.write_text("so sad\nso glad\n" * 4)
+    return ["--train_files", *map(str, files), "--max_seq_length", "12"]
+
+
+def save_language_model(folder: Path, seed: int):
+    vocabulary = AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab()
+    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=CHAT)
+    sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
+    torch.manual_seed(seed)
+    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("script", "save", "data", "own"),
+    [
+        (run_glue_style, save_encoder, posts, []),
+        (run_baseline, save_encoder, posts, ["--method", "post"]),
+        (run_baseline, save_encoder, posts, ["--method", "bilstm"]),
+        (run_baseline, save_language_model, posts, ["--method", "few_shot"]),
+        (run_temporal_mlm, save_encoder, texts, []),
+    ],
+    ids=["tempoformer", "post", "bilstm", "few_shot", "temporal_mlm"],
+)
+def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, monkeypatch, script, save, data, own):
+    with HubServer() as hub:
+        hub.connect(monkeypatch, tmp_path / "home", token=None)
+        api = HfApi(hub.url, token=TOKEN)
+        api.create_repo(REPO, private=True)
+        for seed in (1, 2):
+            save(tmp_path / "encoder", seed)
+            api.upload_folder(repo_id=REPO, folder_path=tmp_path / "encoder")
+            if seed == 1:
+                first, weights = hub.commits(REPO)[-1].sha, load_file(tmp_path / "encoder" / "model.safetensors")
+        cache = tmp_path / "cache"
+        model = ["--model_name_or_path", REPO, "--model_revision", first, "--cache_dir", str(cache), "--token", TOKEN]
+        short = ["--do_train", "--max_steps", "1", "--learning_rate", "0", "--report_to", "none"]
+        script.main([*model, *data(tmp_path), *short, *own, "--output_dir", str(tmp_path / "out")])
+    snapshots = cache / "models--me--encoder" / "snapshots"
+    assert [path.name for path in snapshots.iterdir()] == [first]
+    # No file was asked for without these arguments.
+    assert not list((tmp_path / "home" / "hub").glob("*/snapshots/*/*"))
+    if (tmp_path / "out" / "model.safetensors").exists() and "bilstm" not in own:
+        found = load_file(tmp_path / "out" / "model.safetensors")
+        name = "embeddings.word_embeddings.weight"
+        (trained,) = (found[other] for other in found if other.endswith(name))
+        assert torch.equal(trained[: len(weights[name])], weights[name])
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, monkeypatch, trusted):
+    monkeypatch.setenv("REMOTE_CODE_RAN", "no")
+    encoder = Path(save_encoder(tmp_path / "encoder"))
+    config = json.loads((encoder / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "own_code.OwnConfig", "AutoModel": "own_code.OwnModel"}
+    (encoder / "config.json").write_text(json.dumps(config))
+    (encoder / "own_code.py").write_text(REMOTE_CODE + f"# {tmp_path}\n")
+    model = ["--model_name_or_path", str(encoder), *(["--trust_remote_code"] if trusted else [])]
+    short = ["--do_train", "--max_steps", "1", "--report_to", "none", "--output_dir", str(tmp_path / "out")]
+    run_glue_style.main([*model, *posts(tmp_path), *short, "--labels", *NAMES])
+    assert os.environ["REMOTE_CODE_RAN"] == ("yes" if trusted else "no")

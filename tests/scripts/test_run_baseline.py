@@ -1,0 +1,107 @@
+"""run_baseline.py: every method on the posts that TempoFormer sees."""
+
+import re
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+from helpers import ROOT, read_json, read_table, save_encoder, write_posts
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
+
+import run_baseline
+import run_glue_style
+from modeling_tempoformer.data.synthetic import synthetic_posts
+
+
+CHAT = "{% for message in messages %}{{ message.content }}[SEP]{% endfor %}"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> str:
+    return save_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+def run(script, folder: Path, *arguments: str) -> tuple[list[dict[str, str]], dict[str, float]]:
+    """Predictions and results of a short training on synthetic posts."""
+    file = write_posts(folder.parent / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    recipes = [argument for argument in arguments if argument.endswith(".yaml")]
+    settings = ["--window", "3", "--num_train_epochs", "1", "--do_train", "--do_eval", "--do_predict"]
+    rest = [argument for argument in arguments if argument not in recipes]
+    output = ["--train_file", file, "--output_dir", str(folder), "--report_to", "none"]
+    script.main([*recipes, *settings, *output, *rest])
+    return read_table(folder / "_predictions.csv"), read_json(folder / "all_results.json")
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory, encoder) -> list[dict[str, str]]:
+    """Predictions of a TempoFormer."""
+    return run(run_glue_style, tmp_path_factory.mktemp("ours") / "out", "--model_name_or_path", encoder)[0]
+
+
+@pytest.mark.parametrize(
+    "method", ["class_prior", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"]
+)
+def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, ours, encoder, method):
+    model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
+    rows, results = run(run_baseline, tmp_path / "out", f"configuration/baseline_{method}.yaml", *model)
+    for column in ("post_id", "timeline_id", "label"):
+        assert [row[column] for row in ours] == [row[column] for row in rows]
+    assert results["predict_support_Switch"] == [row["label"] for row in ours].count("Switch")
+    right = [row["label"] == row["prediction"] == "Switch" for row in rows].count(True)
+    assert results["predict_recall_Switch"] == pytest.approx(right / results["predict_support_Switch"])
+
+
+def test_few_shot_answers_that_name_no_label_are_counted(tmp_path, tokenization):
+    """A language model that was never trained names none."""
+    vocabulary = AutoTokenizer.from_pretrained(tokenization).get_vocab()
+    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=CHAT)
+    sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "llm")
+    tokenizer.save_pretrained(tmp_path / "llm")
+    recipe = ["configuration/baseline_few_shot_stream.yaml", "--model_name_or_path", str(tmp_path / "llm")]
+    rows, results = run(run_baseline, tmp_path / "out", *recipe)
+    none = [row["prediction"] for row in rows].count("")
+    assert results["predict_unparsable"] == none > 0
+    assert results["predict_unparsable_share"] == pytest.approx(none / len(rows))
+
+
+def test_the_recipe_to_compare_on_own_posts_takes_the_best_epoch(tmp_path, encoder):
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    (recipe,) = re.findall(r'```yaml title="compare.yaml"\n(.*?)```', page, flags=re.DOTALL)
+    (tmp_path / "compare.yaml").write_text(recipe)
+    recipes = [str(tmp_path / "compare.yaml"), "configuration/baseline_bilstm.yaml", "--model_name_or_path", encoder]
+    _, results = run(run_baseline, tmp_path / "out", *recipes, "--num_train_epochs", "40", "--learning_rate", "0.05")
+    log = read_json(tmp_path / "out" / "trainer_state.json")["log_history"]
+    scores = [entry["eval_macro_f1"] for entry in log if "eval_macro_f1" in entry]
+    # What is evaluated after training is the best epoch's; three more were no better.
+    assert results["eval_macro_f1"] == max(scores) == scores[-4] and len(scores) < 40
+
+
+@pytest.mark.parametrize(("method", "is_new"), [("post", "classifier"), ("bilstm", "")])
+def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder, method, is_new):
+    """A network over frozen embeddings is new as a whole, and has one rate."""
+    settings = [f"configuration/baseline_{method}.yaml", "--model_name_or_path", encoder]
+    rate = "0" if is_new else "0.01"
+    run(run_baseline, tmp_path / "one", *settings, "--learning_rate", rate)
+    run(run_baseline, tmp_path / "two", *settings, "--learning_rate", rate, "--new_parameters_learning_rate", "0.5")
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    for name, weights in one.items():
+        assert torch.equal(weights, two[name]) == (not is_new or is_new not in name), name
+
+
+def test_a_baseline_is_calibrated(tmp_path, encoder):
+    model = ["configuration/baseline_post.yaml", "--model_name_or_path", encoder, "--calibrate"]
+    rows, _ = run(run_baseline, tmp_path / "out", *model)
+    thresholds = read_json(tmp_path / "out" / "config.json")["calibration"]["thresholds"]
+    for row in rows:
+        scores = [float(row[f"probability_{name}"]) for name in ("No-Switch", "Switch")]
+        assert row["prediction"] == ("Switch" if scores[1] > thresholds[1] else "No-Switch")

@@ -1,0 +1,120 @@
+"""A training that goes on from its checkpoint, one that has ended, and one of other posts or settings."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from helpers import make_trainer, read_json
+from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
+
+from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.training.resuming import train
+
+
+POSTS = Dataset.from_list([{"timeline_id": "ann", "texts": ["so sad", "so glad"], "labels": [0, 1]}])
+
+
+@dataclass
+class Arguments:
+    """As a script's own."""
+
+    train_file: str = "posts.csv"
+    max_predict_samples: int | None = None
+    window: int = 4
+
+
+class Stop(TrainerCallback):
+    """Stops the process in the middle of a training."""
+
+    def __init__(self, step: int):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None, callbacks=(), **settings):
+    """The trainer of a training of six steps, after it."""
+    set_seed(0)
+    settings = {"max_steps": 6, "save_steps": 2, "logging_steps": 1, **settings}
+    trainer = make_trainer(folder, tokenization, callbacks=callbacks, **settings)
+    train(trainer, posts, own or Arguments())
+    return trainer
+
+
+def assert_same_weights(model, other):
+    for (name, weight), found in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
+        torch.testing.assert_close(found, weight, atol=1e-6, rtol=0, msg=name)
+
+
+def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, tokenization):
+    """The newest checkpoint was not written to its end; a copy of one does not count."""
+    whole = begin(tmp_path / "whole", tokenization)
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path / "stopped", tokenization, callbacks=[Stop(5)])
+    assert not (tmp_path / "stopped" / "model.safetensors").exists()
+    (tmp_path / "stopped" / "checkpoint-4" / "trainer_state.json").unlink()
+    shutil.copytree(tmp_path / "stopped" / "checkpoint-2", tmp_path / "stopped" / "checkpoint-9-copy")
+    resumed = begin(tmp_path / "stopped", tokenization)
+    assert resumed.state.global_step == 6
+    steps = [entry["step"] for entry in resumed.state.log_history if "loss" in entry]
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert_same_weights(whole.model, resumed.model)
+    saved = TempoFormerForStreamClassification.from_pretrained(tmp_path / "stopped")
+    assert_same_weights(whole.model, saved)
+
+
+def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tokenization):
+    """A learning rate that ruins the model: it stops early, and the first evaluation is the best."""
+    settings = {"learning_rate": 10.0, "max_steps": -1, "num_train_epochs": 20}
+    settings |= {"load_best_model_at_end": True, "metric_for_best_model": "macro_f1"}
+    settings |= {"eval_strategy": "epoch", "save_strategy": "epoch"}
+    first = begin(tmp_path, tokenization, callbacks=[EarlyStoppingCallback(2)], **settings)
+    scores = [entry["eval_macro_f1"] for entry in first.state.log_history if "eval_macro_f1" in entry]
+    assert len(scores) < 20 and first.state.best_metric == max(scores)
+    best = TempoFormerForStreamClassification.from_pretrained(first.state.best_model_checkpoint)
+    assert_same_weights(best, first.model)
+
+    moved = Arguments(train_file="elsewhere/posts.csv", max_predict_samples=3)
+    again = begin(tmp_path, tokenization, own=moved, callbacks=[Stop(1), EarlyStoppingCallback(2)], **settings)
+    assert_same_weights(best, again.model)
+    assert again.state.log_history == first.state.log_history
+    assert again.evaluate()["eval_macro_f1"] == max(scores)
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
+    begin(tmp_path, tokenization, max_steps=2)
+    others = POSTS.map(lambda timeline: {"labels": [1, 1]})
+    for name, other in (
+        ("posts", {"posts": others}),
+        ("settings", {"learning_rate": 0.5}),
+        ("settings", {"max_steps": 3}),
+        ("settings", {"own": Arguments(window=5)}),
+    ):
+        with pytest.raises(ValueError, match=f"checkpoint-2.* other {name}:.*--output_dir"):
+            begin(tmp_path, tokenization, **{"max_steps": 2, **other})
+    # What is only logged, or evaluated otherwise, is the same training.
+    begin(tmp_path, tokenization, max_steps=2, logging_steps=2, per_device_eval_batch_size=3)
+    # One that is named is compared, too, unless nobody knows what it was trained on.
+    named = str(tmp_path / "checkpoint-2")
+    with pytest.raises(ValueError, match="other settings"):
+        begin(tmp_path / "new", tokenization, max_steps=3, resume_from_checkpoint=named)
+    (tmp_path / "_trained_on.json").unlink()
+    assert begin(tmp_path / "new", tokenization, max_steps=3, resume_from_checkpoint=named).state.global_step == 3
+    with pytest.raises(ValueError, match="checkpoint-2"):
+        begin(tmp_path, tokenization, max_steps=2)
+
+
+def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
+    """Scores of the model before are not those of the new one."""
+    first = begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
+    results = tmp_path / "all_results.json"
+    results.write_text(json.dumps({**read_json(results), "predict_macro_f1": 1.0}))
+    second = begin(tmp_path, tokenization, max_steps=2, save_strategy="no")
+    assert (first.state.global_step, second.state.global_step) == (1, 2)
+    assert "predict_macro_f1" not in read_json(results)
