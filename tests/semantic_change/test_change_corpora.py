@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging
 
 import pytest
 
@@ -13,11 +12,6 @@ from modeling_tempoformer.semantic_change.corpora import (
     read_targets,
     read_truth,
 )
-
-
-@pytest.fixture(autouse=True)
-def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
 
 
 def marked(sentence: DatedSentence) -> list[tuple[str, str]]:

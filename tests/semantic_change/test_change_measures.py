@@ -1,16 +1,12 @@
 """Measures of change against hand-worked examples and plain loops."""
 
-import logging
 import math
-import sys
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 from scipy.spatial.distance import cosine
 from scipy.stats import spearmanr
 
-from modeling_tempoformer.semantic_change import measures as change_measures
 from modeling_tempoformer.semantic_change.measures import (
     agreement,
     average_pairwise_distance,
@@ -21,11 +17,6 @@ from modeling_tempoformer.semantic_change.measures import (
 
 
 EMPTY = np.empty((0, 2))
-
-
-@pytest.fixture(autouse=True)
-def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
 
 
 def random_usages(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,19 +77,6 @@ def test_clusters():
     )
 
 
-def test_cost_of_moving_clusters():
-    """Against the linear program: least cost of a plan whose sums are the shares of the clusters."""
-    before, after = random_usages(1)
-    old, new = np.array([0, 0, 0, 1, 1, 3, 3]), np.array([0, 1, 1, 2, 2])
-    old_means = [before[:3].mean(0), before[3:5].mean(0), before[5:].mean(0)]
-    new_means = [after[0], after[1:3].mean(0), after[3:].mean(0)]
-    costs = np.array([cosine(left, right) for left in old_means for right in new_means])
-    sums = np.array([[pair // 3 == i for pair in range(9)] for i in range(3)])
-    sums = np.concatenate([sums, [[pair % 3 == i for pair in range(9)] for i in range(3)]])
-    plan = linprog(costs, A_eq=sums, b_eq=[3 / 7, 2 / 7, 2 / 7, 1 / 5, 2 / 5, 2 / 5])
-    assert change_measures.move_clusters((before, after), [old, new]) == pytest.approx(plan.fun)
-
-
 def test_too_few_usages_for_k_means(caplog):
     """There are no distances for it, and a warning; those of the other clustering are there."""
     before, after = random_usages(2)
@@ -108,12 +86,6 @@ def test_too_few_usages_for_k_means(caplog):
     assert "12" in caplog.text and "13" in caplog.text
     assert math.isnan(few["k_means_jensen_shannon"]) and math.isnan(few["k_means_wasserstein"])
     assert few["affinity_propagation_wasserstein"] == fine["affinity_propagation_wasserstein"]
-
-
-def test_without_pot(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ot", None)
-    with pytest.raises(ImportError, match=r"modeling-tempoformer\[change\]"):
-        cluster_distances(*random_usages(0))
 
 
 def test_agreement():

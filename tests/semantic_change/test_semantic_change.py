@@ -1,21 +1,15 @@
 """Usages of words, their vectors, and scores from predicted times."""
 
 import json
-import logging
 import math
 
 import numpy as np
 import pytest
 import torch
-from helpers import TIMES, VOCABULARY
-from helpers import dated_bert as bert
+from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from modeling_tempoformer import (
-    BertWithTemporalAttention,
-    BertWithTemporalAttentionForMaskedLM,
-    TemporalBertConfig,
-)
+from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer
 from modeling_tempoformer.semantic_change.corpora import DatedSentence
 from modeling_tempoformer.semantic_change.report import plot_scores, ranked_table, write_report
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
@@ -26,17 +20,6 @@ from modeling_tempoformer.semantic_change.usages import (
     sample_usages,
     time_differences,
 )
-
-
-SIZES = {
-    "vocab_size": 16,
-    "hidden_size": 8,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "max_position_embeddings": 20,
-    "initializer_range": 0.5,
-}
 
 
 def sentence(time: str, text: str, *words: str) -> DatedSentence:
@@ -80,12 +63,7 @@ def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
 
 @pytest.mark.parametrize(
     "place, kept",
-    [
-        (1, ["the", "tree", "##s", "the"]),
-        (2, ["the", "tree", "##s", "the"]),
-        (5, ["the", "tree", "##s", "the"]),
-        (8, ["the", "the", "tree", "##s"]),
-    ],
+    [(0, ["tree", "##s", "the", "the"]), (4, ["the", "tree", "##s", "the"]), (8, ["the", "the", "tree", "##s"])],
 )
 def test_long_texts_are_cut_around_the_word(place, kept):
     """Four tokens of ten are kept, the word in the middle of them where that is possible."""
@@ -93,27 +71,30 @@ def test_long_texts_are_cut_around_the_word(place, kept):
     words.insert(place, "trees")
     text = " ".join(words)
     usage = Usage(TIMES[1], text, text.index("trees"), text.index("trees") + 5)
-    for tokenizer, num_special in ((bert(), 1), (bert(prepend_time=True), 2)):
+    for tokenizer, num_special in ((dated_bert(), 1), (dated_bert(prepend_time=True), 2)):
         row, first, last = encode_usage(tokenizer, usage, max_length=5 + num_special)
         tokens = tokenizer.convert_ids_to_tokens(row["input_ids"])
         assert tokens[num_special:-1] == kept and tokens[first:last] == ["tree", "##s"]
         assert set(row["time_ids"]) == {4}
 
 
-def model_of(settings: dict) -> BertWithTemporalAttention:
+def temporal_model(**settings) -> BertWithTemporalAttention:
     torch.manual_seed(0)
-    return BertWithTemporalAttention(
-        TemporalBertConfig(times=TIMES, time_initializer_range=1.0, **SIZES, **settings)
-    ).eval()
+    return BertWithTemporalAttention(dated_config(time_initializer_range=1.0, **settings)).eval()
+
+
+def plain_model() -> tuple[BertModel, BertTokenizer]:
+    torch.manual_seed(0)
+    return BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"prepend_time": True}], ids=str)
 def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, settings):
-    tokenizer, model = bert(**settings), model_of(settings)
+    tokenizer, model = dated_bert(**settings), temporal_model(**settings)
     usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
     vectors = embed_usages(model, tokenizer, usages, num_last_layers=layers, batch_size=2)
-    assert vectors["air"][TIMES[0]].shape == (0, 8)
+    assert vectors["air"][TIMES[0]].shape == (0, 16)
     for word, pieces in (("plane", ["plane"]), ("trees", ["tree", "##s"])):
         for time in TIMES:
             for usage, vector in zip(usages[word][time], vectors[word][time], strict=True):
@@ -129,17 +110,12 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, sett
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
 
 
-@pytest.fixture
-def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
-
-
-def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(logs_reach_pytest, caplog):
+def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(caplog):
     """They would all have the vector of the unknown word."""
-    model, tokenizer = BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
+    model, tokenizer = plain_model()
     sentences = [sentence(TIMES[0], "the \u01bfeorc flew", "the", "\u01bfeorc"), sentence(TIMES[1], "the air", "the")]
     vectors = embed_usages(model, tokenizer, sample_usages(sentences, ["the", "\u01bfeorc"], TIMES, 10))
-    assert vectors["\u01bfeorc"][TIMES[0]].shape == (0, 8) and vectors["the"][TIMES[0]].shape == (1, 8)
+    assert vectors["\u01bfeorc"][TIMES[0]].shape == (0, 16) and vectors["the"][TIMES[0]].shape == (1, 16)
     assert "\u01bfeorc (1)" in caplog.text
     own = embed_usages(model, tokenizer, sample_usages(sentences, ["the"], TIMES, 10))
     for time in TIMES:
@@ -147,7 +123,7 @@ def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(lo
 
 
 def test_a_vector_that_is_not_finite_names_its_word():
-    model, tokenizer = BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
+    model, tokenizer = plain_model()
     torch.nn.init.constant_(model.embeddings.LayerNorm.bias, math.nan)
     with pytest.raises(ValueError, match="'plane' .*'the plane flew'"):
         embed_usages(model, tokenizer, sample_usages(SENTENCES[1:2], ["plane"], TIMES, 10))
@@ -155,7 +131,7 @@ def test_a_vector_that_is_not_finite_names_its_word():
 
 def test_a_tokenizer_of_other_times_is_refused():
     """Its ids would mean other times."""
-    tokenizer, model = bert(prepend_time=True), model_of({"prepend_time": True})
+    tokenizer, model = dated_bert(prepend_time=True), temporal_model(prepend_time=True)
     usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
     model.resize_time_embeddings([TIMES[0], "between", TIMES[1]])
     with pytest.raises(ValueError, match="between"):
@@ -165,10 +141,8 @@ def test_a_tokenizer_of_other_times_is_refused():
 
 
 def test_a_plain_encoder_reads_texts_without_time():
-    torch.manual_seed(0)
-    model = BertModel(BertConfig(**SIZES)).eval()
+    model, tokenizer = plain_model()
     usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
-    tokenizer = BertTokenizer(vocab=VOCABULARY)
     vectors = embed_usages(model, tokenizer, usages)
     with torch.no_grad():
         expected = model(**tokenizer("the plane flew", return_tensors="pt")).last_hidden_state[0, 2]
@@ -177,11 +151,10 @@ def test_a_plain_encoder_reads_texts_without_time():
         embed_usages(model, tokenizer, usages, num_last_layers=4)
 
 
-def time_model() -> tuple[BertWithTemporalAttentionForMaskedLM, object]:
+def time_model() -> tuple[BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer]:
     torch.manual_seed(0)
-    tokenizer = bert(prepend_time=True)
-    config = TemporalBertConfig(times=TIMES, prepend_time=True, temporal_attention="none", **SIZES)
-    return BertWithTemporalAttentionForMaskedLM(config).eval(), tokenizer
+    config = dated_config(prepend_time=True, temporal_attention="none", initializer_range=0.5)
+    return BertWithTemporalAttentionForMaskedLM(config).eval(), dated_bert(prepend_time=True)
 
 
 def test_times_are_predicted_in_the_place_of_a_masked_token():
@@ -196,7 +169,7 @@ def test_times_are_predicted_in_the_place_of_a_masked_token():
         expected = logits[tokenizer.time_token_ids].softmax(-1)
         np.testing.assert_allclose(row, expected.numpy(), atol=1e-6)
     with pytest.raises(ValueError, match="`prepend_time=True`"):
-        predict_times(model, bert(), texts)
+        predict_times(model, dated_bert(), texts)
 
 
 def test_time_differences_are_means_over_sentences():
@@ -217,7 +190,7 @@ COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "
 
 
 def test_words_with_the_same_score_share_a_rank_and_missing_ones_come_last():
-    table = ranked_table(SCORES, COUNTS, {"a": 0.2, "d": 0.9, "c": 0.3}).set_index("word").fillna("")
+    table = ranked_table(SCORES, COUNTS, {"a": 0.2, "d": 0.9, "c": 0.3}).astype(object).fillna("").set_index("word")
     assert list(table.index) == ["b", "d", "a", "c"]
     assert table["rank"].tolist() == ["1.5", "1.5", "3", ""]
     # Among the words with both scores.

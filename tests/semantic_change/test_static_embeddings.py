@@ -1,9 +1,7 @@
 """Baselines: a rotation that must be undone, neighbours by a plain loop, a word that swaps its contexts."""
 
-import logging
 import math
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -16,11 +14,6 @@ from modeling_tempoformer.semantic_change.static_embeddings import neighbour_cha
 
 TIMES = ("old", "new")
 WORDS = [f"w{i}" for i in range(40)]
-
-
-@pytest.fixture(autouse=True)
-def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
 
 
 def keyed(words: list[str], vectors: np.ndarray, counts: dict[str, int] | None = None) -> KeyedVectors:
@@ -135,9 +128,3 @@ def test_corpora_that_are_refused():
         train_sgns(sentences, ("1900",), **SETTINGS)
     with pytest.raises(ValueError, match="999 .*'old'"):
         train_sgns(sentences, ("old",), **SETTINGS, min_count=999)
-
-
-def test_without_gensim(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(ImportError, match=r"modeling-tempoformer\[change\]"):
-        train_sgns([], TIMES)
