@@ -99,8 +99,6 @@ def mean_similarity(units: np.ndarray) -> float:
 def mean_outlier_score(units: np.ndarray) -> float:
     """The mean over rows of 1 - the cosine similarity between a row and the sum of the other rows."""
     others = units.sum(axis=0) - units
-    # A sum that is 0 except for rounding has no direction.
-    others[np.linalg.norm(others, axis=1) <= 1e-12 * len(units)] = 0
     return float(1 - (units * normalize(others)).sum(axis=1).mean())
 
 

@@ -88,37 +88,27 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
         affinity propagation does not converge, or if there are fewer usages than `num_clusters`. Raises an
         `ImportError` without POT.
     """
-    names = ("affinity_propagation", "k_means")
-    distances = {f"{name}_{kind}": math.nan for name in names for kind in ("jensen_shannon", "wasserstein")}
+    algorithms = {
+        "affinity_propagation": AffinityPropagation(random_state=seed),
+        "k_means": KMeans(num_clusters, n_init=10, random_state=seed),
+    }
+    distances = {f"{name}_{kind}": math.nan for name in algorithms for kind in ("jensen_shannon", "wasserstein")}
     if not len(before) or not len(after):
         return distances
     vectors = np.concatenate([before, after]).astype(np.float64)
-    for name, labels in zip(names, (propagate(vectors, seed), k_means(vectors, seed, num_clusters)), strict=True):
-        if labels is not None:
-            parts = np.split(labels, [len(before)])
-            counts = [np.bincount(part, minlength=labels.max() + 1) for part in parts]
-            distances[f"{name}_jensen_shannon"] = float(jensenshannon(*counts, base=2))
-            distances[f"{name}_wasserstein"] = move_clusters((before, after), parts)
+    for name, algorithm in algorithms.items():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".*did not converge", ConvergenceWarning)
+            try:
+                labels = algorithm.fit_predict(vectors)
+            except (ConvergenceWarning, ValueError) as problem:
+                logger.warning(f"No {name} distances for {len(vectors)} usages: {problem}")
+                continue
+        parts = np.split(labels, [len(before)])
+        counts = [np.bincount(part, minlength=labels.max() + 1) for part in parts]
+        distances[f"{name}_jensen_shannon"] = float(jensenshannon(*counts, base=2))
+        distances[f"{name}_wasserstein"] = move_clusters((before, after), parts)
     return distances
-
-
-def propagate(vectors: np.ndarray, seed: int) -> np.ndarray | None:
-    """The cluster of each vector by affinity propagation; None if it does not converge."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        try:
-            return AffinityPropagation(random_state=seed).fit(vectors).labels_
-        except ConvergenceWarning:
-            logger.warning(f"Affinity propagation of {len(vectors)} usages did not converge: no distance.")
-            return None
-
-
-def k_means(vectors: np.ndarray, seed: int, num_clusters: int) -> np.ndarray | None:
-    """The cluster of each vector by k-means; None if there are too few vectors."""
-    if len(vectors) < num_clusters:
-        logger.warning(f"{len(vectors)} usages cannot form {num_clusters} clusters: no distance.")
-        return None
-    return KMeans(num_clusters, n_init=10, random_state=seed).fit(vectors).labels_
 
 
 def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray]) -> float:

@@ -83,17 +83,6 @@ def test_diversity_on_a_worked_example():
     assert found["outlier_score"] == pytest.approx(((1 + 2 * (1 + 1 / math.sqrt(2))) / 3 + 0) / 2)
 
 
-def test_others_that_cancel_each_other_out_but_for_rounding():
-    """A post, a second one and its opposite: similarities of 0, and of the half angle to the first for the others."""
-    for seed in range(20):
-        one, two = np.random.default_rng(seed).normal(size=(2, 5))
-        one, two = one / np.linalg.norm(one), two / np.linalg.norm(two)
-        found = dataset_diversity(np.array([one, two, -two]), timelines_of(POSTS[:3]))
-        cosine = one @ two
-        expected = [1, 1 + np.sqrt((1 - cosine) / 2), 1 + np.sqrt((1 + cosine) / 2)]
-        assert found["outlier_score"] == pytest.approx(np.mean(expected))
-
-
 def test_diversity_without_pairs_and_of_bad_embeddings():
     single = dataset_diversity(np.ones((1, 2)), timelines_of(POSTS[3:4]))
     assert single.pop("single_post_timelines") == 1 and all(math.isnan(score) for score in single.values())
