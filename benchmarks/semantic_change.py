@@ -5,8 +5,8 @@ Tables 2 and 3 of Rosin and Radinsky (2022): models post-pretrained on dated tex
         --train_files 1810-1860.txt 1960-2010.txt --corpora 1810-1860.txt 1960-2010.txt --truth graded.txt \
         --output_dir out
 
-or on what our own figures are of, speeches of US presidents and the dated usages of DWUG: `--speeches
-sentences.tsv.gz --dwug uses.jsonl.gz`. A stopped table goes on where it was, given the same arguments.
+The texts of our own results are speeches of US presidents and the dated usages of DWUG: `--speeches sentences.tsv.gz
+--dwug uses.jsonl.gz`. The same command continues a table that was stopped.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from workload import check_begun_with, show, table
 
 
 ROOT = Path(__file__).parents[1]
-# How a model knows of time.
+# The ways to tell a model the time.
 MODES = {
     "none": ["--temporal_attention", "none"],
     "scaled, linear": ["--temporal_attention", "scaled"],
@@ -29,7 +29,7 @@ MODES = {
     "attention and prepend": ["--prepend_time", "true"],
     "residual and prepend": ["--temporal_residual", "true", "--prepend_time", "true"],
 }
-OF_ENCODERS, OF_WORDS = ("average", "pairwise"), ("sgns", "neighbours")
+CONTEXTUAL, STATIC = ("prt", "apd"), ("sgns", "neighbours")
 
 
 def run(script: str, *arguments: str | Path):
@@ -39,7 +39,7 @@ def run(script: str, *arguments: str | Path):
 
 
 def train(args: argparse.Namespace, mode: str) -> Path:
-    """The folder of a model of so many steps, trained unless it is there."""
+    """Trains a model unless it is there, and returns its folder."""
     folder = args.output_dir / f"{mode.replace(', ', '_').replace(' ', '_')}_{args.max_steps}"
     if not (folder / "model.safetensors").exists():
         run(
@@ -54,7 +54,7 @@ def train(args: argparse.Namespace, mode: str) -> Path:
 
 
 def score(args: argparse.Namespace, folder: Path, model: str | Path | None, *more: str) -> dict[str, dict]:
-    """How the scores of each measure agree with the gold scores."""
+    """The agreement of each measure with the gold scores."""
     model_arguments = [] if model is None else ["--model_name_or_path", model]
     run(
         "run_semantic_change.py",
@@ -72,11 +72,11 @@ def main():
     parser.add_argument("--table", type=int, choices=(2, 3), required=True)
     parser.add_argument("--model_name_or_path", required=True, help="A plain BERT.")
     texts = parser.add_mutually_exclusive_group(required=True)
-    texts.add_argument("--train_files", nargs="+", help="Text files named by time point, to train on.")
-    texts.add_argument("--speeches", help="A table of sentences with `year` and `text`, instead.")
+    texts.add_argument("--train_files", nargs="+", help="Training texts: files named by time point.")
+    texts.add_argument("--speeches", help="Training texts instead: a table with the columns `year` and `text`.")
     usages = parser.add_mutually_exclusive_group(required=True)
-    usages.add_argument("--corpora", nargs="+", help="Text files named by time point, to score words in.")
-    usages.add_argument("--dwug", help="The uses of a word usage graph, instead.")
+    usages.add_argument("--corpora", nargs="+", help="Texts to score words in: files named by time point.")
+    usages.add_argument("--dwug", help="Texts to score words in instead: the uses of a word usage graph.")
     parser.add_argument("--truth", required=True)
     parser.add_argument("--output_dir", type=Path, required=True)
     parser.add_argument("--max_steps", type=int, default=200)
@@ -86,19 +86,19 @@ def main():
     check_begun_with(args.output_dir, {name: getattr(args, name) for name in of_models})
     found: dict[tuple[str, str], dict] = {}
     if args.table == 2:
-        everything = (*OF_ENCODERS, "clusters", *OF_WORDS)
+        everything = (*CONTEXTUAL, "clusters", *STATIC)
         plain = score(args, args.output_dir / "plain", args.model_name_or_path, "--measures", *everything)
-        found |= {("" if name in OF_WORDS else "plain encoder", name): value for name, value in plain.items()}
+        found |= {("" if name in STATIC else "plain encoder", name): value for name, value in plain.items()}
     for mode in MODES if args.table == 3 else ["attention", "attention, residual"]:
         folder = train(args, mode)
-        measures = [*OF_ENCODERS, *(["time_diff"] if "prepend" in mode else [])]
+        measures = [*CONTEXTUAL, *(["time_diff"] if "prepend" in mode else [])]
         for name, value in score(args, folder / "change", folder, "--measures", *measures).items():
             found[mode, name] = value
         loss = json.loads((folder / "all_results.json").read_text())["eval_loss"]
         show(benchmark="post-pretraining", mode=mode, eval_loss=loss)
     clusters = {key: value for key, value in found.items() if "k_means" in key[1] or "affinity" in key[1]}
     if clusters:
-        # As the paper reports them: chosen on the gold scores.
+        # The paper also chooses the best one on the gold scores.
         (mode, name), best = max(clusters.items(), key=lambda item: item[1]["spearman"])
         found[mode, f"best of {len(clusters)} cluster distances ({name})"] = best
     rows = []

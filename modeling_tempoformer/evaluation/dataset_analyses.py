@@ -1,162 +1,129 @@
-"""What a corpus is like: its size, its classes, its times, and how much the posts of a timeline differ."""
+"""Statistics of a corpus: its size, its classes, its times, and how different the posts of a timeline are."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from statistics import fmean, median
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from datasets import Dataset
+from sklearn.preprocessing import normalize
+
+from .predictions import labels_of
 
 
 def dataset_statistics(timelines: Dataset, label_names: Sequence[str]) -> dict[str, Any]:
     """
-    The sizes of a corpus (paper, Table 1).
+    The sizes of a corpus (TempoFormer paper, Table 1).
 
     Args:
         timelines (`Dataset`): As [`to_timelines`] returns them, at least one.
-        label_names (`Sequence[str]`): The classes in the order of their ids.
+        label_names (`Sequence[str]`): Names of the classes in the order of their ids.
 
     Returns:
-        `timelines`, `posts` and `labelled_posts`, their numbers; `posts_per_timeline` (`mean`, `median`, `min`,
-        `max`); `words_per_post`, the mean number of words between white space; `classes`, for each name its `count`
-        and its `share` of the labelled posts (NaN if there are none). With timestamps also `seconds_between_posts`,
-        from each post to the next of its timeline (NaN if none has two), and `seconds_per_timeline`, from its first
-        post to its last, both as `mean` and `median`. Raises a `ValueError` if there are no timelines, or for a label
-        that is no class.
+        `timelines`, `posts` and `labelled_posts`: their numbers.
+        `posts_per_timeline`: `mean`, `median`, `min` and `max`.
+        `words_per_post`: the mean number of words, separated by whitespace.
+        `classes`: for each class its `count` and its `share` of the labelled posts (NaN if there are none).
+        `seconds_between_posts` (neighbours of a timeline) and `seconds_per_timeline` (first to last post), with
+        timestamps only: `mean` and `median`, NaN if there are none.
     """
-    if not len(timelines):
-        raise ValueError("`timelines` has no timeline.")
-    sizes, words, gaps, spans = [], [], [], []
-    labels: Counter[int] = Counter()
-    timed = "timestamps" in timelines.column_names
-    for timeline in timelines:
-        sizes.append(len(timeline["texts"]))
-        words += [len(text.split()) for text in timeline["texts"]]
-        for post_id, label in zip(timeline["post_ids"], timeline["labels"], strict=True):
-            if label != -100 and not 0 <= label < len(label_names):
-                place = f"Timeline {timeline['timeline_id']!r}, post {post_id!r}"
-                raise ValueError(f"{place}: the label {label} is none of the {len(label_names)} classes.")
-        labels.update(label for label in timeline["labels"] if label != -100)
-        if timed:
-            gaps += np.diff(timeline["timestamps"]).tolist()
-            spans.append(timeline["timestamps"][-1] - timeline["timestamps"][0])
-    labelled = labels.total()
+    sizes = pd.Series([len(texts) for texts in timelines["texts"]])
+    words = pd.Series([len(text.split()) for texts in timelines["texts"] for text in texts])
+    labels = labels_of(timelines)
+    counts = [int((labels == label).sum()) for label in range(len(label_names))]
     statistics = {
         "timelines": len(sizes),
-        "posts": sum(sizes),
-        "labelled_posts": labelled,
-        "posts_per_timeline": {**center(sizes), "min": min(sizes), "max": max(sizes)},
-        "words_per_post": fmean(words),
+        "posts": len(words),
+        "labelled_posts": sum(counts),
+        "posts_per_timeline": {**mean_and_median(sizes), "min": int(sizes.min()), "max": int(sizes.max())},
+        "words_per_post": float(words.mean()),
         "classes": {
-            name: {"count": labels[label], "share": labels[label] / labelled if labelled else math.nan}
-            for label, name in enumerate(label_names)
+            name: {"count": count, "share": count / sum(counts) if any(counts) else math.nan}
+            for name, count in zip(label_names, counts, strict=True)
         },
     }
-    if timed:
-        statistics |= {"seconds_between_posts": center(gaps), "seconds_per_timeline": center(spans)}
+    if "timestamps" in timelines.column_names:
+        gaps = [gap for times in timelines["timestamps"] for gap in np.diff(times)]
+        spans = [times[-1] - times[0] for times in timelines["timestamps"]]
+        statistics["seconds_between_posts"] = mean_and_median(pd.Series(gaps, dtype=float))
+        statistics["seconds_per_timeline"] = mean_and_median(pd.Series(spans, dtype=float))
     return statistics
 
 
-def center(values: Sequence[float]) -> dict[str, float]:
-    """Mean and median, NaN where there is nothing."""
-    if not values:
-        return {"mean": math.nan, "median": math.nan}
-    return {"mean": fmean(values), "median": float(median(values))}
+def mean_and_median(values: pd.Series) -> dict[str, float]:
+    return {"mean": float(values.mean()), "median": float(values.median())}
 
 
 def dataset_diversity(embeddings: np.ndarray, timelines: Dataset) -> dict[str, float | int]:
     """
-    How alike the posts of a timeline are, and those of the whole corpus, by any embeddings of the posts (compare
-    Table 5 of the paper; the measures are defined here, and `outlier_score` is our own reading of the paper's).
+    How similar the posts of a timeline and the posts of the whole corpus are, by any embeddings (compare Table 5 of
+    the TempoFormer paper; the measures are defined here, and `outlier_score` is our reading of the paper's).
 
     Args:
-        embeddings (`np.ndarray` of shape `(posts, width)`): In the order of the timelines, then of their posts. None
-            may be 0.
+        embeddings (`np.ndarray` of shape `(posts, width)`): In the order of the timelines, then of their posts. A
+            vector of zeros has a similarity of 0 to every other.
         timelines (`Dataset`): As [`to_timelines`] returns them.
 
     Returns:
-        `within_timeline_similarity`: the mean cosine similarity of all pairs of posts of a timeline, averaged over the
+        `within_timeline_similarity`: the mean cosine similarity of all pairs of posts of a timeline, averaged over
         timelines.
-        `corpus_similarity`: the same over all pairs of posts of the corpus.
-        `outlier_score`: 1 - the cosine similarity of a post to the mean of the other posts of its timeline, each of
-        them scaled to length 1; averaged over the posts of a timeline, then over the timelines. It is 0 if all posts
-        are the same. Where the others cancel each other out, the similarity counts as 0.
-        `single_post_timelines`: how many timelines have one post only; they are left out of the first and the last.
-        Scores without any pair of posts are NaN. Raises a `ValueError` if the numbers of posts differ or an embedding
-        is 0 or not finite.
+        `corpus_similarity`: the mean cosine similarity of all pairs of posts of the corpus.
+        `outlier_score`: 1 - the cosine similarity between a post and the sum of the other posts of its timeline, all
+        scaled to length 1; averaged over the posts of a timeline, then over timelines. It is 0 if all posts are the
+        same. If the other posts cancel out, the similarity counts as 0.
+        `single_post_timelines`: the number of timelines with one post, which the first and the last score leave out.
+        A score without any pair of posts is NaN. Raises a `ValueError` if there is not one finite embedding for each
+        post.
     """
-    embeddings = np.asarray(embeddings, dtype=np.float64)
-    sizes = [len(texts) for texts in timelines["texts"]]
-    if embeddings.ndim != 2 or len(embeddings) != sum(sizes):
-        problem = f"must have the shape (posts, width) for {sum(sizes)} posts, got {embeddings.shape}"
-        raise ValueError(f"`embeddings` {problem}.")
-    lengths = np.linalg.norm(embeddings, axis=1)
-    bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
-    if bad.size:
-        raise ValueError(f"`embeddings`: row {bad[0]} (counting from 0) is 0 or not finite.")
-    units = embeddings / lengths[:, None]
-    similarities, outliers = [], []
-    for posts in np.split(units, np.cumsum(sizes)[:-1]):
-        if len(posts) > 1:
-            similarities.append(mean_similarity(posts))
-            outliers.append(mean_outlier_score(posts))
+    sizes = np.array([len(texts) for texts in timelines["texts"]])
+    if len(embeddings) != sizes.sum():
+        raise ValueError(f"There must be one embedding for each of the {sizes.sum()} posts, got {len(embeddings)}.")
+    units = normalize(np.asarray(embeddings, dtype=np.float64))
+    several = [posts for posts in np.split(units, np.cumsum(sizes)[:-1]) if len(posts) > 1]
     return {
-        "within_timeline_similarity": fmean(similarities) if similarities else math.nan,
-        "corpus_similarity": mean_similarity(units),
-        "outlier_score": fmean(outliers) if outliers else math.nan,
-        "single_post_timelines": sizes.count(1),
+        "within_timeline_similarity": float(pd.Series(map(mean_similarity, several), dtype=float).mean()),
+        "corpus_similarity": mean_similarity(units) if len(units) > 1 else math.nan,
+        "outlier_score": float(pd.Series(map(mean_outlier_score, several), dtype=float).mean()),
+        "single_post_timelines": int((sizes == 1).sum()),
     }
 
 
 def mean_similarity(units: np.ndarray) -> float:
-    """The mean product of all pairs of different rows (rows of length 1), NaN if there is one row only."""
-    number = len(units)
-    if number < 2:
-        return math.nan
-    # The square of the sum is the sum of all products, those of a row with itself included.
+    """The mean dot product over all pairs of different rows."""
+    # The squared sum is the sum over all pairs, including each row with itself.
     total = units.sum(axis=0)
-    return float((total @ total - number) / (number * (number - 1)))
+    return float((total @ total - np.square(units).sum()) / (len(units) * (len(units) - 1)))
 
 
 def mean_outlier_score(units: np.ndarray) -> float:
-    """The mean over the rows (of length 1) of 1 - their cosine similarity to the sum of the other rows."""
+    """The mean over rows of 1 - the cosine similarity between a row and the sum of the other rows."""
     others = units.sum(axis=0) - units
-    lengths = np.linalg.norm(others, axis=1)
-    products = np.einsum("ph,ph->p", units, others)
-    # Shorter than this is the rounding of a sum that is 0.
-    is_some = lengths > 1e-12 * len(units)
-    return float(1 - np.divide(products, lengths, out=np.zeros_like(lengths), where=is_some).mean())
+    return float(1 - (units * normalize(others)).sum(axis=1).mean())
 
 
 def neighbour_bertscore(timelines: Dataset, model_type: str = "roberta-large") -> float:
     """
-    The mean BERTScore F1 (Zhang et al., 2020) of each post and the one before it in its timeline.
+    The mean BERTScore F1 (Zhang et al., 2020) of each post and the previous post of its timeline.
 
     Args:
         timelines (`Dataset`): As [`to_timelines`] returns them.
-        model_type (`str`, *optional*, defaults to `"roberta-large"`): A model that the package `bert-score` knows the
-            best layer of.
+        model_type (`str`, *optional*, defaults to `"roberta-large"`): A model whose best layer the package
+            `bert-score` knows.
 
     Returns:
-        NaN if no timeline has two posts. A pair with a post without words counts as 0. Raises an `ImportError` without
-        `bert-score`, and a `ValueError` for a model that it does not know.
+        NaN if no timeline has two posts. A pair in which a post has no words counts as 0. Raises an `ImportError`
+        without `bert-score`.
     """
     try:
         from bert_score import score
-        from bert_score.utils import model2layers
     except ImportError as problem:
         raise ImportError('BERTScore needs bert-score: pip install "modeling-tempoformer[diversity]".') from problem
-    if model_type not in model2layers:
-        raise ValueError(f"`model_type` is {model_type!r}, of which bert-score does not know the best layer.")
     pairs = [pair for texts in timelines["texts"] for pair in zip(texts, texts[1:], strict=False)]
-    if not pairs:
-        return math.nan
-    # The package scores pairs without words as 0 too, but not with the tokenizers of Transformers 5.
-    scored = [(earlier, later) for earlier, later in pairs if earlier.strip() and later.strip()]
-    if not scored:
-        return 0.0
-    earlier, later = zip(*scored, strict=True)
-    _, _, f1 = score(list(later), list(earlier), model_type=model_type)
-    return float(f1.double().sum() / len(pairs))
+    # bert-score also gives 0 to empty texts, but fails on them with the tokenizers of Transformers 5.
+    scored = [(later, earlier) for earlier, later in pairs if earlier.strip() and later.strip()]
+    total = 0.0
+    if scored:
+        _, _, f1 = score(*map(list, zip(*scored, strict=True)), model_type=model_type)
+        total = float(f1.double().sum())
+    return total / len(pairs) if pairs else math.nan

@@ -1,4 +1,4 @@
-"""Figures, which need matplotlib."""
+"""Figures with matplotlib."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, sizes in inches. Raises an `ImportError` that names the extra where matplotlib is missing."""
+    """An empty figure, sizes in inches. Raises an `ImportError` that names the extra if matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ImportError as problem:

@@ -1,6 +1,6 @@
 """Per-class and macro precision, recall and F1."""
 
-from functools import partial
+from collections.abc import Callable
 
 import datasets
 import evaluate
@@ -10,8 +10,8 @@ from transformers import EvalPrediction
 
 class StreamClassificationMetric(evaluate.Metric):
     """
-    Precision, recall and F1 of each class, their unweighted means (macro) and the number of labelled posts. Needs no
-    network. A class that is neither among the references nor the predictions counts as 0.
+    Precision, recall and F1 of each class, their unweighted means (macro) and the number of labelled posts. Works
+    without network access. A class that is neither in the references nor in the predictions scores 0.
 
     `compute(predictions=, references=, label_names=)` takes class ids and the names in the order of the ids; it
     returns `macro_f1`, `macro_precision`, `macro_recall`, and `f1_NAME`, `precision_NAME`, `recall_NAME`,
@@ -42,24 +42,24 @@ class StreamClassificationMetric(evaluate.Metric):
         return {**macro, **classes}
 
 
-def compute_metrics(label_names: list[str]):
+def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction], dict[str, float]]:
     """
-    What the Trainer's `compute_metrics` takes: scores of the posts that have a label.
+    Makes the argument `compute_metrics` of the Trainer, which scores the posts that have a label.
 
     Args:
-        label_names (`list[str]`): Of the classes, in the order of their ids.
+        label_names (`list[str]`): Names of the classes in the order of their ids.
 
     Returns:
-        A function of an `EvalPrediction` with logits (rows, streams, classes) and labels (rows, streams), -100 for
-        none, that returns the scores of [`StreamClassificationMetric`]; nothing where no post has a label.
+        A function from an `EvalPrediction` with logits (rows, streams, classes) and labels (rows, streams), -100
+        without a label, to the scores of [`StreamClassificationMetric`]; empty if no post has a label.
     """
-    return partial(score_streams, metric=StreamClassificationMetric(), label_names=label_names)
+    metric = StreamClassificationMetric()
 
+    def score(prediction: EvalPrediction) -> dict[str, float]:
+        labelled = prediction.label_ids != -100
+        if not labelled.any():
+            return {}
+        predicted, actual = prediction.predictions.argmax(-1)[labelled], prediction.label_ids[labelled]
+        return metric.compute(predictions=predicted, references=actual, label_names=label_names)
 
-def score_streams(prediction: EvalPrediction, metric: evaluate.Metric, label_names: list[str]) -> dict[str, float]:
-    """Scores logits (rows, streams, classes) against labels (rows, streams) where these are not -100, if anywhere."""
-    labelled = prediction.label_ids != -100
-    if not labelled.any():
-        return {}
-    predicted = prediction.predictions.argmax(-1)[labelled]
-    return metric.compute(predictions=predicted, references=prediction.label_ids[labelled], label_names=label_names)
+    return score

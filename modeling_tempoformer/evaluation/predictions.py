@@ -1,13 +1,14 @@
-"""What is made of the probabilities of each post: an order, scores, a table."""
+"""From the probabilities of posts to scores and files."""
 
-import csv
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from datasets import Dataset
 
 from .calibration import expected_calibration_error
@@ -22,24 +23,24 @@ logger = logging.getLogger(__name__)
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
     """
-    The values of the wanted posts.
+    Selects the values of posts in a given order.
 
     Args:
-        wanted (`Sequence[str]`): Post ids.
-        post_ids (`Sequence[Sequence[str]]`): The posts of each item that was classified.
-        values (`np.ndarray` of shape `(items, posts, classes)`): The posts of an item may be followed by padding.
+        wanted (`Sequence[str]`): Post ids in the order of the result.
+        post_ids (`Sequence[Sequence[str]]`): The post ids of each row that was classified.
+        values (`np.ndarray` of shape `(rows, posts, classes)`): Padding may follow the posts of a row.
 
     Returns:
-        `np.ndarray` of shape `(posts, classes)`. Raises a `KeyError` where a post has no value.
+        `np.ndarray` of shape `(wanted posts, classes)`. Raises a `KeyError` if a post has no value.
     """
     by_post = {}
-    for item, item_values in zip(post_ids, values, strict=True):
-        by_post.update(zip(item, item_values, strict=False))
+    for ids, row in zip(post_ids, values, strict=True):
+        by_post.update(zip(ids, row, strict=False))
     return np.stack([by_post[post_id] for post_id in wanted])
 
 
 def targets_of(rows: Dataset) -> list[list[str]]:
-    """The ids of the posts that each row classifies, rows as [`to_rows`] cuts them."""
+    """The ids of the posts that each row classifies, for rows from [`to_rows`]."""
     return [
         [post_id for post_id, label in zip(row["post_ids"], row["labels"], strict=True) if label is not None]
         for row in rows.select_columns(["post_ids", "labels"])
@@ -48,31 +49,30 @@ def targets_of(rows: Dataset) -> list[list[str]]:
 
 def post_ids_of(timelines: Dataset) -> list[str]:
     """The id of each post, in the order of the timelines."""
-    return [post_id for post_ids in timelines["post_ids"] for post_id in post_ids]
+    return list(chain.from_iterable(timelines["post_ids"]))
 
 
 def labels_of(timelines: Dataset) -> np.ndarray:
-    """The class id of each post, -100 for none, in the order of the timelines: shape `(posts,)`."""
-    return np.concatenate([np.asarray(labels) for labels in timelines["labels"]])
+    """The class id of each post, -100 without a label, in the order of the timelines: shape `(posts,)`."""
+    return np.array(list(chain.from_iterable(timelines["labels"])))
 
 
 def score_posts(
     timelines: Dataset, predicted: np.ndarray, probabilities: np.ndarray, names: list[str]
 ) -> dict[str, float]:
     """
-    Scores of the labelled posts, of whole timelines, and of the probabilities.
+    Scores the labelled posts, whole timelines, and the probabilities.
 
     Args:
         timelines (`Dataset`): As [`to_timelines`] returns them.
-        predicted (`np.ndarray` of shape `(posts,)`): A class id for each post in their order; -1 for none, which
-            counts as wrong.
-        probabilities (`np.ndarray` of shape `(posts, classes)`): Of each class.
-        names (`list[str]`): Of the classes.
+        predicted (`np.ndarray` of shape `(posts,)`): The class id of each post in the order of the timelines; -1 means
+            no prediction, which counts as wrong.
+        probabilities (`np.ndarray` of shape `(posts, classes)`): The probability of each class.
+        names (`list[str]`): Names of the classes.
 
     Returns:
-        Those of [`StreamClassificationMetric`] and of [`timeline_scores`] that are defined, and `ece`, the expected
-        calibration error of the posts with a prediction (left out with a warning where a probability is not finite);
-        empty where no post has a label.
+        The scores of [`StreamClassificationMetric`], the scores of [`timeline_scores`] that are defined, and `ece`,
+        the expected calibration error of the posts with a prediction. Empty if no post has a label.
     """
     actual = labels_of(timelines)
     labelled = actual >= 0
@@ -81,47 +81,47 @@ def score_posts(
     scores = StreamClassificationMetric().compute(
         predictions=predicted[labelled], references=actual[labelled], label_names=names
     )
-    of_timelines, start = [], 0
-    for timeline in timelines:
-        end = start + len(timeline["labels"])
-        of_timelines.append(Timeline(timeline["labels"], predicted[start:end].tolist(), timeline.get("timestamps")))
-        start = end
-    # NaN, where no timeline has what a score is of, is no JSON.
-    scores |= {name: value for name, value in timeline_scores(of_timelines, names).items() if value == value}
+    ends = np.cumsum([len(labels) for labels in timelines["labels"]])
+    scored = timeline_scores(
+        [
+            Timeline(timeline["labels"], of_timeline, timeline.get("timestamps"))
+            for timeline, of_timeline in zip(timelines, np.split(predicted, ends[:-1]), strict=True)
+        ],
+        names,
+    )
+    # JSON has no NaN.
+    scores |= {name: value for name, value in scored.items() if not np.isnan(value)}
     answered = labelled & (predicted >= 0)
-    if not np.isfinite(probabilities[answered]).all():
-        logger.warning("Some probabilities are not finite, so that there is no calibration error.")
-    elif answered.any():
+    if answered.any():
         scores["ece"] = expected_calibration_error(probabilities[answered], actual[answered])
     return scores
 
 
 def prediction_rows(
     timelines: Dataset, predicted: np.ndarray, probabilities: np.ndarray, names: list[str]
-) -> Iterator[dict[str, str | float]]:
+) -> pd.DataFrame:
     """
-    One row for each post in the order of the input: id, timeline, label, prediction, probability of each class. A
-    missing label or prediction is empty. Arguments as those of [`score_posts`].
+    A table with one row for each post, in the order of the input: `post_id`, `timeline_id`, `label`, `prediction` and
+    the probability of each class. A missing label or prediction is missing there too. Arguments as for
+    [`score_posts`].
     """
-    posts = [
-        (row, post_id, timeline["timeline_id"], label)
-        for timeline in timelines
-        for row, post_id, label in zip(timeline["post_rows"], timeline["post_ids"], timeline["labels"], strict=True)
-    ]
-    order = sorted(range(len(posts)), key=lambda place: posts[place])
-    for place in order:
-        _, post_id, timeline_id, label = posts[place]
-        yield {
-            "post_id": post_id,
-            "timeline_id": timeline_id,
-            "label": "" if label < 0 else names[label],
-            "prediction": "" if predicted[place] < 0 else names[predicted[place]],
-            **{f"probability_{name}": float(score) for name, score in zip(names, probabilities[place], strict=True)},
+    sizes = [len(post_ids) for post_ids in timelines["post_ids"]]
+    class_names = dict(enumerate(names))
+    table = pd.DataFrame(
+        {
+            "post_id": post_ids_of(timelines),
+            "timeline_id": np.repeat(np.array(timelines["timeline_id"], dtype=object), sizes),
+            "label": pd.Series(labels_of(timelines)).map(class_names),
+            "prediction": pd.Series(predicted).map(class_names),
+            **{f"probability_{name}": np.float64(probabilities[:, label]) for label, name in class_names.items()},
         }
+    )
+    order = np.argsort(list(chain.from_iterable(timelines["post_rows"])))
+    return table.iloc[order]
 
 
 def write_results(output_dir: str, scores: dict[str, float]):
-    """Prints the scores of a method that no Trainer has trained, and saves them as one would."""
+    """Prints and saves the scores of a method without a Trainer, as the Trainer does for its own."""
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     scores = {f"predict_{name}": value for name, value in scores.items()}
@@ -130,12 +130,8 @@ def write_results(output_dir: str, scores: dict[str, float]):
     (folder / RESULTS).write_text(json.dumps(scores, indent=4) + "\n", encoding="utf-8")
 
 
-def write_predictions(output_dir: str, rows: Iterable[dict[str, Any]]):
-    """`_predictions.csv`: the Trainer never pushes a name that starts with an underscore."""
+def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
+    """Writes `_predictions.csv`. The Trainer does not push files whose names start with an underscore."""
     path = Path(output_dir) / "_predictions.csv"
-    rows = list(rows)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    pd.DataFrame(rows).to_csv(path, index=False)
     logger.info("Predictions: %s", path)

@@ -1,19 +1,17 @@
-"""What is looked at after scoring words: a ranked table, the agreement with gold scores, and a figure."""
+"""The report on scored words: a ranked table, the agreement with gold scores, and figures."""
 
-import csv
 import json
-import math
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scipy.stats import rankdata
+import pandas as pd
 from transformers.utils import logging
 
 from ..evaluation.figures import new_figure
-from ..evaluation.text_tables import format_table, printable
-from .measures import agreement
+from ..evaluation.text_tables import escape_control_characters, format_table
+from .measures import Agreement, agreement
 
 
 if TYPE_CHECKING:
@@ -22,52 +20,44 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 
-def rank(scores: dict[str, float]) -> dict[str, int | float]:
-    """1 for the word that changed most; words with the same score share their mean rank; NaN has none."""
-    words = [word for word, score in scores.items() if not math.isnan(score)]
-    ranks = rankdata([-scores[word] for word in words]).tolist()
-    return {word: int(place) if place == int(place) else place for word, place in zip(words, ranks, strict=True)}
-
-
-def ranked_rows(
+def ranked_table(
     scores: dict[str, dict[str, float]], counts: dict[str, dict[str, int]], truth: dict[str, float] | None
-) -> list[dict[str, str | float | int]]:
+) -> pd.DataFrame:
     """
-    One row per word, by the first measure from the most changed to the least; words without a score come last.
+    One row for each word, from the most changed to the least by the first measure; words without a score come last.
+    Rank 1 changed most, and words with the same score share their mean rank. Gold ranks are among the words that have
+    both scores.
 
     Args:
-        scores: For each measure the score of each word, NaN where there is none.
-        counts: For each word its usages at each time.
+        scores: For each measure the score of each word, NaN if it has none.
+        counts: For each word its number of usages at each time.
         truth: Gold scores by word.
     """
-    first = next(iter(scores.values()))
-    order = sorted(
-        first, key=lambda word: (math.isnan(first[word]), -first[word] if first[word] == first[word] else 0)
-    )
-    ranks = rank(first)
-    gold_ranks = rank({word: score for word, score in (truth or {}).items() if word in ranks})
-    rows = []
-    for word in order:
-        row = {"rank": ranks.get(word, ""), "word": word}
-        row |= {name: "" if math.isnan(of_word[word]) else of_word[word] for name, of_word in scores.items()}
-        if truth is not None:
-            row |= {"gold": truth.get(word, ""), "gold_rank": gold_ranks.get(word, "")}
-        rows.append(row | {f"usages_{time}": count for time, count in counts[word].items()})
-    return rows
+    first, *_ = scores
+    table = pd.DataFrame(scores, index=pd.Index(scores[first], name="word"))
+    ranks = {"rank": table[first].rank(ascending=False)}
+    if truth is not None:
+        table["gold"] = pd.Series(truth, dtype=float)
+        ranks["gold_rank"] = table["gold"].where(table[first].notna()).rank(ascending=False)
+    for name, of_words in ranks.items():
+        table[name] = of_words.map("{:g}".format, na_action="ignore")
+    usages = pd.DataFrame.from_dict(counts, orient="index").add_prefix("usages_")
+    table = table.join(usages).sort_values(first, ascending=False, kind="stable").reset_index()
+    table.insert(0, "rank", table.pop("rank"))
+    return table
 
 
 def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], title: str):
-    """Predicted against gold ranks, each word at its place. Raises an `ImportError` without matplotlib."""
-    words = [word for word in truth if not math.isnan(scores.get(word, math.nan))]
-    predicted, gold = (rank({word: values[word] for word in words}) for values in (scores, truth))
+    """Draws predicted against gold ranks. Raises an `ImportError` without matplotlib."""
+    ranks = pd.DataFrame({"predicted": pd.Series(scores), "gold": pd.Series(truth)}).dropna().rank(ascending=False)
     figure = new_figure(7, 7)
     axes = figure.subplots()
-    axes.plot([1, len(words)], [1, len(words)], color="0.8", zorder=0)
-    axes.scatter([gold[word] for word in words], [predicted[word] for word in words], s=18)
-    for word in words:
-        # Words with dollars are no formulas.
-        place = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8, "parse_math": False}
-        axes.annotate(printable(word), (gold[word], predicted[word]), **place)
+    axes.plot([1, len(ranks)], [1, len(ranks)], color="0.8", zorder=0)
+    axes.scatter(ranks["gold"], ranks["predicted"], s=18)
+    for word, predicted, gold in ranks.itertuples():
+        # A word with dollar signs is not a formula.
+        style = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8, "parse_math": False}
+        axes.annotate(escape_control_characters(word), (gold, predicted), **style)
     axes.set(xlabel="gold rank (1: changed most)", ylabel="predicted rank", title=title)
     axes.margins(x=0.15, y=0.05)
     axes.invert_xaxis()
@@ -75,21 +65,60 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
     figure.savefig(path, dpi=150)
 
 
-def plot_scores(scores: dict[str, float], measure: str, most: int = 50) -> "Figure":
-    """The words from the most changed to the least, those without a score left out; of many only the first."""
-    ranked = sorted((word for word in scores if not math.isnan(scores[word])), key=lambda word: -scores[word])
-    shown = ranked[:most]
+def plot_scores(scores: dict[str, float], measure: str, max_words: int = 50) -> "Figure":
+    """Bars of the words with a score, from the most changed to the least; at most `max_words` of them."""
+    ranked = pd.Series(scores).dropna().sort_values(ascending=False, kind="stable")
+    shown = ranked.head(max_words)
     figure = new_figure(7, 1.2 + 0.22 * len(shown))
     axes = figure.subplots()
-    places = range(len(shown))
-    axes.barh(places, [scores[word] for word in shown], height=0.6)
-    # Words with dollars are no formulas.
-    axes.set_yticks(places, [printable(word) for word in shown], fontsize=8, parse_math=False)
+    axes.barh(range(len(shown)), shown, height=0.6)
+    # A word with dollar signs is not a formula.
+    axes.set_yticks(range(len(shown)), map(escape_control_characters, shown.index), fontsize=8, parse_math=False)
     axes.invert_yaxis()
-    which = f"the {len(shown)} most changed of {len(ranked)} words" if len(shown) < len(ranked) else "words by change"
-    axes.set(xlabel=measure, title=which)
+    title = "words by change" if len(shown) == len(ranked) else f"the {len(shown)} most changed of {len(ranked)} words"
+    axes.set(xlabel=measure, title=title)
     axes.margins(y=0.01)
     return figure
+
+
+def compare_with_gold(
+    scores: dict[str, dict[str, float]], truth: dict[str, float], seed: int
+) -> tuple[dict[str, Agreement], list[str]]:
+    """
+    The agreement of each measure with the gold scores, and notes on measures and words without one. Raises a
+    `ValueError` if the first measure has no correlation.
+    """
+    found, notes = {}, []
+    for name, of_word in scores.items():
+        try:
+            found[name] = agreement(of_word, truth, seed)
+        except ValueError as problem:
+            if not found:
+                raise
+            notes.append(f"{name}: no correlation. {problem}")
+            continue
+        if found[name].missing:
+            notes.append(f"{name}: no score for {', '.join(found[name].missing)}, which have a gold score.")
+        if found[name].extra:
+            notes.append(f"{name}: no gold score for {', '.join(found[name].extra)}.")
+    return found, notes
+
+
+def agreement_table(found: dict[str, Agreement]) -> str:
+    """The correlations of each measure as text."""
+    return format_table(
+        {
+            "measure": name,
+            "words": value.num_words,
+            "pearson r": value.pearson,
+            "p": value.pearson_p,
+            "95 %": "{:.3f} to {:.3f}".format(*value.pearson_interval),
+            "spearman rho": value.spearman,
+            "p ": value.spearman_p,
+            "95 % ": "{:.3f} to {:.3f}".format(*value.spearman_interval),
+        }
+        for name, value in found.items()
+    )
 
 
 def write_report(
@@ -100,67 +129,36 @@ def write_report(
     seed: int = 0,
 ) -> str:
     """
-    Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` (where matplotlib is installed) and,
-    with gold scores, `ranks.png`.
+    Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` (if matplotlib is installed) and,
+    with gold scores, `ranks.png`. Arguments as for [`ranked_table`]; `seed` is the seed of the bootstrap.
 
     Returns:
-        The table and the agreement as text; a further measure whose correlation cannot be had is said there. Raises a
-        `ValueError` where no word has a score of the first measure, or where these and the gold scores have too few
-        words in common.
+        The table and the agreement with gold scores as text, which also names the measures without a correlation.
+        Raises a `ValueError` if the first measure has no score for any word, or no correlation with the gold scores.
     """
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    first = next(iter(scores))
-    if all(math.isnan(score) for score in scores[first].values()):
+    first, *_ = scores
+    if pd.Series(scores[first]).isna().all():
         raise ValueError(f"'{first}' has no score for any of the {len(counts)} words: {', '.join(counts)}.")
-    rows = ranked_rows(scores, counts, truth)
-    with (folder / "changes.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    gaps = {word: [time for time, count in of_time.items() if not count] for word, of_time in counts.items()}
+    table = ranked_table(scores, counts, truth)
+    table.to_csv(folder / "changes.csv", index=False)
+    gaps = {word: [time for time, count in by_time.items() if not count] for word, by_time in counts.items()}
     gaps = {word: times for word, times in gaps.items() if times}
-    results = {"gaps": gaps, "agreement": {}}
-    lines = [format_table(rows), ""]
-    if gaps:
-        lines += [f"No usage of '{word}' in {', '.join(times)}." for word, times in gaps.items()] + [""]
+    lines = [format_table(table), ""]
+    lines += [f"No usage of '{word}' in {', '.join(times)}." for word, times in gaps.items()]
+    found: dict[str, Agreement] = {}
     if truth is None:
-        for name, of_word in scores.items():
-            if without := [word for word, score in of_word.items() if math.isnan(score)]:
-                lines.append(f"{name}: no score for {', '.join(without)}.")
+        missing = {name: [word for word in of_word if pd.isna(of_word[word])] for name, of_word in scores.items()}
+        lines += [f"{name}: no score for {', '.join(words)}." for name, words in missing.items() if words]
     else:
-        found, refused = {first: agreement(scores[first], truth, seed)}, []
-        for name, of_word in scores.items():
-            if name != first:
-                try:
-                    found[name] = agreement(of_word, truth, seed)
-                except ValueError as problem:
-                    refused.append(f"{name}: no correlation. {problem}")
-        results["agreement"] = {name: asdict(value) for name, value in found.items()}
-        table = [
-            {
-                "measure": name,
-                "words": value.num_words,
-                "pearson r": value.pearson,
-                "p": value.pearson_p,
-                "95 %": "{:.3f} to {:.3f}".format(*value.pearson_interval),
-                "spearman rho": value.spearman,
-                "p ": value.spearman_p,
-                "95 % ": "{:.3f} to {:.3f}".format(*value.spearman_interval),
-            }
-            for name, value in found.items()
-        ]
-        lines += [format_table(table), *refused]
-        for name, value in found.items():
-            if value.missing:
-                lines.append(f"{name}: no score for {', '.join(value.missing)}, which have a gold score.")
-            if value.extra:
-                lines.append(f"{name}: no gold score for {', '.join(value.extra)}.")
+        found, notes = compare_with_gold(scores, truth, seed)
+        lines += ["", agreement_table(found), *notes]
+        plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
+    results = {"gaps": gaps, "agreement": {name: asdict(value) for name, value in found.items()}}
     (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
     if find_spec("matplotlib") is None:
         logger.warning('No changes.png without matplotlib: pip install "modeling-tempoformer[change]".')
     else:
         plot_scores(scores[first], first).savefig(folder / "changes.png", dpi=150)
-    if truth is not None:
-        plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
     return "\n".join(lines)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import orthogonal_procrustes
+from sklearn.preprocessing import normalize
 from transformers.utils import logging
 
 from .corpora import DatedSentence
-from .measures import unit
 
 
 if TYPE_CHECKING:
@@ -30,40 +30,36 @@ def train_sgns(
     seed: int = 0,
 ) -> dict[str, "KeyedVectors"]:
     """
-    Skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point by itself. The defaults
-    are those with which SGNS serves as a baseline for semantic change (Schlechtweg et al., 2019); small corpora need
-    more epochs. One thread, so that the same sentences always give the same vectors.
+    Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately. The
+    defaults are the baseline settings of Schlechtweg et al. (2019); small corpora need more epochs. It uses one
+    thread, so that the same sentences always give the same vectors.
 
     Args:
-        sentences (`Iterable[DatedSentence]`): In any order; those of other times are passed over. The tokens are kept
+        sentences (`Iterable[DatedSentence]`): In any order; sentences of other times are skipped. The tokens are kept
             in memory.
         times (`Sequence[str]`): The names of the time points.
         vector_size (`int`, *optional*, defaults to 300): Width of the vectors.
-        window (`int`, *optional*, defaults to 10): Tokens on each side of a word that are its contexts.
-        negative (`int`, *optional*, defaults to 5): Random words for each context.
+        window (`int`, *optional*, defaults to 10): Context tokens on each side of a word.
+        negative (`int`, *optional*, defaults to 5): Negative samples for each context.
         min_count (`int`, *optional*, defaults to 5): Words with fewer occurrences at a time point get no vector there.
         epochs (`int`, *optional*, defaults to 5): Passes over the sentences.
-        seed (`int`, *optional*, defaults to 0): Of each time point's model.
+        seed (`int`, *optional*, defaults to 0): Seed of each model.
 
     Returns:
-        gensim's `KeyedVectors` for each time point. Raises a `ValueError` for a time point without sentences, or with
-        no word that is frequent enough, and an `ImportError` without gensim.
+        gensim's `KeyedVectors` for each time point. Raises a `ValueError` if no word of a time point is frequent
+        enough, and an `ImportError` without gensim.
     """
     try:
         from gensim.models import Word2Vec
     except ImportError as problem:
         raise ImportError('SGNS needs gensim: pip install "modeling-tempoformer[change]".') from problem
     tokens: dict[str, list[list[str]]] = {time: [] for time in times}
-    seen = set()
     for sentence in sentences:
-        seen.add(sentence.time)
         if sentence.time in tokens:
-            # Each word once in memory.
+            # Interned, so that each word is in memory once.
             tokens[sentence.time].append([sys.intern(token) for token in sentence.tokens])
     vectors = {}
     for time, corpus in tokens.items():
-        if not corpus:
-            raise ValueError(f"There are no sentences of '{time}', only of: {', '.join(sorted(seen)) or 'no time'}.")
         model = Word2Vec(
             vector_size=vector_size,
             window=window,
@@ -76,7 +72,9 @@ def train_sgns(
         )
         model.build_vocab(corpus)
         if not len(model.wv):
-            raise ValueError(f"No word occurs {min_count} times (`min_count`) in the sentences of '{time}'.")
+            raise ValueError(
+                f"No word occurs {min_count} times (`min_count`) in the {len(corpus)} sentences of '{time}'."
+            )
         model.train(corpus, total_examples=model.corpus_count, epochs=epochs)
         vectors[time] = model.wv
     return vectors
@@ -91,10 +89,9 @@ def procrustes_change(
     vectors: dict[str, "KeyedVectors"], targets: list[str], times: tuple[str, str]
 ) -> dict[str, float]:
     """
-    SGNS+OP+CD: the vectors of the words that two times share are centred and scaled to length 1, those of the first
-    time are rotated onto those of the second as well as a rotation can (orthogonal Procrustes), and the change of a
-    word is the cosine distance between its two vectors then (Hamilton et al., 2016; centred as in Schlechtweg et al.,
-    2019).
+    SGNS+OP+CD: centres the vectors of the words that two times share and scales them to length 1, rotates the first
+    time onto the second by orthogonal Procrustes, and returns the cosine distance between the two vectors of a word
+    (Hamilton et al., 2016; centred as in Schlechtweg et al., 2019).
 
     Args:
         vectors (`dict[str, KeyedVectors]`): As [`train_sgns`] returns them.
@@ -103,7 +100,7 @@ def procrustes_change(
 
     Returns:
         The cosine distance (0 to 2) of each target, NaN if it has no vector at one of the times. Raises a `ValueError`
-        if the times share fewer words than the vectors are wide: any could then be rotated onto any.
+        if the times share fewer words than the vectors are wide, because any vectors could then be aligned.
     """
     shared, width = shared_words(vectors, times), vectors[times[0]].vector_size
     if len(shared) < width:
@@ -111,7 +108,7 @@ def procrustes_change(
             f"'{times[0]}' and '{times[1]}' share {len(shared)} words, too few to align vectors of width {width}."
         )
     before, after = (vectors[time][shared].astype(np.float64) for time in times)
-    before, after = (unit(space - space.mean(axis=0)) for space in (before, after))
+    before, after = (normalize(space - space.mean(axis=0)) for space in (before, after))
     rotation, _ = orthogonal_procrustes(before, after)
     distances = 1 - ((before @ rotation) * after).sum(axis=1)
     by_word = dict(zip(shared, distances.tolist(), strict=True))
@@ -127,23 +124,21 @@ def neighbour_change(
 ) -> dict[str, float]:
     """
     The share of a word's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
-    (Gonen et al., 2020). Needs no alignment.
+    (Gonen et al., 2020). It needs no alignment.
 
     Args:
         vectors (`dict[str, KeyedVectors]`): As [`train_sgns`] returns them.
         targets (`list[str]`): The words.
         times (`tuple[str, str]`): The names of the two time points.
-        k (`int`, *optional*, defaults to 1000): Number of neighbours, at least 1. If they are chosen from fewer than
-            `2k` words, half of these are taken, and a warning says so: with all of them, no word would ever change.
-        min_frequency (`int`, *optional*, defaults to 20): Neighbours are chosen from the words that occur at least
-            this often at both times.
+        k (`int`, *optional*, defaults to 1000): Number of neighbours. At most half of the candidates, with a warning:
+            if all of them were neighbours, no word would ever change.
+        min_frequency (`int`, *optional*, defaults to 20): Candidates are words that occur at least this often at both
+            times.
 
     Returns:
         The change (0 to 1) of each target, NaN if it has no vector at one of the times. Raises a `ValueError` if there
-        are fewer than two words to choose neighbours from.
+        are fewer than two candidates.
     """
-    if k < 1:
-        raise ValueError(f"`k` must be at least 1, got {k}.")
     shared = shared_words(vectors, times)
     candidates = [
         word for word in shared if all(vectors[time].get_vecattr(word, "count") >= min_frequency for time in times)
@@ -155,17 +150,18 @@ def neighbour_change(
         )
     if 2 * k > len(candidates):
         half = len(candidates) // 2
-        logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` is cut to {half}.")
+        logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` becomes {half}.")
         k = half
-    place = {word: index for index, word in enumerate(candidates)}
-    spaces = {time: unit(vectors[time][candidates]) for time in times}
+    candidate_ids = {word: index for index, word in enumerate(candidates)}
+    spaces = {time: normalize(vectors[time][candidates]) for time in times}
     changes = dict.fromkeys(targets, math.nan)
     for target in set(targets).intersection(shared):
         nearest = []
         for time, space in spaces.items():
             similarities = space @ vectors[time][target]
-            if target in place:
-                similarities[place[target]] = -np.inf
+            if target in candidate_ids:
+                # A word is not its own neighbour.
+                similarities[candidate_ids[target]] = -np.inf
             nearest.append(np.argpartition(-similarities, k - 1)[:k])
         changes[target] = 1 - np.intersect1d(*nearest).size / k
     return changes

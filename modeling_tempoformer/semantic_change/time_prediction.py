@@ -1,4 +1,4 @@
-"""When a text was written: the probability of each time token in the place of a masked one (Rosin et al., 2022)."""
+"""When was a text written? The probability of each time token at a masked position (Rosin et al., 2022)."""
 
 import numpy as np
 import torch
@@ -7,6 +7,10 @@ from transformers.utils import logging
 
 from ..configuration_temporal_bert import UNKNOWN_TIME
 from ..data.dated_texts import check_same_times, frame, make_row, token_limit
+from .batches import batches_by_length
+
+
+TIME_POSITION = 1  # [CLS] comes first.
 
 
 @torch.inference_mode()
@@ -17,8 +21,8 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
     Args:
         model: A model with a masked language modelling head that was trained with `prepend_time`.
         tokenizer: Its [`TemporalBertTokenizer`].
-        texts: Their times are not looked at. Longer ones are read up to the length of the model.
-        batch_size: Texts of a batch.
+        texts: Texts without their times. Texts longer than the model's maximum are truncated.
+        batch_size: Number of texts in a batch.
 
     Returns:
         `np.ndarray` of shape `(num_texts, num_times)`, rows that sum to 1 over `tokenizer.times`. Raises a
@@ -28,22 +32,16 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
         raise ValueError("Times are predicted from time tokens: the tokenizer must have `prepend_time=True`.")
     check_same_times(model, tokenizer)
     model.eval()
-    place_of_time = 1
     tokens = tokenizer(texts, time=tokenizer.times[0], add_special_tokens=False, verbose=False)["input_ids"]
     before, after, _ = frame(tokenizer, tokenizer.times[0])
-    before[place_of_time] = tokenizer.mask_token_id
+    before[TIME_POSITION] = tokenizer.mask_token_id
     size = token_limit(model.config, tokenizer) - len(before) - len(after)
-    cut = sum(len(ids) > size for ids in tokens)
-    if cut:
-        logging.get_logger(__name__).warning("%d of %d texts are read up to %d tokens.", cut, len(texts), size)
+    if num_truncated := sum(len(ids) > size for ids in tokens):
+        warning = "%d of %d texts are truncated to %d tokens."
+        logging.get_logger(__name__).warning(warning, num_truncated, len(texts), size)
     rows = [make_row(ids[:size], before, after, UNKNOWN_TIME) for ids in tokens]
-    order = sorted(range(len(rows)), key=lambda index: len(rows[index]["input_ids"]))
     probabilities = np.zeros((len(rows), len(tokenizer.times)))
-    for start in logging.tqdm(range(0, len(rows), batch_size), desc="times"):
-        chosen = order[start : start + batch_size]
-        batch = tokenizer.pad([rows[index] for index in chosen], padding_side="right", return_tensors="pt")
-        batch = batch.to(model.device)
-        del batch["special_tokens_mask"]
-        logits = model(**batch).logits[:, place_of_time, tokenizer.time_token_ids]
-        probabilities[chosen] = logits.float().softmax(-1).cpu().numpy()
+    for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "times"):
+        logits = model(**batch).logits[:, TIME_POSITION, tokenizer.time_token_ids]
+        probabilities[indices] = logits.float().softmax(-1).cpu().numpy()
     return probabilities

@@ -53,13 +53,6 @@ def test_statistics_without_times_and_labels():
     assert statistics["labelled_posts"] == 0 and math.isnan(statistics["classes"]["No"]["share"])
 
 
-def test_statistics_name_a_label_that_is_no_class():
-    with pytest.raises(ValueError, match="Timeline 'a', post '1': the label 1 is none of the 1 classes"):
-        dataset_statistics(timelines_of(), ["No"])
-    with pytest.raises(ValueError, match="`timelines` has no timeline"):
-        dataset_statistics(timelines_of().select([]), LABELS)
-
-
 def test_diversity_is_that_of_all_pairs():
     embeddings = np.random.default_rng(0).normal(size=(6, 4))
     units = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
@@ -90,26 +83,12 @@ def test_diversity_on_a_worked_example():
     assert found["outlier_score"] == pytest.approx(((1 + 2 * (1 + 1 / math.sqrt(2))) / 3 + 0) / 2)
 
 
-def test_others_that_cancel_each_other_out_but_for_rounding():
-    """A post, a second one and its opposite: similarities of 0, and of the half angle to the first for the others."""
-    for seed in range(20):
-        one, two = np.random.default_rng(seed).normal(size=(2, 5))
-        one, two = one / np.linalg.norm(one), two / np.linalg.norm(two)
-        found = dataset_diversity(np.array([one, two, -two]), timelines_of(POSTS[:3]))
-        cosine = one @ two
-        expected = [1, 1 + np.sqrt((1 - cosine) / 2), 1 + np.sqrt((1 + cosine) / 2)]
-        assert found["outlier_score"] == pytest.approx(np.mean(expected))
-
-
 def test_diversity_without_pairs_and_of_bad_embeddings():
     single = dataset_diversity(np.ones((1, 2)), timelines_of(POSTS[3:4]))
     assert single.pop("single_post_timelines") == 1 and all(math.isnan(score) for score in single.values())
-    with pytest.raises(ValueError, match=r"for 6 posts, got \(5, 2\)"):
-        dataset_diversity(np.ones((5, 2)), timelines_of())
-    embeddings = np.ones((6, 2))
-    embeddings[4] = 0
-    with pytest.raises(ValueError, match=r"row 4 \(counting from 0\) is 0 or not finite"):
-        dataset_diversity(embeddings, timelines_of())
+    for bad in (np.ones((5, 2)), np.full((6, 2), np.nan)):
+        with pytest.raises(ValueError):
+            dataset_diversity(bad, timelines_of())
 
 
 def test_bertscore_is_of_neighbours_within_a_timeline(monkeypatch):
@@ -120,18 +99,9 @@ def test_bertscore_is_of_neighbours_within_a_timeline(monkeypatch):
         sizes = [float(len(c.split()) + 10 * len(r.split())) for c, r in zip(candidates, references, strict=True)]
         return None, None, torch.tensor(sizes)
 
-    package, utils = ModuleType("bert_score"), ModuleType("bert_score.utils")
-    package.score, utils.model2layers = score, {"small": 2}
+    package = ModuleType("bert_score")
+    package.score = score
     monkeypatch.setitem(sys.modules, "bert_score", package)
-    monkeypatch.setitem(sys.modules, "bert_score.utils", utils)
     assert neighbour_bertscore(timelines_of(), "small") == pytest.approx(((1 + 10 * 3) + 0 + (1 + 10 * 2)) / 3)
     assert neighbour_bertscore(timelines_of(POSTS[1:3]), "small") == 0
     assert math.isnan(neighbour_bertscore(timelines_of(POSTS[3:4]), "small"))
-    with pytest.raises(ValueError, match="`model_type` is 'large', of which bert-score does not know the best layer"):
-        neighbour_bertscore(timelines_of(), "large")
-
-
-def test_bertscore_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "bert_score", None)
-    with pytest.raises(ImportError, match=r"modeling-tempoformer\[diversity\]"):
-        neighbour_bertscore(timelines_of())

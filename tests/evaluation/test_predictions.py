@@ -1,4 +1,6 @@
-"""From logits of items to scores and rows of posts."""
+"""From logits of rows to scores and a table of posts."""
+
+import csv
 
 import numpy as np
 import pytest
@@ -6,7 +8,14 @@ from datasets import Dataset
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.baselines.class_prior import class_prior_predictions
-from modeling_tempoformer.evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, score_posts
+from modeling_tempoformer.evaluation.predictions import (
+    in_order,
+    labels_of,
+    post_ids_of,
+    prediction_rows,
+    score_posts,
+    write_predictions,
+)
 
 
 NAMES = ["No-Switch", "Switch"]
@@ -53,7 +62,6 @@ def test_scores_of_labelled_posts_timelines_and_probabilities(timelines):
     assert scores["ece"] == pytest.approx(0.9 - 0.75)
     # The region of a is flagged at once, that of b at its second post, 30 seconds late.
     assert scores["median_delay_posts_Switch"] == 0.5 and scores["median_delay_seconds_Switch"] == 15.0
-    assert all(value == value for value in scores.values())
 
 
 def test_a_post_without_prediction_is_wrong_for_every_class(timelines):
@@ -62,7 +70,6 @@ def test_a_post_without_prediction_is_wrong_for_every_class(timelines):
     scores = score_posts(timelines, predicted, probabilities, NAMES)
     assert scores["recall_Switch"] == pytest.approx(2 / 3) and scores["precision_No-Switch"] == 1
     assert scores["ece"] == 0
-    assert list(prediction_rows(timelines, predicted, probabilities, NAMES))[3]["prediction"] == ""
 
 
 def test_posts_without_any_label_have_no_scores(timelines):
@@ -70,19 +77,22 @@ def test_posts_without_any_label_have_no_scores(timelines):
     assert score_posts(unlabelled, np.zeros(5, dtype=int), np.zeros((5, 2)), NAMES) == {}
 
 
-def test_rows_come_in_the_order_of_the_input(timelines):
-    predicted = np.array([0, 1, 1, 0, 1])
+def test_the_file_has_the_posts_in_the_order_of_the_input(timelines, tmp_path):
+    predicted = np.array([0, 1, 1, 0, -1])
     probabilities = np.stack([1 - np.arange(5) / 10, np.arange(5) / 10], axis=1)
-    rows = list(prediction_rows(timelines, predicted, probabilities, NAMES))
+    write_predictions(str(tmp_path), prediction_rows(timelines, predicted, probabilities, NAMES))
+    with (tmp_path / "_predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
     assert [row["post_id"] for row in rows] == ["p0", "p1", "p2", "p3", "p4"]
     assert rows[1] == {
         "post_id": "p1",
         "timeline_id": "b",
         "label": "",
         "prediction": "Switch",
-        "probability_No-Switch": 0.8,
-        "probability_Switch": 0.2,
+        "probability_No-Switch": "0.8",
+        "probability_Switch": "0.2",
     }
+    assert rows[4]["prediction"] == "" and rows[4]["label"] == "Switch"
 
 
 def test_class_prior_draws_by_the_training_shares(timelines):

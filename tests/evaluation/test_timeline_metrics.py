@@ -100,7 +100,11 @@ def test_scores_are_means_over_the_timelines_that_have_them():
     assert scores["median_delay_posts_Switch"] == pytest.approx((0 + 1) / 2)
     assert scores["median_delay_seconds_Switch"] == pytest.approx((0 + 11) / 2)
     assert scores["missed_Switch"] == 0
-    with pytest.raises(ValueError, match="`window` must not be negative, got -1"):
-        timeline_scores(timelines, ["No", "Switch"], window=-1)
-    with pytest.raises(ValueError, match="A timeline has 2 posts, but 1 in `predicted`"):
-        Timeline([0, 1], [0])
+    with pytest.raises(IndexError):
+        timeline_scores([Timeline([0, 1], [0])], ["No", "Switch"])
+
+
+def test_a_score_that_is_nowhere_defined_is_nan():
+    scores = timeline_scores([Timeline([0, -100], [0, 1]), Timeline([-100], [1])], ["No", "Switch"])
+    assert math.isnan(scores["window_recall_Switch"]) and math.isnan(scores["missed_Switch"])
+    assert "median_delay_seconds_Switch" not in scores and scores["missed_No"] == 0

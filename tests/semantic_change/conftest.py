@@ -1,0 +1,8 @@
+import logging
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def logs_reach_pytest(monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
