@@ -1,4 +1,4 @@
-"""A small Hub on loopback for the real `huggingface_hub` client: models without access control, every file inline."""
+"""A small Hub on loopback for the real `huggingface_hub` client: models only, every file inline."""
 
 import base64
 import hashlib
@@ -34,9 +34,12 @@ class HubServer:
         url (`str`): For `HF_ENDPOINT`.
         repositories (`dict[str, list[Commit]]`): Commits of each repository, oldest first; the first is empty.
         requests (`list[tuple[str, str]]`): Method and path of each request so far.
+
+    With `private=True` it answers only requests that carry `TOKEN`.
     """
 
-    def __init__(self):
+    def __init__(self, private: bool = False):
+        self.private = private
         self.repositories: dict[str, list[Commit]] = {}
         self.requests: list[tuple[str, str]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (HubHandler,), {"hub": self}))
@@ -59,17 +62,19 @@ class HubServer:
         return self.repositories[repo_id][-1].files
 
     def environment(self, home: Path, **more: str) -> dict[str, str]:
-        """For a process whose client talks to this Hub and has its own cache."""
+        """For a process whose client talks to this Hub with `TOKEN` and has its own cache."""
         others = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
         settings = {"HF_ENDPOINT": self.url, "HF_HOME": str(home), "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
         return {**others, **settings, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **more}
 
-    def connect(self, monkeypatch, home: Path):
+    def connect(self, monkeypatch, home: Path, has_token: bool = True):
         """Lets the client of this process, which read its settings on import, talk to this Hub."""
         for name in [name for name in os.environ if name.startswith("HF_")]:
             monkeypatch.delenv(name)
         for name, value in self.environment(home).items():
             monkeypatch.setenv(name, value)
+        if not has_token:
+            monkeypatch.delenv("HF_TOKEN")
         settings = {
             "ENDPOINT": self.url,
             "HUGGINGFACE_CO_URL_TEMPLATE": self.url + "/{repo_id}/resolve/{revision}/{filename}",
@@ -98,6 +103,8 @@ class HubHandler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append((self.command, path))
+        if self.hub.private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self.reply({"error": "no token"}, 401, X_Error_Code="RepoNotFound")
         for pattern, route in ROUTES.items():
             if match := re.fullmatch(pattern, path):
                 return route(self, content, **match.groupdict())

@@ -74,10 +74,10 @@ def save_language_model(folder: Path, seed: int):
     ids=["tempoformer", "post", "bilstm", "few_shot", "temporal_mlm"],
 )
 def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, monkeypatch, script, save, data, own):
-    with HubServer() as hub:
-        hub.connect(monkeypatch, tmp_path / "home", token=None)
+    with HubServer(private=True) as hub:
+        hub.connect(monkeypatch, tmp_path / "home", has_token=False)
         api = HfApi(hub.url, token=TOKEN)
-        api.create_repo(REPO, private=True)
+        api.create_repo(REPO)
         for seed in (1, 2):
             save(tmp_path / "encoder", seed)
             api.upload_folder(repo_id=REPO, folder_path=tmp_path / "encoder")
