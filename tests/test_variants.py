@@ -1,7 +1,6 @@
 """The rows of the paper's tables: `configuration/variant_*.yaml`, each together with a corpus's recipe."""
 
 import json
-import runpy
 
 import pytest
 import torch
@@ -11,11 +10,13 @@ from transformers import AutoConfig, AutoModel
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.training.arguments import DataTrainingArguments, ModelArguments
 from modeling_tempoformer.training.recipes import parse
+from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
+from run_glue_style import load_model, main
 
 
 VARIANTS = sorted(ROOT.glob("configuration/variant_*.yaml"))
-SCRIPT = runpy.run_path(str(ROOT / "run_glue_style.py"))
 
 
 def test_every_row_of_the_paper_has_its_file():
@@ -42,9 +43,8 @@ def test_a_variant_is_built_runs_and_is_saved(tmp_path, variant, recipe):
     plain.save_pretrained(tmp_path / "encoder")
     settings = ["--model_name_or_path", str(tmp_path / "encoder"), "--output_dir", str(tmp_path)]
     arguments = [str(ROOT / "configuration" / f"{recipe}.yaml"), str(variant), *settings]
-    dataclasses = [SCRIPT["ModelArguments"], SCRIPT["DataTrainingArguments"], SCRIPT["StreamTrainingArguments"]]
-    model_args, data, _ = parse(dataclasses, arguments)
-    model = SCRIPT["load_model"](model_args, plain.config, data.window, ["a", "b", "c"])
+    model_args, data, _ = parse([ModelArguments, DataTrainingArguments, StreamTrainingArguments], arguments)
+    model = load_model(model_args, plain.config, data.window, ["a", "b", "c"])
     assert model.config.window == data.window and model.config.id2label == {0: "a", 1: "b", 2: "c"}
     for name, value in model_args.config_overrides.items():
         assert getattr(model.config, name) == value
@@ -63,7 +63,7 @@ def test_a_variant_trains_with_a_recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(10, seed=0, posts_per_timeline=5)))
     files = ["configuration/demo.yaml", "configuration/variant_robert.yaml", "--train_file", posts]
-    SCRIPT["main"]([*files, "--output_dir", str(tmp_path / "out"), "--max_steps", "2"])
+    main([*files, "--output_dir", str(tmp_path / "out"), "--max_steps", "2"])
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["num_stream_layers"] == 0 and config["head_hidden_sizes"] == [30]
     assert json.loads((tmp_path / "out" / "all_results.json").read_text())["predict_macro_f1"] >= 0

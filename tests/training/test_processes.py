@@ -1,6 +1,5 @@
-"""Training, prediction and streaming in two processes against one, and a training that is killed and goes on."""
+"""Training, prediction and streaming in two processes against one, and processes that are killed or in the way."""
 
-import csv
 import json
 import os
 import random
@@ -12,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ROOT, tiny_encoder, write_posts
+from helpers import ROOT, read_json, read_table, tiny_encoder, write_posts
 from safetensors.torch import load_file
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.resuming import last_checkpoint
 
 
+pytestmark = pytest.mark.slow
 # Without dropout, whose random numbers no two processes share.
 ENCODER = {**tiny_encoder(), "vocab_size": 128, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -75,11 +74,6 @@ def training(files: dict[str, str], output: Path, **settings) -> list[str]:
     return ["configuration/demo.yaml", *arguments, "--do_eval", "--use_cpu"]
 
 
-def predictions(folder: Path) -> list[dict[str, str]]:
-    with (folder / "_predictions.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_two_processes_train_as_one(tmp_path, files):
     """Each process has half of the rows of each step: the same weights and scores after it."""
     for processes in (1, 2):
@@ -89,7 +83,7 @@ def test_two_processes_train_as_one(tmp_path, files):
     weights, others = (load_file(tmp_path / name / "model.safetensors") for name in ("1", "2"))
     for name, weight in weights.items():
         torch.testing.assert_close(others[name], weight, atol=1e-5, rtol=0, msg=name)
-    first, second = (json.loads((tmp_path / name / "all_results.json").read_text()) for name in ("1", "2"))
+    first, second = (read_json(tmp_path / name / "all_results.json") for name in ("1", "2"))
     for name in ("train_loss", "eval_macro_f1", "predict_macro_f1"):
         assert second[name] == pytest.approx(first[name], abs=1e-5), name
 
@@ -108,17 +102,17 @@ def test_two_processes_predict_as_one(tmp_path, files):
         }
         arguments = [argument for name, value in saved.items() for argument in (f"--{name}", str(value))]
         run([*arguments, "--do_eval", "--do_predict", "--use_cpu"], processes)
-    expected = predictions(tmp_path / "1_4")
-    scores = json.loads((tmp_path / "1_4" / "all_results.json").read_text())
+    expected = read_table(tmp_path / "1_4" / "_predictions.csv")
+    scores = read_json(tmp_path / "1_4" / "all_results.json")
     assert len(expected) == scores["predict_support_No-Switch"] + scores["predict_support_Switch"]
     for other in ("2_4", "2_5"):
-        found = predictions(tmp_path / other)
+        found = read_table(tmp_path / other / "_predictions.csv")
         for name in ("post_id", "timeline_id", "label", "prediction"):
             assert [row[name] for row in found] == [row[name] for row in expected], name
         for name in ("probability_No-Switch", "probability_Switch"):
             values = torch.tensor([[float(row[name]) for row in rows] for rows in (found, expected)])
             torch.testing.assert_close(values[0], values[1], atol=1e-5, rtol=0)
-        others = json.loads((tmp_path / other / "all_results.json").read_text())
+        others = read_json(tmp_path / other / "all_results.json")
         for name in scores:
             if "_f1" in name or "_support_" in name:
                 assert others[name] == pytest.approx(scores[name], abs=1e-12), name
@@ -132,17 +126,33 @@ def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
     generator = random.Random(0)
     for step in (generator.randint(1, 12), generator.randint(13, 24)):
         process = launch(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Of that step or of one that came before it could be seen.
-        while (path := last_checkpoint(str(tmp_path / "killed"))) is None or int(path.rpartition("-")[2]) < step:
+        # At that step, or while its checkpoint is written.
+        while not (tmp_path / "killed" / f"checkpoint-{step}").exists():
             assert process.poll() is None
-            time.sleep(0.02)
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert not (tmp_path / "killed" / "model.safetensors").exists()
     assert "Resuming from" in run(killed)
     weights, others = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
     for name, weight in weights.items():
-        assert torch.equal(others[name], weight), name
+        torch.testing.assert_close(others[name], weight, atol=1e-6, rtol=0, msg=name)
+
+
+def test_a_second_run_in_a_folder_ends_at_once(tmp_path, files):
+    """With one line, and the first run goes on; two processes of one run are not in each other's way."""
+    arguments = training(files, tmp_path / "out", max_steps=200)
+    process = launch(arguments, 2, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    while not (tmp_path / "out" / "_trained_on.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    second = launch(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    _, said = second.communicate(timeout=300)
+    assert second.returncode == 1 and "Traceback" not in said
+    (line,) = (line for line in said.splitlines() if line.startswith("error: "))
+    assert str(tmp_path / "out") in line
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
 
 
 STREAM = """
@@ -186,7 +196,7 @@ def test_a_stream_is_shared_out_and_nothing_is_lost(tmp_path, files):
     script = tmp_path / "stream.py"
     script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM}")
     run([write_posts(tmp_path / "posts.csv", posts), files["config_name"], str(tmp_path)], 2, str(script))
-    found = [json.loads((tmp_path / f"seen_{rank}.json").read_text()) for rank in (0, 1)]
+    found = [read_json(tmp_path / f"seen_{rank}.json") for rank in (0, 1)]
     assert [process["steps"] for process in found] == [2, 2]
     seen = [process["seen"] for process in found]
     assert seen[0] and seen[1] and not set(seen[0]) & set(seen[1])

@@ -8,7 +8,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import TrainingArguments, set_seed
 
 
-# Its name before and after.
+# Its name in old and new versions of Transformers.
 CHECKPOINTING = next(
     name for name in ("activation_checkpointing", "gradient_checkpointing") if hasattr(TrainingArguments, name)
 )
@@ -30,7 +30,7 @@ def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[
     [
         ({"bf16": True}, 2e-2),
         ({CHECKPOINTING: True}, 1e-5),
-        ({"torch_compile": True, "torch_compile_backend": "aot_eager"}, 1e-5),
+        pytest.param({"torch_compile": True, "torch_compile_backend": "aot_eager"}, 1e-5, marks=pytest.mark.slow),
     ],
 )
 def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance):
@@ -43,7 +43,7 @@ def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance):
 
 
 def test_an_adapter_through_the_trainer(tmp_path, tokenization):
-    """What is saved is the adapter and what is new, and merged it is the trained model."""
+    """The adapter and the new head are saved; merged into the base model they are the trained one."""
     trainer = make_trainer(tmp_path, tokenization, max_steps=3, learning_rate=1e-2, save_strategy="no")
     base = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
     settings = LoraConfig(r=2, target_modules=["query", "value", "q_proj"], modules_to_save=["classifier"])
@@ -62,6 +62,7 @@ def test_an_adapter_through_the_trainer(tmp_path, tokenization):
     assert (before - trained).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_searched_by_the_trainer(tmp_path, tokenization):
     """A learning rate at which nothing is learned, and one at which something is."""
     trainer = make_trainer(tmp_path, tokenization, max_steps=20, save_strategy="no", eval_strategy="no")
@@ -85,9 +86,10 @@ def test_hyperparameters_are_searched_by_the_trainer(tmp_path, tokenization):
     assert best.hyperparameters == {"learning_rate": 3e-3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"stream_attention": "full"}, {"num_stream_layers": 0}])
 def test_exported_is_the_same(settings):
-    """A graph of its own, and it also reads other batches of the same shape."""
+    """The exported graph also reads other batches of the same shape."""
     model = tiny_model(**settings)
     batches = [{name: tensor for name, tensor in tiny_batch(seed).items() if name != "labels"} for seed in (0, 1)]
     exported = torch.export.export(model, (), batches[0])
