@@ -1,14 +1,14 @@
 r"""
-The grid of Rosin and Radinsky (2022): learning rates, epochs, and last hidden layers to average, in one command.
+The grid of Rosin and Radinsky (2022): learning rates, epochs, and how many last hidden layers are averaged.
 
     python benchmarks/temporal_grid.py --output_dir outputs/grid -- \
         configuration/temporal_english.yaml --model_name_or_path google-bert/bert-base-uncased \
         --train_files texts/1810-1860.txt texts/1960-2010.txt \
         --score --corpora texts/1810-1860.txt texts/1960-2010.txt --truth graded.txt
 
-What comes before `--score` goes to `run_temporal_mlm.py`, what comes after it to `run_semantic_change.py`. A stopped
-grid goes on where it was, given the same arguments. All rows are printed and written to `grid.csv`, the best first:
-it is chosen on the gold scores themselves, so report it as such.
+The arguments before `--score` go to `run_temporal_mlm.py`, those after it to `run_semantic_change.py`. A stopped grid
+goes on when the same command is given again. All rows are printed and written to `grid.csv`, the best first. The best
+row is chosen on the gold scores themselves: say so where you report it.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from workload import check_begun_with, show, table
 
 
 ROOT = Path(__file__).parents[1]
-LEARNING_RATES = ("1e-8", "1e-7", "1e-6", "1e-5", "1e-4")
-EPOCHS = (1, 2, 3, 4)
+LEARNING_RATES = ["1e-8", "1e-7", "1e-6", "1e-5", "1e-4"]
+EPOCHS = ["1", "2", "3", "4"]
 LAST_LAYERS = (1, 2, 4, 12)
 HEADER = ["learning rate", "epochs", "last layers", "measure", "Pearson r", "Spearman rho"]
 
@@ -41,16 +41,18 @@ def write(rows: list[list[str]], path: Path):
 
 def main(arguments: list[str]):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output_dir", type=Path, required=True, help="Of all runs, a folder each, and grid.csv.")
-    parser.add_argument("passed_on", nargs="+", help="Behind `--`: arguments of training, --score, those of scoring.")
+    parser.add_argument("--output_dir", type=Path, required=True, help="For grid.csv and a folder for each run.")
+    parser.add_argument("--learning_rates", nargs="+", default=LEARNING_RATES)
+    parser.add_argument("--epochs", nargs="+", default=EPOCHS)
+    parser.add_argument("passed_on", nargs="+", help="After `--`: training arguments, --score, scoring arguments.")
     args = parser.parse_args(arguments)
     if args.passed_on.count("--score") != 1:
-        parser.error("put --score, once, between the arguments of training and those of scoring")
+        parser.error("put --score once, between the training arguments and the scoring arguments")
     place = args.passed_on.index("--score")
     training, scoring = args.passed_on[:place], args.passed_on[place + 1 :]
     check_begun_with(args.output_dir, {"training": training, "scoring": scoring})
     rows = []
-    for rate, epochs in itertools.product(LEARNING_RATES, EPOCHS):
+    for rate, epochs in itertools.product(args.learning_rates, args.epochs):
         model = args.output_dir / f"{rate}_{epochs}"
         if not (model / "all_results.json").exists():
             settings = ("--learning_rate", rate, "--num_train_epochs", epochs, "--do_train")
@@ -67,7 +69,7 @@ def main(arguments: list[str]):
             for name, value in json.loads((folder / "results.json").read_text())["agreement"].items():
                 show(learning_rate=rate, epochs=epochs, last_layers=last, measure=name, **value)
                 figures = (f"{value[name]:.3f}" for name in ("pearson", "spearman"))
-                rows.append([rate, str(epochs), str(last), name, *figures])
+                rows.append([rate, epochs, str(last), name, *figures])
     write(sorted(rows, key=lambda row: float(row[-1]), reverse=True), args.output_dir / "grid.csv")
 
 

@@ -45,7 +45,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     has ended is loaded and not trained again.
 
     Args:
-        trainer (`Trainer`): With a new model. `args.resume_from_checkpoint` names a checkpoint of another folder.
+        trainer (`Trainer`): With a new model. `args.resume_from_checkpoint` names a checkpoint of another folder,
+            which may have other settings, but not other posts.
         data (`Dataset` or `IterableDataset`): The training part. A stream is not compared with that of the checkpoint.
         arguments: The script's other dataclasses.
 
@@ -66,6 +67,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         checkpoint = Path(args.resume_from_checkpoint)
         if not is_complete(checkpoint):
             raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
+        if (checkpoint.parent / TRAINED_ON).exists():
+            check_same(checkpoint, {"posts": trained_on["posts"]})
     elif checkpoint is not None and (output_dir / TRAINER_STATE).exists():
         logger.warning("The training in %s has ended: loading its model.", output_dir)
         load_trained(trainer, output_dir)

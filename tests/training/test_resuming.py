@@ -9,6 +9,7 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import make_trainer, read_json
+from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
@@ -92,22 +93,41 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
     others = POSTS.map(lambda timeline: {"labels": [1, 1]})
     for name, other in (
         ("posts", {"posts": others}),
-        ("settings", {"learning_rate": 0.5}),
-        ("settings", {"max_steps": 3}),
-        ("settings", {"own": Arguments(window=5)}),
+        ("--learning_rate", {"learning_rate": 0.5}),
+        ("--max_steps 2, not 3", {"max_steps": 3}),
+        ("--window 4, not 5", {"own": Arguments(window=5)}),
     ):
-        with pytest.raises(ValueError, match=f"checkpoint-2.* other {name}:.*--output_dir"):
+        with pytest.raises(ValueError, match=f"checkpoint-2.* {name}.*--output_dir"):
             begin(tmp_path, tokenization, **{"max_steps": 2, **other})
     # What is only logged, or evaluated otherwise, is the same training.
     begin(tmp_path, tokenization, max_steps=2, logging_steps=2, per_device_eval_batch_size=3)
-    # One that is named is compared, too, unless nobody knows what it was trained on.
+    # A training in another folder may go on from a named checkpoint of the same posts, with other settings.
     named = str(tmp_path / "checkpoint-2")
-    with pytest.raises(ValueError, match="other settings"):
-        begin(tmp_path / "new", tokenization, max_steps=3, resume_from_checkpoint=named)
-    (tmp_path / "_trained_on.json").unlink()
+    with pytest.raises(ValueError, match="checkpoint-2.* posts"):
+        begin(tmp_path / "new", tokenization, posts=others, max_steps=3, resume_from_checkpoint=named)
     assert begin(tmp_path / "new", tokenization, max_steps=3, resume_from_checkpoint=named).state.global_step == 3
+    with pytest.raises(ValueError, match="checkpoint-7"):
+        begin(tmp_path / "new", tokenization, max_steps=3, resume_from_checkpoint=str(tmp_path / "checkpoint-7"))
+    (tmp_path / "_trained_on.json").unlink()
     with pytest.raises(ValueError, match="checkpoint-2"):
         begin(tmp_path, tokenization, max_steps=2)
+
+
+def test_an_ended_training_that_lacks_weights_is_refused(tmp_path, tokenization):
+    begin(tmp_path, tokenization, max_steps=1)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {name: weight for name, weight in weights.items() if "classifier" not in name}, tmp_path / "model.safetensors"
+    )
+    with pytest.raises(ValueError, match="classifier"):
+        begin(tmp_path, tokenization, max_steps=1)
+
+
+def test_weights_alone_are_not_resumed(tmp_path, tokenization):
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path, tokenization, callbacks=[Stop(5)], save_only_model=True)
+    with pytest.raises(ValueError, match="checkpoint-4"):
+        begin(tmp_path, tokenization, save_only_model=True)
 
 
 def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
