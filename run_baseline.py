@@ -18,7 +18,6 @@ from modeling_tempoformer.baselines.frozen_embeddings import reads_times
 from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.data.locks import lock_folder
-from modeling_tempoformer.data.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
 from modeling_tempoformer.data.timelines import label_names
 from modeling_tempoformer.evaluation.predictions import (
     prediction_rows,
@@ -28,6 +27,7 @@ from modeling_tempoformer.evaluation.predictions import (
 )
 from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments
 from modeling_tempoformer.training.hub_trainer import name_dataset
+from modeling_tempoformer.training.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.resuming import report, train
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -71,8 +71,10 @@ def check_arguments(baseline: BaselineArguments, data: DataTrainingArguments, tr
         raise ValueError(f"{method} cannot read a stream: give no --streaming.")
     if baseline.is_trained and not training.do_train:
         raise ValueError(f"{method} needs --do_train.")
-    if not baseline.is_trained and (not training.do_predict or training.world_size > 1):
-        raise ValueError(f"{method} needs --do_predict, in one process.")
+    if not baseline.is_trained and not training.do_predict:
+        raise ValueError(f"{method} needs --do_predict.")
+    if not baseline.is_trained and training.world_size > 1:
+        raise ValueError(f"{method} runs in one process, got {training.world_size}.")
     if training.push_to_hub and baseline.method not in STOCK_MODELS:
         raise ValueError(f"--push_to_hub: a model of {method} cannot be loaded without this package.")
 
@@ -86,7 +88,7 @@ def main(arguments: list[str]):
 
 
 def run(baseline: BaselineArguments, data: DataTrainingArguments, training: StreamTrainingArguments):
-    """Trains where the method is trained, evaluates, predicts and pushes, as far as the arguments ask for it."""
+    """Trains (if the method has a training), evaluates, predicts and pushes, as the arguments ask."""
     set_seed(training.seed)
 
     # Data: posts, label names, timelines of each part
@@ -100,7 +102,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     posts = splits.get("train", next(iter(splits.values())))
     names = data.labels or label_names(posts, data.label_column or "label")
     validates = training.do_eval or baseline.calibrate
-    # What is not trained looks at training posts, too.
+    # Methods without training need training posts too: class shares, or examples.
     asked = {"train": True, "validation": validates, "test": training.do_predict}
     timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
 

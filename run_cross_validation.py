@@ -18,7 +18,6 @@ from pathlib import Path
 from datasets import Dataset
 
 from modeling_tempoformer.data.locks import lock_folder
-from modeling_tempoformer.data.parts import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
@@ -30,6 +29,7 @@ from modeling_tempoformer.training.arguments import (
 )
 from modeling_tempoformer.training.cross_validation import cross_validate
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
+from modeling_tempoformer.training.parts import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.training.recipes import RECIPES, parse, run_script
 from modeling_tempoformer.training.resuming import fingerprint
 

@@ -17,13 +17,13 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, set_seed
 
 from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.data.locks import lock_folder
-from modeling_tempoformer.data.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.timelines import label_names
 from modeling_tempoformer.evaluation.predictions import targets_of
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
 from modeling_tempoformer.training.arguments import DataTrainingArguments, ModelArguments
 from modeling_tempoformer.training.hub_trainer import name_dataset
+from modeling_tempoformer.training.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
 from modeling_tempoformer.training.resuming import report, train
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -98,21 +98,24 @@ def run(model_args: ModelArguments, data: DataTrainingArguments, training: Strea
     """Trains, evaluates, predicts and pushes, as far as the arguments ask for it."""
     set_seed(training.seed)
 
-    # Data: posts, label names, timelines of each part
-    splits = load_splits(data, model_args.cache_dir, model_args.token)
+    # Configuration of the checkpoint
     config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
     is_saved = config.model_type == TempoFormerConfig.model_type
     if is_saved:
         check_checkpoint(model_args, data, config)
-        names = [config.id2label[index] for index in range(config.num_labels)]
-    elif training.do_train:
-        posts = splits.get("train", next(iter(splits.values())))
-        names = data.labels or label_names(posts, data.label_column or "label")
-    else:
+    elif not training.do_train:
         raise ValueError(
             f"{model_args.source} is a '{config.model_type}' and not a TempoFormer: without --do_train there is "
             "nothing to evaluate or to predict with."
         )
+
+    # Data: posts, label names, timelines of each part
+    splits = load_splits(data, model_args.cache_dir, model_args.token)
+    if is_saved:
+        names = [config.id2label[index] for index in range(config.num_labels)]
+    else:
+        posts = splits.get("train", next(iter(splits.values())))
+        names = data.labels or label_names(posts, data.label_column or "label")
     validates = training.do_eval or model_args.calibrate
     asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
     timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
@@ -131,31 +134,30 @@ def run(model_args: ModelArguments, data: DataTrainingArguments, training: Strea
             logger.warning("The posts have no column of times: the model knows only their order.")
     model.base_model.check_timed(timed)
 
-    # Tokenizer. Its limit is saved with the model, so that the pipeline truncates posts as the training did.
+    # Tokenizer. Its limit is saved with the model, so that the pipeline truncates posts as training does.
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.source, **model_args.download_settings
     )
     longest = get_encoder_adapter(model.config.encoder_config).max_tokens(model.config.encoder_config)
     longest = min(tokenizer.model_max_length, longest)
-    length = data.max_seq_length or (longest if is_saved else min(DEFAULT_LENGTH, longest))
-    tokenizer.model_max_length = longest
+    tokenizer.model_max_length = min(data.max_seq_length or (longest if is_saved else DEFAULT_LENGTH), longest)
 
     # Rows and batches
     window = model.config.window
     rows = {
-        part: to_rows(of_part, tokenizer, window, data.targets_per_row, length, only_labelled=part != "test")
-        for part, of_part in timelines.items()
+        part: to_rows(timelines[part], tokenizer, window, data.targets_per_row, only_labelled=part != "test")
+        for part in timelines
+        if asked[part]
     }
-    post_ids = {part: targets_of(of_part) for part, of_part in rows.items() if isinstance(of_part, Dataset)}
+    post_ids = {part: targets_of(part_rows) for part, part_rows in rows.items() if isinstance(part_rows, Dataset)}
     if data.streaming and "train" in rows:
         rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
-    tokenizer.model_max_length = min(length, longest)
 
     # Trainer
     trainer = StreamTrainer(
         model=model,
         args=training,
-        train_dataset=rows["train"] if training.do_train else None,
+        train_dataset=rows.get("train"),
         eval_dataset=rows.get("validation"),
         processing_class=tokenizer,
         data_collator=StreamCollator(tokenizer, window, timed=timed),

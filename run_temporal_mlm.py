@@ -27,14 +27,14 @@ from modeling_tempoformer import (
 from modeling_tempoformer.data.dated_texts import SOURCE, DatedTexts, check_texts, to_mlm_rows, token_limit
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.data.text_parts import choose_times, load_text_splits, split_dated_texts
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.training.arguments import CheckpointArguments
+from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
 from modeling_tempoformer.training.resuming import report, train
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
+from modeling_tempoformer.training.text_parts import choose_times, load_text_splits, split_dated_texts
 
 
 logger = logging.getLogger(__name__)
@@ -70,58 +70,6 @@ class ModelArguments(CheckpointArguments):
         return {**given, **(self.config_overrides or {})}
 
 
-@dataclass
-class DataTrainingArguments:
-    """Which texts, and which time points."""
-
-    task_name: Literal["speeches"] | None = field(
-        default=None, metadata={"help": "The files are in the original form of this corpus."}
-    )
-    train_files: list[str] | None = field(
-        default=None, metadata={"help": "Text files named by time point, or one table (CSV, JSON lines, Parquet)."}
-    )
-    validation_files: list[str] | None = None
-    test_files: list[str] | None = field(
-        default=None, metadata={"help": "Texts whose time is predicted, and scored where it is known."}
-    )
-    validation_fraction: float = field(
-        default=0.05, metadata={"help": "Share of the training texts to validate on, without --validation_files."}
-    )
-    dataset_name: str | None = field(default=None, metadata={"help": "Dataset of texts on the Hub, instead of files."})
-    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
-    max_train_samples: int | None = field(
-        default=None,
-        metadata={"help": "Train on at most this many texts, evenly spaced (of a stream the first)."},
-    )
-    max_eval_samples: int | None = field(
-        default=None, metadata={"help": "Evaluate on at most this many texts, evenly spaced."}
-    )
-    max_predict_samples: int | None = field(
-        default=None, metadata={"help": "Predict the time of at most this many texts, evenly spaced."}
-    )
-    time_column: str = "time"
-    text_column: str = "text"
-    times: list[str] | None = field(
-        default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or those of the texts."}
-    )
-    time_granularity: Literal["century", "decade", "year", "month", "day"] | None = None
-    unknown_times: Literal["error", "unknown", "drop"] = field(
-        default="error", metadata={"help": "What to do with texts outside all time points."}
-    )
-    line_by_line: bool = field(default=False, metadata={"help": "One text in a row, instead of packing several."})
-    max_seq_length: int = field(default=128, metadata={"help": "Tokens of a row."})
-    mlm_probability: float = 0.15
-    time_mlm_probability: float = field(
-        default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}
-    )
-    streaming: bool = field(default=False, metadata={"help": "Read the training texts anew in each pass."})
-
-    def __post_init__(self):
-        for name in ("max_train_samples", "max_eval_samples", "max_predict_samples"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}.")
-
-
 def check_fields(fields: dict[str, Any], saved: PreTrainedConfig):
     """Raises a `ValueError` for fields that contradict a saved temporal model."""
     for name, value in fields.items():
@@ -141,7 +89,10 @@ def count_documents(texts: DatedTexts | None, tokenizer, time_column: str, befor
 
 
 def load_model_and_tokenizer(
-    model_args: ModelArguments, data: DataTrainingArguments, config: PreTrainedConfig, splits: dict[str, DatedTexts]
+    model_args: ModelArguments,
+    data: TextDataTrainingArguments,
+    config: PreTrainedConfig,
+    splits: dict[str, DatedTexts],
 ):
     """A saved temporal model, or a new one with a plain encoder's weights; and its tokenizer."""
     if config.model_type not in FAMILIES:
@@ -194,7 +145,7 @@ def load_model_and_tokenizer(
 
 
 def evaluate_times(
-    trainer: TemporalTrainer, texts: Dataset, data: DataTrainingArguments
+    trainer: TemporalTrainer, texts: Dataset, data: TextDataTrainingArguments
 ) -> tuple[dict[str, float], list[dict]]:
     """Accuracy and macro F1 of the predicted times of texts whose time is known, and a row for each text."""
     tokenizer = trainer.processing_class
@@ -220,13 +171,15 @@ def evaluate_times(
 
 def main(arguments: list[str]):
     # Arguments
-    model_args, data, training = parse([ModelArguments, DataTrainingArguments, TemporalTrainingArguments], arguments)
+    model_args, data, training = parse(
+        [ModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
+    )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     with lock_folder(training.output_dir, training.process_index == 0):
         run(model_args, data, training)
 
 
-def run(model_args: ModelArguments, data: DataTrainingArguments, training: TemporalTrainingArguments):
+def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: TemporalTrainingArguments):
     """Trains, evaluates, predicts and pushes, as far as the arguments ask for it."""
     set_seed(training.seed)
 

@@ -25,12 +25,12 @@ import pandas as pd
 import yaml
 
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
-from modeling_tempoformer.data.parts import load_posts
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.classification_report import write_classification_report
 from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.evaluation.figures import new_figure
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
+from modeling_tempoformer.training.parts import load_posts
 
 
 ROOT = Path(__file__).parents[1]

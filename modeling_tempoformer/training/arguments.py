@@ -178,3 +178,55 @@ class DataTrainingArguments:
         for name in ("window", "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"--{name} must be at least 1, got {value}.")
+
+
+@dataclass
+class TextDataTrainingArguments:
+    """Which texts, and which time points."""
+
+    task_name: Literal["speeches"] | None = field(
+        default=None, metadata={"help": "The files are in the original form of this corpus."}
+    )
+    train_files: list[str] | None = field(
+        default=None, metadata={"help": "Text files named by time point, or one table (CSV, JSON lines, Parquet)."}
+    )
+    validation_files: list[str] | None = None
+    test_files: list[str] | None = field(
+        default=None, metadata={"help": "Texts whose time is predicted, and scored where it is known."}
+    )
+    validation_fraction: float = field(
+        default=0.05, metadata={"help": "Share of the training texts to validate on, without --validation_files."}
+    )
+    dataset_name: str | None = field(default=None, metadata={"help": "Dataset of texts on the Hub, instead of files."})
+    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
+    max_train_samples: int | None = field(
+        default=None,
+        metadata={"help": "Train on at most this many texts, evenly spaced (of a stream the first)."},
+    )
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Evaluate on at most this many texts, evenly spaced."}
+    )
+    max_predict_samples: int | None = field(
+        default=None, metadata={"help": "Predict the time of at most this many texts, evenly spaced."}
+    )
+    time_column: str = "time"
+    text_column: str = "text"
+    times: list[str] | None = field(
+        default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or those of the texts."}
+    )
+    time_granularity: Literal["century", "decade", "year", "month", "day"] | None = None
+    unknown_times: Literal["error", "unknown", "drop"] = field(
+        default="error", metadata={"help": "What to do with texts outside all time points."}
+    )
+    line_by_line: bool = field(default=False, metadata={"help": "One text in a row, instead of packing several."})
+    max_seq_length: int = field(default=128, metadata={"help": "Tokens of a row."})
+    mlm_probability: float = 0.15
+    time_mlm_probability: float = field(
+        default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}
+    )
+    streaming: bool = field(default=False, metadata={"help": "Read the training texts anew in each pass."})
+
+    def __post_init__(self):
+        for name in ("max_train_samples", "max_eval_samples", "max_predict_samples"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"--{name} must be at least 1, got {value}.")

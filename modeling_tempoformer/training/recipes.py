@@ -1,14 +1,18 @@
 """Command lines, recipes of defaults for them, and what a script says of a user's error."""
 
 import json
+import logging
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 from transformers import HfArgumentParser, PreTrainedConfig
 
+
+logger = logging.getLogger(__name__)
 
 RECIPES = (".yaml", ".yml", ".json")
 
@@ -21,6 +25,7 @@ def run_script(main: Callable[[list[str]], None]):
     try:
         main(sys.argv[1:])
     except (ValueError, OSError) as problem:
+        logger.debug("Traceback of the error:", exc_info=True)
         sys.exit(f"error: {' '.join(str(problem).split())}")
 
 
@@ -31,7 +36,7 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     ignored.
     """
     parser = HfArgumentParser(dataclasses)
-    known = {action.dest for action in parser._actions}
+    known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
     recipe: dict = {}
     while arguments and arguments[0].endswith(RECIPES):
         path, *arguments = arguments
@@ -77,12 +82,12 @@ def read_overrides(value: dict | str | None) -> dict | None:
     if not isinstance(value, str):
         return value
     try:
-        fields = json.loads(value)
+        overrides = json.loads(value)
     except json.JSONDecodeError:
-        fields = None
-    if not isinstance(fields, dict):
+        overrides = None
+    if not isinstance(overrides, dict):
         raise ValueError(f"--config_overrides must be a JSON object, got {value!r}.")
-    return fields
+    return overrides
 
 
 def check_overrides(overrides: dict | None, config_class: type[PreTrainedConfig]):

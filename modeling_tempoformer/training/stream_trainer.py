@@ -176,8 +176,7 @@ class StreamTrainer(HubTrainer):
         ids = post_ids_of(timelines)
         logits, _ = self.predict_posts(items, post_ids, [ids[place] for place in labelled])
         temperature = fit_temperature(logits.numpy(), labels[labelled])
-        equal = [1 / len(self.class_names)] * len(self.class_names)
-        probabilities, _ = decide(logits, {"temperature": temperature, "thresholds": equal})
+        probabilities, _ = decide(logits, {"temperature": temperature})
         thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
         self.model.config.calibration = {"temperature": temperature, "thresholds": thresholds}
         if self.is_world_process_zero():

@@ -1,23 +1,19 @@
-"""
-The posts that a script is given, as timelines of the parts train, validation and test.
-
-`arguments` is a script's `DataTrainingArguments` in every function.
-"""
+"""The posts that a script is given, as timelines of the parts train, validation and test."""
 
 import csv
 import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from datasets import Dataset, IterableDataset
 
-from .corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
-from .splits import read_folds, select_fold, split_timelines
-from .tables import load_hub_splits, load_table
-from .timelines import Posts, to_timelines
+from ..data.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
+from ..data.splits import read_folds, select_fold, split_timelines
+from ..data.tables import load_hub_splits, load_table
+from ..data.timelines import Posts, to_timelines
+from .arguments import DataTrainingArguments
 
 
 logger = logging.getLogger(__name__)
@@ -38,12 +34,14 @@ def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Pos
         raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({found}).") from None
 
 
-def load_splits(arguments: Any, cache_dir: str | None = None, token: str | None = None) -> dict[str, Posts]:
+def load_splits(
+    arguments: DataTrainingArguments, cache_dir: str | None = None, token: str | None = None
+) -> dict[str, Posts]:
     """
     The posts of each given split. With `--streaming` the training posts are read anew in each pass.
 
     Args:
-        arguments: Say which files or which dataset.
+        arguments (`DataTrainingArguments`): Name the files or the dataset.
         cache_dir, token (`str`, *optional*): For a dataset on the Hub, as in `load_dataset`.
     """
     files = {name: getattr(arguments, f"{name}_file") for name in ("train", "validation", "test")}
@@ -66,7 +64,7 @@ def load_splits(arguments: Any, cache_dir: str | None = None, token: str | None 
     }
 
 
-def timeline_columns(arguments: Any) -> tuple[str | None, ...]:
+def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]:
     """The column names, in the order in which [`to_timelines`] takes them."""
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
     names = ("timeline_column", "timestamp_column", "text_column", "label_column")
@@ -74,7 +72,7 @@ def timeline_columns(arguments: Any) -> tuple[str | None, ...]:
 
 
 def split_posts(
-    splits: dict[str, Posts], arguments: Any, names: list[str], wanted: Sequence[str], seed: int
+    splits: dict[str, Posts], arguments: DataTrainingArguments, names: list[str], wanted: Sequence[str], seed: int
 ) -> dict[str, Posts]:
     """
     The timelines of each part. Test and validation part are taken from the training posts where no file is given for
@@ -93,7 +91,7 @@ def split_posts(
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         raise ValueError(f"--labels has a label twice: {', '.join(repeated)}.")
     if len(names) < 2:
-        raise ValueError(f"There must be at least two labels, the posts have: {', '.join(names) or 'none'}.")
+        raise ValueError(f"There must be at least two labels, got: {', '.join(names) or 'none'}.")
     parts = {name: to_timelines(posts, names, *timeline_columns(arguments)) for name, posts in splits.items()}
     validates = "train" in wanted or "validation" in wanted
     if arguments.folds_file is not None:
@@ -118,7 +116,7 @@ def split_posts(
     return parts
 
 
-def take_fold(parts: dict[str, Posts], arguments: Any) -> dict[str, Dataset]:
+def take_fold(parts: dict[str, Posts], arguments: DataTrainingArguments) -> dict[str, Dataset]:
     """The parts of `--fold` of `--folds_file`."""
     if set(parts) != {"train"} or arguments.streaming:
         raise ValueError("--folds_file splits --train_file: give no other file, and no --streaming.")
@@ -129,7 +127,7 @@ def take_fold(parts: dict[str, Posts], arguments: Any) -> dict[str, Dataset]:
 
 
 def take_samples(part: Posts, number: int | None) -> Posts:
-    """At most so many rows: evenly spaced, so that all times and classes are among them; of a stream the first."""
+    """At most `number` rows: evenly spaced ones of a dataset, the first ones of a stream."""
     if number is None:
         return part
     if isinstance(part, IterableDataset):
@@ -146,7 +144,7 @@ def describe(timelines: Dataset, names: list[str]) -> str:
 
 
 def is_timed(parts: dict[str, Posts]) -> bool:
-    """Whether the timelines have times. Raises a `ValueError` where only some parts have."""
+    """Whether the timelines have times. Raises a `ValueError` if only some parts have them."""
     timed = {name: "timestamps" in next(iter(part)) for name, part in parts.items()}
     if len(set(timed.values())) > 1:
         raise ValueError(f"Some parts have timestamps and others not: {timed}.")
@@ -165,7 +163,7 @@ def class_weights(timelines: Posts, num_labels: int) -> list[float]:
 
 
 def check_calibration(validation: Dataset, names: list[str]):
-    """Raises a `ValueError` where a class has no validation post, as its threshold cannot be fitted."""
+    """Raises a `ValueError` if a class has no validation post: its threshold cannot be fitted."""
     present = {label for labels in validation["labels"] for label in labels}
     if missing := [name for label, name in enumerate(names) if label not in present]:
         raise ValueError(

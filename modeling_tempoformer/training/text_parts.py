@@ -1,19 +1,13 @@
-"""
-The dated texts that a script is given, in the parts train, validation and test.
-
-`arguments` is the `DataTrainingArguments` of `run_temporal_mlm.py` in every function.
-"""
+"""The dated texts that `run_temporal_mlm.py` is given, in the parts train, validation and test."""
 
 import logging
 from collections.abc import Sequence
 from textwrap import shorten
-from typing import Any
 
 from datasets import Dataset, IterableDataset
 
-from ..time_points_temporal_bert import TimePoints, is_missing
-from .corpora import read_speeches
-from .dated_texts import (
+from ..data.corpora import read_speeches
+from ..data.dated_texts import (
     TEXT_SUFFIXES,
     DatedTexts,
     check_columns,
@@ -22,8 +16,10 @@ from .dated_texts import (
     read_text_files,
     split_texts,
 )
+from ..data.tables import load_hub_splits, load_table
+from ..time_points_temporal_bert import TimePoints, is_missing
+from .arguments import TextDataTrainingArguments
 from .parts import take_samples
-from .tables import load_hub_splits, load_table
 
 
 logger = logging.getLogger(__name__)
@@ -44,12 +40,14 @@ def load_texts(paths: list[str], task_name: str | None, streaming: bool = False)
     return Dataset.from_list(list(TASKS[task_name](paths[0])))
 
 
-def load_text_splits(arguments: Any, cache_dir: str | None = None, token: str | None = None) -> dict[str, DatedTexts]:
+def load_text_splits(
+    arguments: TextDataTrainingArguments, cache_dir: str | None = None, token: str | None = None
+) -> dict[str, DatedTexts]:
     """
     The texts of each given split, with the column that says where each comes from. Texts to test may lack times.
 
     Args:
-        arguments: Say which files or which dataset.
+        arguments (`TextDataTrainingArguments`): Name the files or the dataset.
         cache_dir, token (`str`, *optional*): For a dataset on the Hub, as in `load_dataset`.
     """
     files = {name: getattr(arguments, f"{name}_files") for name in ("train", "validation", "test")}
@@ -75,7 +73,9 @@ def load_text_splits(arguments: Any, cache_dir: str | None = None, token: str | 
     return splits
 
 
-def choose_times(splits: dict[str, DatedTexts], arguments: Any, saved: Sequence[str]) -> list[str]:
+def choose_times(
+    splits: dict[str, DatedTexts], arguments: TextDataTrainingArguments, saved: Sequence[str]
+) -> list[str]:
     """The time points: `--times`, else those of a saved model, else those of the texts."""
     times = arguments.times or list(saved)
     if not times:
@@ -91,7 +91,11 @@ def choose_times(splits: dict[str, DatedTexts], arguments: Any, saved: Sequence[
 
 
 def split_dated_texts(
-    splits: dict[str, DatedTexts], arguments: Any, times: TimePoints, wanted: Sequence[str], seed: int
+    splits: dict[str, DatedTexts],
+    arguments: TextDataTrainingArguments,
+    times: TimePoints,
+    wanted: Sequence[str],
+    seed: int,
 ) -> dict[str, DatedTexts]:
     """
     The texts of each part. The validation part is taken from the training texts if both are wanted and no file is
@@ -120,7 +124,9 @@ def split_dated_texts(
     return parts
 
 
-def settle_unknown_times(texts: DatedTexts, arguments: Any, times: TimePoints, name: str) -> DatedTexts:
+def settle_unknown_times(
+    texts: DatedTexts, arguments: TextDataTrainingArguments, times: TimePoints, name: str
+) -> DatedTexts:
     """
     Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are. Raises a
     `ValueError` where no text is in a time point.
