@@ -20,7 +20,7 @@ from transformers.utils import CONFIG_NAME, cached_file, logging
 from transformers.utils.hub import extract_commit_hash
 
 from ..data.dated_texts import token_limit
-from ..data_collator_tempoformer import tokenize_posts
+from ..rows_tempoformer import tokenize_posts
 from ..windows_tempoformer import elapsed_seconds, stream_windows
 
 
