@@ -170,8 +170,9 @@ def read_objects(path: str) -> Iterator[dict[str, str | None]]:
     number, first = next(lines, (0, ""))
     try:
         if first.lstrip().startswith("["):
-            rest = "\n".join(line for _, line in lines)
-            for place, row in enumerate(decode(f"{first}\n{rest}")):
+            with open_text(path) as file:
+                number, whole = 1, file.read()
+            for place, row in enumerate(decode(whole)):
                 yield to_texts(row, f"{path}, entry {place} (counting from 0)")
             return
         for number, line in chain([(number, first)], lines) if first else ():
