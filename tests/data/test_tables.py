@@ -20,6 +20,8 @@ POSTS = [
     {"timeline_id": "18446744073709551615", "timestamp": "2024-05-03", "text": "null", "label": "O"},
     {"timeline_id": "18446744073709551614", "timestamp": "2024-05-04", "text": "1e3", "label": "O"},
 ]
+KINDS = ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet"]
+STREAMING = pytest.mark.parametrize("streaming", [False, True])
 
 
 def write(path, posts: list[dict]) -> str:
@@ -41,8 +43,8 @@ def write(path, posts: list[dict]) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz", "a.jsonl.gz", "A.CSV"])
+@STREAMING
+@pytest.mark.parametrize("name", [*KINDS, "a.csv.gz", "A.JSON.gz", "A.CSV"])
 def test_every_kind_of_file_gives_what_was_written(tmp_path, name, streaming):
     table = load_table(write(tmp_path / name, POSTS), streaming)
     assert list(table) == POSTS and table.column_names == list(POSTS[0])
@@ -54,14 +56,14 @@ def test_every_kind_of_file_gives_what_was_written(tmp_path, name, streaming):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("streaming", [False, True])
+@STREAMING
 @pytest.mark.parametrize("name", ["a b.csv", "posts[1].csv", "x::y.csv", "{a}*?.jsonl", "hf:.parquet"])
 def test_a_file_may_have_any_name(tmp_path, name, streaming):
     assert list(load_table(write(tmp_path / name, POSTS), streaming)) == POSTS
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet"])
+@STREAMING
+@pytest.mark.parametrize("name", KINDS)
 def test_a_file_that_was_replaced_is_read_anew(tmp_path, name, streaming):
     """Also where its path, size and time stamp are those of the file before."""
     for text in ("sad", "mad"):
@@ -79,7 +81,7 @@ def test_no_copy_of_a_table_is_written(tmp_path, monkeypatch):
     assert sum(path.stat().st_size for path in cache.rglob("*") if path.is_file()) == 0
 
 
-@pytest.mark.parametrize("streaming", [False, True])
+@STREAMING
 def test_numbers_in_json_stay_as_they_are_written(tmp_path, streaming):
     """But for whole floats, which programs make of integers in a column with gaps."""
     path = tmp_path / "a.jsonl"
@@ -99,7 +101,7 @@ def test_unsigned_ids_in_json_are_two_people(tmp_path):
     assert list(to_timelines(load_table(str(path)))["timeline_id"]) == list(map(str, ids))
 
 
-@pytest.mark.parametrize("streaming", [False, True])
+@STREAMING
 def test_parquet_keeps_its_types(tmp_path, streaming):
     path = str(tmp_path / "a.parquet")
     made = Dataset.from_pandas(
@@ -107,12 +109,18 @@ def test_parquet_keeps_its_types(tmp_path, streaming):
     )
     made.cast_column("label", ClassLabel(names=["No", "Yes"])).to_parquet(path)
     (timeline,) = to_timelines(load_table(path, streaming), ["Yes", "No"])
-    assert (timeline["timeline_id"], timeline["timestamps"], timeline["labels"]) == (str(2**64 - 1), [1714521600.0], [0])
+    assert (timeline["timeline_id"], timeline["timestamps"], timeline["labels"]) == (
+        str(2**64 - 1),
+        [1714521600.0],
+        [0],
+    )
 
 
-@pytest.mark.parametrize("streaming", [False, True])
+@STREAMING
 @pytest.mark.parametrize(
-    ("mark", "end"), [("\ufeff", "\n"), ("", "\r\n"), ("", "\r"), ("", "\n\n")], ids=["BOM", "CRLF", "CR", "blank lines"]
+    ("mark", "end"),
+    [("\ufeff", "\n"), ("", "\r\n"), ("", "\r"), ("", "\n\n")],
+    ids=["BOM", "CRLF", "CR", "blank"],
 )
 def test_csv_as_programs_write_it(tmp_path, mark, end, streaming):
     cells = ["timeline_id,text,label", 'NA,"so, ""glad""",O', "007,,", '008,"5"" high",']
@@ -121,7 +129,7 @@ def test_csv_as_programs_write_it(tmp_path, mark, end, streaming):
     assert rows == [("NA", 'so, "glad"', "O"), ("007", "", ""), ("008", '5" high', "")]
 
 
-@pytest.mark.parametrize("streaming", [False, True])
+@STREAMING
 def test_a_column_may_change_late_in_a_file(tmp_path, streaming):
     """A label and a kind of id come only behind 1,000 posts, and a cell is larger than any buffer by default."""
     posts = [{"timeline_id": number, "text": "glad"} for number in range(3000)]
