@@ -15,6 +15,7 @@ from .modeling_tempoformer_encoders import get_encoder_adapter
 from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
 from .rows_tempoformer import row_bounds, tokenize_posts
 from .timestamps_tempoformer import to_seconds
+from .windows_tempoformer import elapsed_seconds  # noqa: F401  Travels with the collator.
 
 
 logger = logging.get_logger(__name__)

@@ -31,7 +31,9 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError:
         raise ValueError(name_bad_byte(path)) from None
     except (gzip.BadGzipFile, zlib.error, EOFError) as problem:
-        raise ValueError(f"{path}, after line {number}: the gzip file is broken or cut short ({problem}).") from None
+        raise ValueError(
+            f"{path}, after line {number}: cannot be read as gzip, it may have been cut short ({problem})."
+        ) from None
 
 
 def name_bad_byte(path: str | Path) -> str:
@@ -41,10 +43,11 @@ def name_bad_byte(path: str | Path) -> str:
             try:
                 line.decode()
             except UnicodeDecodeError as problem:
-                guess = "UTF-16" if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff") else "CP1252"
+                guess = "utf-16" if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
                 return (
                     f"{path}, line {number}: the byte 0x{line[problem.start]:02x} is not UTF-8. Save the file as "
-                    f'UTF-8 (spreadsheets: "CSV UTF-8"), or convert it, perhaps by `iconv -f {guess} -t UTF-8`.'
+                    f'UTF-8 (in a spreadsheet: "CSV UTF-8"), or convert it, perhaps by '
+                    f'`Path(new).write_text(Path(old).read_text("{guess}"), "utf-8")`.'
                 )
     return f"{path} is not UTF-8."
 

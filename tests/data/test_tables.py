@@ -150,7 +150,7 @@ def test_the_line_of_a_bad_byte_is_named(tmp_path, name, at):
         line, head, tail = (b"%s,x\n", b"text,y\n", b"") if name == "a.csv" else (b'{"text": "%s"}\n', b"\n", b"")
     lines = [line % b"glad"] * at + [line % "déjà".encode("cp1252")] + [line % b"glad"] * 10
     (tmp_path / name).write_bytes(head + b"".join(lines) + tail)
-    with pytest.raises(ValueError, match=f"{name}, line {at + 2}: the byte 0xe9 .*UTF-8.*CP1252"):
+    with pytest.raises(ValueError, match=f"{name}, line {at + 2}: the byte 0xe9 .*UTF-8.*cp1252"):
         load_table(str(tmp_path / name))
 
 
