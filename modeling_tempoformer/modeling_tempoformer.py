@@ -14,7 +14,7 @@ from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoder, as the next.
-from .data_collator_tempoformer import StreamCollator  # noqa: F401  Travels with the pipeline, as three more below.
+from .data_collator_tempoformer import StreamCollator  # noqa: F401  Travels with the pipeline, as four more below.
 from .decisions_tempoformer import rank_classes  # noqa: F401
 from .input_checks_tempoformer import (
     Broken,
@@ -31,6 +31,7 @@ from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
 from .online_tempoformer import StreamState
 from .packing_tempoformer import PostGroups, open_absent, scatter, select
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
+from .rows_tempoformer import tokenize_posts  # noqa: F401
 from .timestamps_tempoformer import to_seconds  # noqa: F401
 from .windows_tempoformer import elapsed_seconds, stream_windows
 

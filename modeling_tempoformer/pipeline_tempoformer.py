@@ -8,13 +8,14 @@ from transformers import Pipeline
 from transformers.utils import logging
 
 from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoders, as the next.
-from .data_collator_tempoformer import StreamCollator, tokenize_posts
+from .data_collator_tempoformer import StreamCollator
 from .decisions_tempoformer import class_probabilities, rank_classes
 from .input_checks_tempoformer import refuse  # noqa: F401  Travels with the encoders, as TemporalBertConfig.
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
+from .rows_tempoformer import row_bounds, tokenize_posts
 from .timestamps_tempoformer import to_seconds
-from .windows_tempoformer import row_bounds
+from .windows_tempoformer import elapsed_seconds  # noqa: F401  Travels with the collator.
 
 
 logger = logging.get_logger(__name__)

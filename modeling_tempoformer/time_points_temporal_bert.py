@@ -1,4 +1,4 @@
-"""To which time point a text belongs: by its name, or by a year or date that falls into it."""
+"""Time points of a corpus, and which of them a time belongs to."""
 
 import math
 import numbers
@@ -7,7 +7,7 @@ from datetime import date, datetime, time
 from typing import Any
 
 
-# How a year, month and day are written at each granularity, and how many of the three that takes.
+# How a date is named at each granularity, and how many of year, month and day the name needs.
 GRANULARITIES = {
     "century": ("{century}00s", 1),
     "decade": ("{decade}0s", 1),
@@ -18,12 +18,12 @@ GRANULARITIES = {
 YEARS = re.compile(r"(\d{1,4}) ?(BCE?)?(?: ?- ?(\d{1,4}) ?(BCE?)?)?", re.IGNORECASE)
 MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
-# What a table makes of a column of years with gaps.
+# Tables make floats of a column of years with gaps.
 YEAR_WITH_FRACTION = re.compile(r"(-?\d{1,4})\.0+")
 
 
 class UnknownTimeError(ValueError):
-    """A time that is missing, or that is none of the known time points and falls into none of them."""
+    """A time that is missing, or in none of the known time points."""
 
 
 class TimePoints:
@@ -32,21 +32,21 @@ class TimePoints:
 
     Args:
         names (`list[str]`):
-            In order. Without a granularity, a name such as `"1810-1860"`, `"1815"` or `"200BC-0"` is a bin: it takes
-            in the dates from the first year to the end of the last; any other name, a month such as `"2015-03"` among
-            them, stands for itself alone.
+            Names in the order of time. Without a granularity, a name such as `"1810-1860"`, `"1815"` or `"200BC-0"` is
+            a bin: it holds the dates from the first year to the end of the last. Any other name stands for itself
+            alone, including a month such as `"2015-03"`.
         granularity (`str`, *optional*):
             `"century"` (named as `"1800s"`), `"decade"` (`"1810s"`), `"year"` (`"1815"`), `"month"` (`"1815-03"`) or
-            `"day"` (`"1815-03-07"`): dates belong to the time point named so.
+            `"day"` (`"1815-03-07"`): dates belong to the time point of that name.
 
-    Raises a `ValueError` for an unknown granularity, names that are equal or no names, and bins that overlap.
+    Raises a `ValueError` for an unknown granularity, for names that are equal or not text, and for bins that overlap.
     """
 
     def __init__(self, names: list[str], granularity: str | None = None):
         if granularity is not None and granularity not in GRANULARITIES:
             raise ValueError(f"`granularity` must be one of {', '.join(GRANULARITIES)}, got {granularity!r}.")
         if strangers := [name for name in names if not isinstance(name, str) or not name.strip()]:
-            raise ValueError(f"Time points must be names, got {strangers[0]!r}.")
+            raise ValueError(f"The name of a time point must be text, got {strangers[0]!r}.")
         if len(set(names)) < len(names):
             raise ValueError(f"Time points must differ from each other, got {list(names)}.")
         self.names, self.granularity = list(names), granularity
@@ -54,7 +54,7 @@ class TimePoints:
         if granularity is None:
             found = ((read_years(name), name) for name in names)
             self.bins = sorted((years[0], years[-1], name) for years, name in found if years)
-            # Not the years 2015 to 3.
+            # A month such as 2015-03 is not a span from the year 2015 to the year 3.
             self.bins = [a_bin for a_bin in self.bins if a_bin[0] <= a_bin[1] or not MONTH.fullmatch(a_bin[2])]
             for first, last, name in self.bins:
                 if last < first:
@@ -100,17 +100,17 @@ class TimePoints:
         known = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
         if is_missing(value):
             return UnknownTimeError(f"A text has no time. Time points: {known}.")
-        hint = " Seconds are not read here." if isinstance(value, numbers.Real) and abs(value) > 9999 else ""
-        return UnknownTimeError(f"The time {value!r} {why}: {known or 'there is none'}.{hint}")
+        hint = " Give a date: seconds are not read." if isinstance(value, numbers.Real) and abs(value) > 9999 else ""
+        return UnknownTimeError(f"The time {value!r} {why}: {known or 'there are none'}.{hint}")
 
 
 def read_years(name: str) -> tuple[int, ...]:
-    """The year, or the first and the last, that a time point is named by; nothing for another name."""
+    """The year, or the first and the last year, in a time point's name; nothing for other names."""
     match = YEARS.fullmatch(name)
     if match is None:
         return ()
     first, is_first_before, last, is_last_before = match.groups()
-    # Both of 200-100BC.
+    # In 200-100BC, both are before.
     first = -int(first) if is_first_before or is_last_before else int(first)
     return (first,) if last is None else (first, -int(last) if is_last_before else int(last))
 
@@ -123,9 +123,9 @@ def is_missing(value: Any) -> bool:
 
 
 def as_name(value: Any) -> str:
-    """How a time is named that names a time point itself: whole numbers without a fraction, dates as in ISO-8601."""
+    """A time as text: integers without a fraction, dates as in ISO-8601."""
     if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
-        # What reads JSON takes 2015-03-01 for a moment.
+        # Tables make a midnight of a date.
         value = value.date()
     if isinstance(value, date):
         return value.isoformat()
@@ -137,7 +137,7 @@ def as_name(value: Any) -> str:
 
 
 def read_date(value: Any) -> tuple[int, ...] | None:
-    """Year, month and day, as many as are given; None for what is no date."""
+    """Year, month and day, as many as are given; None if the value is not a date."""
     if is_missing(value) or isinstance(value, bool):
         return None
     if isinstance(value, date):
@@ -157,7 +157,7 @@ def read_date(value: Any) -> tuple[int, ...] | None:
 
 
 def name_date(parts: tuple[int, ...], granularity: str) -> str:
-    """How a date is named at a granularity. Raises an [`UnknownTimeError`] for a date that is less exact than that."""
+    """The name of a date at a granularity. Raises an [`UnknownTimeError`] if the date is less exact."""
     form, needed = GRANULARITIES[granularity]
     if len(parts) < needed:
         written = "-".join(f"{part:02}" for part in parts)

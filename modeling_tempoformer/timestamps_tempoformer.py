@@ -1,4 +1,4 @@
-"""Timestamps as users have them, to seconds."""
+"""Timestamps as users write them, to seconds."""
 
 import math
 import numbers
@@ -7,12 +7,12 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 
-# Seconds of the year 5138. Larger numbers are milliseconds by mistake.
+# Seconds of the year 5138: larger numbers are milliseconds.
 LARGEST_SECONDS = 1e11
-# Days of a spreadsheet, counted from 1899-12-30: the years 1954 to 2064.
-DAY_NUMBERS = 20_000, 60_000
-# The years 1 to 9999, which are all that dates can have.
+# The years 1 to 9999, which are all that Python's dates can hold.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 253402300800.0
+END_OF_1970 = 365 * 86400
+SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
 
 def to_seconds(value: Any) -> float | None:
@@ -20,85 +20,54 @@ def to_seconds(value: Any) -> float | None:
     Seconds since 1970-01-01 UTC, in float64.
 
     Args:
-        value: An ISO-8601 string (without zone it is UTC), seconds as a number or numeric string, a `datetime`
-            (without zone it is UTC) or a `date`. Numeric strings are always seconds, so a date needs its dashes.
+        value: An ISO-8601 string, a `datetime` or a `date` (UTC where they have no zone), or seconds as a number or
+            numeric string. A numeric string is always seconds: a date needs its dashes.
 
     Returns:
-        `float`, or `None` for a missing value: `None`, an empty string or NaN that stands for one (`pandas.NaT`).
-        Raises a `ValueError` that says what is wrong with anything else, NaN, infinite numbers and numbers that lost
-        digits (`"1.71455E+09"`) included.
+        `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
+        anything else, including NaN, infinite numbers, and numbers that a spreadsheet has shortened
+        (`"1.71455E+09"`).
     """
-    if value is None or (isinstance(value, str) and not value.strip()) or type(value).__name__ == "NaTType":
+    return in_seconds(parse_time(value))
+
+
+def in_seconds(parsed: float | datetime | None) -> float | None:
+    """Seconds of a parsed time. Raises a `ValueError` if Python's dates cannot hold it."""
+    if parsed is None:
         return None
-    if isinstance(value, str):
-        value = parse_text(value.strip())
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if isinstance(value, datetime):
-        seconds = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    elif isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"a {type(value).__name__} is not a time")
-    else:
-        # Not by `math.isfinite`, for which some whole numbers are too large.
-        if value != value or abs(value) == math.inf:
-            raise ValueError("it is not finite")
-        if abs(value) >= LARGEST_SECONDS:
-            raise ValueError("it is too large for seconds; milliseconds?")
-        seconds = float(value)
+    seconds = parsed.timestamp() if isinstance(parsed, datetime) else parsed
     if not FIRST_SECONDS <= seconds < END_SECONDS:
-        raise ValueError("it is outside the years 1 to 9999")
+        raise ValueError("the time is outside the years 1 to 9999")
     return seconds
 
 
-def looks_cut_short(value: Any) -> bool:
-    """Whether a text is a number without its last digits, as spreadsheets write long ones: 1.71455E+09."""
-    match = re.fullmatch(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)", value.strip()) if isinstance(value, str) else None
-    return match is not None and len(match[1] or "") < int(match[2])
-
-
-def other_reading(value: Any) -> str | None:
-    """What else than seconds a number, or text that is one, looks like, and how that is written; None for others."""
-    if is_date_without_dashes(value):
-        return "a date is written 2024-05-01"
-    if is_month_without_dashes(value):
-        return "a month is written 2024-05-01"
-    if is_day_number(value):
-        return "days of a spreadsheet are to be written as dates, 2024-05-01"
-    return None
-
-
-def is_month_without_dashes(value: Any) -> bool:
-    """Whether a number, or text that is one, has the digits of a month (202405) of the years 1900 to 2099."""
-    return re.fullmatch(r"(19|20)\d\d(0[1-9]|1[0-2])(\.0)?", str(value).strip()) is not None
-
-
-def is_day_number(value: Any) -> bool:
-    """Whether a number, or text that is one, is of the size of days as spreadsheets count them."""
-    first, end = DAY_NUMBERS
-    return re.fullmatch(r"\d{5}(\.\d*)?", str(value).strip()) is not None and first <= float(value) < end
-
-
-def is_date_without_dashes(value: Any) -> bool:
-    """Whether a number, or text that is one, has the digits of a date (20240501) of the years 1900 to 2099."""
-    text = str(value).strip().removesuffix(".0")
-    if len(text) != 8 or text[:2] not in ("19", "20"):
-        return False
-    try:
-        datetime.strptime(text, "%Y%m%d")
-    except ValueError:
-        return False
-    return True
-
-
-def to_date(seconds: float) -> datetime:
-    """The moment of `seconds` since 1970-01-01, in UTC. Unlike `datetime.fromtimestamp`, also long before."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+def parse_time(value: Any) -> float | datetime | None:
+    """A time as a number of seconds or a `datetime` with a zone, whichever it was written as; None if missing."""
+    if value is None or type(value).__name__ == "NaTType":
+        return None
+    if isinstance(value, str):
+        value = value.strip()
+        if not value:
+            return None
+        value = parse_text(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"a {type(value).__name__} is not a time")
+    # `math.isfinite` fails on integers that no float can hold.
+    if value != value or abs(value) == math.inf:
+        raise ValueError("the time must be finite")
+    if abs(value) >= LARGEST_SECONDS:
+        raise ValueError("the number is too large for seconds; divide milliseconds by 1000")
+    return float(value)
 
 
 def parse_text(text: str) -> float | datetime:
     """A numeric string as a number, any other as an ISO-8601 date."""
-    if looks_cut_short(text):
-        raise ValueError("its last digits are missing, as where a spreadsheet shortens numbers")
+    if looks_shortened(text):
+        raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")
     try:
         # Python reads 2024_05_01 as a number.
         return float(text if "_" not in text else "")
@@ -107,4 +76,67 @@ def parse_text(text: str) -> float | datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError("it is neither an ISO-8601 time nor a number of seconds") from None
+        raise ValueError(
+            "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; convert a column of other dates "
+            "by pd.to_datetime(column), with dayfirst=True if the day comes before the month"
+        ) from None
+
+
+def looks_shortened(value: Any) -> bool:
+    """Whether a text is a number without its last digits, as spreadsheets write long ones: 1.71455E+09."""
+    match = SHORTENED.fullmatch(value.strip()) if isinstance(value, str) else None
+    return match is not None and len(match[1] or "") < int(match[2])
+
+
+class TimeColumn:
+    """
+    Reads the times of one column: all ISO-8601, all numbers of seconds, or all missing.
+
+    A bare number among dates (`20240502` among `2024-05-01`) would be a moment in 1970, so the first value that is
+    of another kind than the values before it is an error.
+    """
+
+    def __init__(self):
+        self.first: tuple[str, Any, Any] | None = None  # kind, place and value
+        self.smallest, self.largest = math.inf, -math.inf
+
+    def read(self, place: Any, value: Any) -> float | None:
+        """
+        Seconds of a time, or `None` if it is missing.
+
+        Args:
+            place: Names the value in errors about later ones, such as `"row 3"`.
+            value: As [`to_seconds`] takes it.
+
+        Raises the `ValueError`s of [`to_seconds`], and one that names the first place if the kinds differ.
+        """
+        parsed = parse_time(value)
+        seconds = in_seconds(parsed)
+        kind = "missing" if parsed is None else "a number" if isinstance(parsed, float) else "a date"
+        if self.first is None:
+            self.first = kind, place, value
+        elif self.first[0] != kind:
+            was, where, other = self.first
+            raise ValueError(
+                f"the time is {kind}, while {where} is {was} ({other!r}); the times of a column must be all ISO-8601 "
+                "dates (2024-05-01), all numbers of seconds, or all missing"
+            )
+        if kind == "a number":
+            self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
+        return seconds
+
+    @property
+    def warning(self) -> str | None:
+        """What to tell the user about the numbers read so far; `None` where they look like seconds since 1970."""
+        if not 0 <= self.smallest <= self.largest < END_OF_1970:
+            return None
+        return (
+            f"The times are numbers from {self.smallest:g} to {self.largest:g}, read as seconds: all lie in 1970. "
+            "Nothing is wrong if they count seconds from some start. If they are milliseconds, minutes, days of a "
+            "spreadsheet, years or dates without dashes (20240501), convert the column by pd.to_datetime first."
+        )
+
+
+def to_date(seconds: float) -> datetime:
+    """The moment of `seconds` since 1970-01-01, in UTC. `datetime.fromtimestamp` fails for early years."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)

@@ -1,6 +1,4 @@
-"""Windows over posts: which posts form the stream of each target post, and how long before it they were written."""
-
-from collections.abc import Iterator
+"""Windows over posts: which posts form the stream of each target post, and how many seconds lie between them."""
 
 import torch
 
@@ -38,15 +36,3 @@ def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) ->
         raise TypeError(f"`timestamps` must be float64 or int64, got {timestamps.dtype}.")
     times = timestamps[stream_index.clamp_min(0)]
     return (times[:, -1:] - times).masked_fill(stream_index < 0, 0).float()
-
-
-def row_bounds(
-    num_posts: int, window: int, targets_per_row: int, num_context: int = 0
-) -> Iterator[tuple[int, int, int]]:
-    """
-    Cuts a timeline to rows: for each (start, first, end), the posts from `start` are in the row, those from `first` up
-    to `end` are its targets, and those before `first` are the context that the first target needs. The first
-    `num_context` posts are no targets.
-    """
-    for first in range(num_context, num_posts, targets_per_row):
-        yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)

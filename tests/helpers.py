@@ -43,6 +43,7 @@ HUB_MODULES = {
     "online_tempoformer",
     "packing_tempoformer",
     "pipeline_tempoformer",
+    "rows_tempoformer",
     "timestamps_tempoformer",
     "windows_tempoformer",
 }

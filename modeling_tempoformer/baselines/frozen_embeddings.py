@@ -20,7 +20,7 @@ from transformers import (
 from transformers.utils import logging
 
 from ..data.dated_texts import token_limit
-from ..data_collator_tempoformer import tokenize_posts
+from ..rows_tempoformer import tokenize_posts
 from ..windows_tempoformer import elapsed_seconds, stream_windows
 
 

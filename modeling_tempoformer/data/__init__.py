@@ -1,1 +1,1 @@
-"""Tables of posts and texts, and the timelines, rows and splits that are made of them."""
+"""Tables of posts and texts, and the timelines, rows and splits made from them."""

@@ -1,4 +1,4 @@
-"""Dated texts: from files or tables to the rows that masked language modelling reads."""
+"""Dated texts: from files or tables to rows for masked language modelling."""
 
 import random
 import re
@@ -17,21 +17,21 @@ from .files import read_lines
 DatedTexts = Dataset | IterableDataset
 TEXT_SUFFIXES = (".txt", ".txt.gz")
 TAGS = ("_nn", "_vb")
-# The column that says where a text comes from.
+# The column that says which file and line, or which row, a text comes from.
 SOURCE = "source_of_text"
 
 
 def read_text_file(path: str) -> Iterator[dict[str, str]]:
     """
-    The lines of a text file named by its time point (`1810-1860.txt`), plain or gzipped, but for empty ones. Parts of
-    speech behind lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
+    The lines of a text file that is named by its time point (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
+    ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
     """
     name = Path(path).name
     suffix = next((suffix for suffix in TEXT_SUFFIXES if name.endswith(suffix)), None)
     if suffix is None:
-        raise ValueError(f"{path}: text files are named TIME.txt or TIME.txt.gz.")
+        raise ValueError(f"{path}: a text file must be named by its time, TIME.txt or TIME.txt.gz.")
     number = None
-    for number, line in read_lines(Path(path)):
+    for number, line in read_lines(path):
         text = " ".join(untagged(token) for token in line.split())
         yield {"time": name.removesuffix(suffix), "text": text, SOURCE: f"{path}, line {number}"}
     if number is None:
@@ -40,8 +40,8 @@ def read_text_file(path: str) -> Iterator[dict[str, str]]:
 
 def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -> DatedTexts:
     """
-    The texts of files named by time point, with the columns `time` and `text`. A stream mixes the files, each in
-    proportion to its size, so that no time point comes first.
+    The texts of files that are named by time point, with the columns `time` and `text`. A stream draws from the files
+    in proportion to their sizes, so that time points are mixed.
     """
     if not streaming:
         return Dataset.from_list([text for path in paths for text in read_text_file(path)])
@@ -58,7 +58,7 @@ def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -
 
 
 def name_sources(texts: DatedTexts) -> DatedTexts:
-    """Adds to the rows of a table where they come from, so that errors name it after sorting and splitting."""
+    """Adds the row number to each text of a table, so that errors can name it after sorting and splitting."""
     if isinstance(texts, IterableDataset) or SOURCE in texts.column_names:
         return texts
     return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
@@ -66,9 +66,11 @@ def name_sources(texts: DatedTexts) -> DatedTexts:
 
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
     """
-    The time points of a corpus, its times as they are or named at a granularity: in the order of the numbers in their
-    names, those without any behind them as they come. Missing times are left to
-    the tokenizer, as is what is no date without `only_dates`; else an `UnknownTimeError` names its row.
+    The time points of a corpus: its distinct times, named at a granularity if there is one. They are sorted by the
+    numbers in their names; names without a number come last, in the order of the corpus.
+
+    Missing times are skipped, and so are values that are not dates, unless `only_dates`: then an `UnknownTimeError`
+    names the row.
     """
     names: dict[str, None] = {}
     for row, value in enumerate(texts[time_column]):
@@ -81,30 +83,29 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
         if parts is None and not only_dates:
             continue
         if parts is None:
-            raise UnknownTimeError(f"Row {row}: the {time_column} {value!r} is no date.")
+            raise UnknownTimeError(f"Row {row}, column '{time_column}': {value!r} is not a date.")
         names[name_date(parts, granularity)] = None
-    # Names without a number, such as "undated", come last.
     return sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name)))
 
 
 def numbers_in(name: str) -> tuple[int, ...]:
-    """The whole numbers of a time point's name, in their order, negative for years before the common era."""
+    """The integers in a time point's name, in their order; years before the common era are negative."""
     if years := read_years(name):
         return years
     return tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """The rest, and a random part, each in the order of the input."""
+    """Splits off a random fraction: returns the rest and the part, each in the order of the input."""
     count = round(fraction * len(texts))
     if not 0 < count < len(texts):
-        raise ValueError(f"Cannot split {len(texts)} texts by a fraction of {fraction}.")
+        raise ValueError(f"Cannot split {len(texts)} texts by a fraction of {fraction}: a part would be empty.")
     part = set(random.Random(seed).sample(range(len(texts)), count))
     return texts.select([row for row in range(len(texts)) if row not in part]), texts.select(sorted(part))
 
 
 def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Tokens that a model reads at most, special ones included."""
+    """The most tokens that a model reads, special tokens included."""
     if config.model_type in ENCODER_ADAPTERS:
         most = ENCODER_ADAPTERS[config.model_type].max_tokens(config)
     else:
@@ -113,7 +114,7 @@ def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) ->
 
 
 def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
-    """Raises a `ValueError` where a tokenizer's time points are not the model's: its ids would mean other times."""
+    """Raises a `ValueError` if the tokenizer has other time points than the model, so that their ids differ."""
     own, of_tokenizer = (list(getattr(one, "times", ())) for one in (model.config, tokenizer))
     if own and of_tokenizer != own:
         raise ValueError(
@@ -123,18 +124,21 @@ def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 
 
 def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
-    """All columns. Raises a `ValueError` that names a column that is not there, and those that are."""
+    """The names of all columns. Raises a `ValueError` if one of `columns` is missing."""
     present = texts.column_names or list(next(iter(texts)))
     for column in columns:
         if column not in present:
-            raise ValueError(f"There is no column '{column}'; the columns are {', '.join(present)}.")
+            raise ValueError(
+                f"There is no column '{column}'; the columns are {', '.join(present)}. Name yours by --time_column "
+                "or --text_column (in Python `time_column=` and `text_column=`)."
+            )
     return present
 
 
 def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
     """
-    The special tokens before and after a text of some time, and the id of that time, `None` where the tokenizer knows
-    of no times.
+    The special tokens before and after a text of some time, and the id of that time (`None` if the tokenizer has no
+    times).
     """
     if hasattr(tokenizer, "time_points"):
         ids, time_id = tokenizer("", time=time)["input_ids"], tokenizer.time_id(time)
@@ -144,7 +148,7 @@ def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[in
 
 
 def make_row(words: list[int], before: list[int], after: list[int], time_id: int | None) -> dict[str, list[int]]:
-    """One row of a batch: a text's tokens in their frame."""
+    """One row: the tokens of words between special tokens."""
     ids = [*before, *words, *after]
     row = {
         "input_ids": ids,
@@ -168,13 +172,12 @@ def to_mlm_rows(
     Args:
         texts: One row per text.
         tokenizer: A [`TemporalBertTokenizer`].
-        time_column, text_column: Their names.
-        max_length: Tokens of a row at most, special ones included.
-        line_by_line: Whether a row has one text only. Else texts of one time point are joined to rows of
-            `max_length` tokens; what is left of 1,000 texts becomes shorter rows. Nothing is cut off: a longer text
-            makes several rows.
+        time_column, text_column: Names of the columns.
+        max_length: Most tokens in a row, special tokens included. A longer text makes several rows.
+        line_by_line: Whether each row has one text only. Otherwise texts of one time point are joined to rows of
+            `max_length` tokens, of each 1,000 texts anew.
 
-    Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a time or without words.
+    Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
     """
     columns = check_columns(texts, time_column, text_column)
     before, after, _ = frame(tokenizer, tokenizer.times[0])
@@ -182,21 +185,21 @@ def to_mlm_rows(
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
     if not line_by_line and isinstance(texts, Dataset):
-        # Full rows also where there are many time points.
+        # Texts of one time point follow each other, so that rows are full also if there are many time points.
         ids = check_texts(texts, tokenizer, time_column, text_column)
         texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
 
     def convert(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
         values, sources = batch[time_column], batch.get(SOURCE) or [f"row {index}" for index in indices]
         time_ids = [check_text(tokenizer, *row) for row in zip(sources, values, batch[text_column], strict=True)]
-        # RoBERTa's words begin with their space, and a packed text follows another.
+        # RoBERTa's tokens include the space before a word, which texts that are joined need.
         start = "" if line_by_line else " "
         words = [start + text for text in batch[text_column]]
         tokens = tokenizer(words, time=values, add_special_tokens=False, verbose=False)["input_ids"]
         by_time: dict[int, list[int]] = {}
         for place, (source, time_id, ids) in enumerate(zip(sources, time_ids, tokens, strict=True)):
             if not ids:
-                raise ValueError(f"{source}: no token in the text {batch[text_column][place]!r}.")
+                raise ValueError(f"{source}: the tokenizer finds no token in the text {batch[text_column][place]!r}.")
             by_time.setdefault(time_id, []).append(place)
         rows = []
         for places in by_time.values():
@@ -212,9 +215,9 @@ def to_mlm_rows(
 
 
 def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:
-    """The time id of a text. Raises a `ValueError` that names its source if it has no text or no known time."""
+    """The time id of a text. Raises a `ValueError` that names its source if it has no words or no known time."""
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{source}: no text, but {text!r}.")
+        raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
     try:
         return tokenizer.time_id(time)
     except UnknownTimeError as error:
@@ -228,7 +231,7 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """[`check_text`] of all; without `must_have_time` of those that have none their text alone."""
+    """[`check_text`] of all texts. Without `must_have_time`, a text may have no time."""
     sources = texts[SOURCE] if SOURCE in texts.column_names else [f"row {row}" for row in range(len(texts))]
     times = texts[time_column]
     if not must_have_time:
@@ -237,5 +240,5 @@ def check_texts(
 
 
 def untagged(word: str) -> str:
-    """A word without its part of speech."""
+    """A word without the part of speech after it."""
     return word[:-3] if len(word) > 3 and word.endswith(TAGS) else word

@@ -1,25 +1,55 @@
 """Reading and writing files."""
 
+import csv
 import gzip
 import json
 import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file (`.gz`: compressed) that are not blank, with their numbers, counting from 1."""
+# The default is 131,072 characters; a post may be longer.
+csv.field_size_limit(2**31 - 1)
+
+
+def open_text(path: str | Path, newline: str | None = None) -> IO[str]:
+    """Opens a UTF-8 file to read, with or without a byte-order mark; one that ends in `.gz` is decompressed."""
+    opener = gzip.open if Path(path).suffix == ".gz" else open
+    return opener(path, "rt", encoding="utf-8-sig", newline=newline)
+
+
+def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file that are not blank, with their numbers, counting from 1; the file may be gzipped."""
     number = 0
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
+        with open_text(path) as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, line.rstrip("\n")
-    except (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError) as problem:
-        kind = "gzip-compressed UTF-8 text" if path.suffix == ".gz" else "UTF-8 text"
-        raise ValueError(f"{path}, after line {number}: cannot be read as {kind} ({problem}).") from None
+    except UnicodeDecodeError:
+        raise ValueError(name_bad_byte(path)) from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as problem:
+        raise ValueError(
+            f"{path}, after line {number}: cannot be read as gzip, it may have been cut short ({problem})."
+        ) from None
+
+
+def name_bad_byte(path: str | Path) -> str:
+    """The first line of a file that is not UTF-8, and what to do about it."""
+    with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as problem:
+                guess = "utf-16" if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
+                return (
+                    f"{path}, line {number}: the byte 0x{line[problem.start]:02x} is not UTF-8. Save the file as "
+                    f'UTF-8 (in a spreadsheet: "CSV UTF-8"), or convert it, perhaps by '
+                    f'`Path(new).write_text(Path(old).read_text("{guess}"), "utf-8")`.'
+                )
+    return f"{path} is not UTF-8."
 
 
 def write_json(path: Path, content: Any):

@@ -7,9 +7,8 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data_collator_tempoformer import tokenize_posts
-from ..windows_tempoformer import row_bounds
-from .timelines import Posts, check_workers
+from ..rows_tempoformer import cut_rows, tokenize_posts
+from .timelines import NO_LABEL, Posts, check_workers
 
 
 logger = logging.get_logger(__name__)
@@ -29,13 +28,13 @@ def to_rows(
 
     Args:
         timelines (`Dataset` or `IterableDataset`): As [`to_timelines`] returns them.
-        tokenizer (`PreTrainedTokenizerBase`): Of the encoder.
+        tokenizer (`PreTrainedTokenizerBase`): Tokenizer of the encoder.
         window (`int`): Number of posts in a stream, at least 1.
-        targets_per_row (`int`, *optional*, defaults to 16): Upper bound on the targets of a row, at least 1.
-        max_seq_length (`int`, *optional*): Tokens of a post; longer posts are truncated and counted in a log line.
-            At most, and if omitted, the tokenizer's `model_max_length`.
+        targets_per_row (`int`, *optional*, defaults to 16): Most targets in a row, at least 1.
+        max_seq_length (`int`, *optional*): Most tokens in a post; longer posts are truncated, and counted in a log
+            line. The tokenizer's `model_max_length` is the default and the upper bound.
         only_labelled (`bool`, *optional*, defaults to `False`): Whether unlabelled posts are context only, as in
-            training, or classified too, as in prediction.
+            training, or targets too, as in prediction.
 
     Returns:
         `Dataset` or `IterableDataset`, as `timelines` is: rows with the columns of the tokenizer, `timestamps`,
@@ -62,22 +61,29 @@ def to_rows(
     }
     if isinstance(timelines, IterableDataset):
         return IterableDataset.from_generator(stream_rows, gen_kwargs={"timelines": timelines, **settings})
-    truncated = [0]
+    truncated = 0
+
+    def convert(batch: dict[str, list]) -> dict[str, list]:
+        nonlocal truncated
+        rows, cut = timeline_to_rows({name: values[0] for name, values in batch.items()}, **settings)
+        truncated += cut
+        return rows
+
     rows = timelines.map(
-        lambda batch: timeline_to_rows(batch, truncated=truncated, **settings),
+        convert,
         batched=True,
         batch_size=1,
         remove_columns=timelines.column_names,
         desc="Tokenizing timelines",
         load_from_cache_file=False,
     )
-    if truncated[0]:
-        logger.warning(f"Truncated {truncated[0]} posts to {limit} tokens.")
+    if truncated:
+        logger.warning(f"Truncated {truncated} posts to {limit} tokens.")
     return rows
 
 
-def stream_rows(timelines: IterableDataset, window: int, **settings) -> Iterator[dict[str, Any]]:
-    """Rows of a stream of timelines, of which long ones come in pieces."""
+def stream_rows(timelines: IterableDataset, window: int, limit: int, **settings) -> Iterator[dict[str, Any]]:
+    """Rows of a stream of timelines. Each piece of a long timeline needs the end of the piece before as context."""
     check_workers(timelines)
     before: dict[str, Any] = {}
     for timeline in timelines:
@@ -90,43 +96,36 @@ def stream_rows(timelines: IterableDataset, window: int, **settings) -> Iterator
             }
         first = max(0, len(timeline["texts"]) - window + 1)
         before = {name: values[first:] if isinstance(values, list) else values for name, values in timeline.items()}
-        rows = timeline_to_rows(
-            {name: [value] for name, value in timeline.items()}, window=window, num_context=num_context, **settings
-        )
+        rows, cut = timeline_to_rows(timeline, window=window, limit=limit, num_context=num_context, **settings)
+        if cut:
+            logger.warning_once(f"Truncating posts of more than {limit} tokens.")
         for values in zip(*rows.values(), strict=True):
             yield dict(zip(rows, values, strict=True))
 
 
 def timeline_to_rows(
-    batch: dict[str, list],
+    timeline: dict[str, Any],
     tokenizer: PreTrainedTokenizerBase,
     window: int,
     targets_per_row: int,
     limit: int,
     only_labelled: bool,
-    truncated: list[int] | None = None,
     num_context: int = 0,
-) -> dict[str, list]:
-    """The rows of a batch of one timeline, the first `num_context` posts of which are context only."""
-    timeline = {name: values[0] for name, values in batch.items()}
+) -> tuple[dict[str, list], int]:
+    """The rows of a timeline, column by column, and how many posts were cut. The first posts are context only."""
     try:
         columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
     except ValueError as problem:
         raise ValueError(f"Timeline {timeline['timeline_id']!r}, {problem}") from None
-    if truncated is not None:
-        truncated[0] += cut
-    elif cut:
-        logger.warning_once(f"Truncating posts of more than {limit} tokens.")
     if timeline.get("timestamps") is not None:
         columns["timestamps"] = timeline["timestamps"]
-    labels = [None if only_labelled and label == -100 else label for label in timeline["labels"]]
-    rows: dict[str, list] = {name: [] for name in (*columns, "num_context", "labels", "post_ids")}
-    for start, first, last in row_bounds(len(labels), window, targets_per_row, num_context):
-        if all(label is None for label in labels[first:last]):
-            continue
-        for name, values in columns.items():
-            rows[name].append(values[start:last])
-        rows["num_context"].append(first - start)
-        rows["labels"].append(labels[first:last])
-        rows["post_ids"].append(timeline["post_ids"][first:last])
-    return rows
+    columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline["labels"]]
+    columns["post_ids"] = timeline["post_ids"]
+    rows: dict[str, list] = {name: [] for name in (*columns, "num_context")}
+    for row in cut_rows(columns, window, targets_per_row, num_context):
+        for name in ("labels", "post_ids"):
+            row[name] = row[name][row["num_context"] :]
+        if any(label is not None for label in row["labels"]):
+            for name, value in row.items():
+                rows[name].append(value)
+    return rows, cut

@@ -1,183 +1,211 @@
-"""Tables of posts or texts: CSV, TSV, JSON lines, Parquet, and datasets of the Hub."""
+"""Tables of posts or texts: CSV, TSV, JSON, Parquet, and datasets of the Hub."""
 
 import csv
-import glob
 import json
-import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+import os
+import re
+import zlib
+from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import datasets
-from datasets import Dataset, Features, IterableDataset, Value, get_dataset_split_names, load_dataset
-from datasets.exceptions import DatasetGenerationError
-from pyarrow import ArrowInvalid
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, Features, IterableDataset, get_dataset_split_names, load_dataset
+from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 from pyarrow.parquet import ParquetFile
 
+from .files import name_bad_byte, open_text, read_lines
 
-# Else a server is told of every table that is read, local ones too.
+
+# Datasets would tell a server of every dataset that it reads, local ones too.
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
-
-# Of a JSON file, in bytes: its reader counts them in 32 bits.
-LARGEST_CHUNK = 1 << 30
+# Bytes that the CSV reader holds at a time; a row must fit in.
+BLOCK_SIZE = 1 << 24
+ROWS_AT_ONCE = 1000
 
 
 def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
     """
-    The rows of a table.
+    The rows of a table. Nothing is kept in a cache on disk.
 
     Args:
-        path (`str`): A `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet` file, UTF-8 where it is text. CSV cells are
-            text, and an empty one is empty.
-        streaming (`bool`, *optional*, defaults to `False`): Whether rows are read as they are needed.
+        path (`str`): A `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet` file; all but Parquet in UTF-8, and gzipped if
+            `.gz` follows. A `.jsonl` or `.json` file has one object in each line, or is one list of objects.
+        streaming (`bool`, *optional*, defaults to `False`): Whether rows are read as they are needed. The file is
+            read through once before, to check it.
 
     Returns:
-        `Dataset` or `IterableDataset`. Raises a `ValueError` that names the file, and the line where there
-        is one, for what is no such table or has no rows.
+        `Dataset` or `IterableDataset`. Parquet columns keep their types. Cells of the other formats are text as it was
+        written: ids such as `007` or 18446744073709551615 keep all digits. An empty CSV cell is an empty text. In JSON
+        `7.0` is read as `7`, since programs write the integers of a column with gaps so; null, NaN and missing keys
+        are None, and nested values are left out.
+
+        Raises a `ValueError` that names the file, and the line where there is one, for a file that is not such a table
+        or has no rows.
     """
-    kind = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}.get(
-        Path(path).suffix.lower()
-    )
-    if kind is None:
-        raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
-    settings = {}
-    if kind == "csv":
-        separator = "\t" if path.lower().endswith(".tsv") else ","
-        columns = check_csv(path, separator)
-        # As text, so that an id such as 007 stays what it is.
-        features = Features({column: Value("string") for column in columns})
-        settings = {"sep": separator, "features": features, "keep_default_na": False, "encoding": "utf-8-sig"}
-    if kind == "json":
-        columns = check_json(path)
-        if streaming and columns:
-            # A tuple, because a list would be taken for shards.
-            return IterableDataset.from_generator(stream_json, gen_kwargs={"path": path, "columns": tuple(columns)})
-        # Else its reader takes columns and their types from the first 10 MB, and fails on what comes later.
-        settings = {"chunksize": min(Path(path).stat().st_size, LARGEST_CHUNK)}
-    if kind == "parquet":
-        check_parquet(path)
-    try:
-        # What is meant is this file, and none that its name would match as a pattern.
-        return load_dataset(kind, data_files=glob.escape(path), split="train", streaming=streaming, **settings)
-    except (DatasetGenerationError, ArrowInvalid) as problem:
-        raise ValueError(f"{path} cannot be read as {kind}: {problem.__cause__ or problem}") from None
+    tables = (table for table in read_tables(path) if table.num_rows)
+    if streaming:
+        schemas = [table.schema for table in tables]
+        if schemas:
+            features = Features.from_arrow_schema(pa.unify_schemas(schemas))
+            return IterableDataset.from_generator(stream_rows, features=features, gen_kwargs={"path": path})
+    elif whole := list(tables):
+        return Dataset(pa.concat_tables(whole, promote_options="default"))
+    raise ValueError(f"{path} has no rows.")
 
 
-def check_csv(path: str, separator: str) -> list[str]:
-    """
-    The columns of a file. What reads it afterwards would shift cells, or take those that are missing for empty ones.
-    """
-    number, longest = 0, csv.field_size_limit(sys.maxsize)
+def stream_rows(path: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table that [`load_table`] has checked."""
+    for table in read_tables(path, check_quotes=False):
+        for batch in table.to_batches(ROWS_AT_ONCE):
+            yield from batch.to_pylist()
+
+
+def read_tables(path: str, check_quotes: bool = True) -> Iterator[pa.Table]:
+    """A table piece by piece. The pieces of a JSON file may differ in their columns."""
+    name = path.lower().removesuffix(".gz")
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            last: list[str] = []
-            lines = csv.reader(keep_last(file, last), delimiter=separator, strict=True)
-            columns = next(lines, [])
-            check_separator(path, columns)
-            for place, column in enumerate(columns):
-                if not column or column in columns[:place]:
-                    hint = "" if column else " The index of a pandas table? Write it by to_csv(index=False)."
-                    raise ValueError(
-                        f"{path}: column {place} (counting from 0) must have a name of its own: {column!r}.{hint}"
-                    )
-            number = lines.line_num
-            has_rows = False
-            for cells in lines:
-                number = lines.line_num
-                # A blank line is passed over.
-                if cells and len(cells) != len(columns):
-                    what = f"{len(cells)} cells in a table of {len(columns)} columns"
-                    raise ValueError(f"{path}, line {number}: {what}.")
-                if not cells and last == ["\r"]:
-                    raise ValueError(f"{path}, line {number}: a blank line ends in a carriage return alone.")
-                if any("\0" in cell for cell in cells):
-                    raise ValueError(f"{path}, line {number}: a cell has the character NUL.")
-                has_rows = has_rows or bool(cells)
+        if name.endswith((".csv", ".tsv")):
+            yield from read_csv(path, "," if name.endswith(".csv") else "\t", check_quotes)
+        elif name.endswith((".json", ".jsonl")):
+            rows = read_objects(path)
+            while part := list(islice(rows, ROWS_AT_ONCE)):
+                columns = dict.fromkeys(column for row in part for column in row)
+                yield pa.table({name: pa.array([row.get(name) for row in part], pa.string()) for name in columns})
+        elif path.lower().endswith(".parquet"):
+            with ParquetFile(path) as file:
+                yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches())
+        else:
+            raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
     except UnicodeDecodeError:
         raise ValueError(name_bad_byte(path)) from None
-    except csv.Error as problem:
-        raise ValueError(f"{path}, after line {number}: {problem}.") from None
-    finally:
-        csv.field_size_limit(longest)
-    if not has_rows:
-        raise ValueError(f"{path} has no rows.")
-    return columns
+    except UnicodeEncodeError as problem:
+        raise ValueError(f"{path}: {problem.object!r:.80} has half of a surrogate pair, as of an emoji.") from None
+    except (pa.ArrowInvalid, EOFError, OSError, zlib.error) as problem:
+        if getattr(problem, "errno", None) is not None:  # such as a file that is not there
+            raise
+        raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}") from None
 
 
-def keep_last(lines: Iterable[str], last: list[str]) -> Iterator[str]:
-    """The same lines, of which the last one that was given out is the only entry of `last`."""
-    for line in lines:
-        last[:] = [line]
-        yield line
-
-
-def check_separator(path: str, columns: list[str]):
-    """Raises a `ValueError` where a table has one column, as its cells are separated by something else."""
-    for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-        if len(columns) == 1 and other in columns[0]:
-            raise ValueError(
-                f"{path} seems to be separated by {name}; a .csv file is read by its commas, a .tsv file by its tabs."
-            )
-
-
-def check_parquet(path: str):
-    """Raises a `ValueError` for a table without rows, which its reader fails on."""
+def read_csv(path: str, separator: str, check_quotes: bool) -> Iterator[pa.Table]:
+    """The rows of a CSV file, every cell as text."""
+    with open_text(path, newline="") as file:
+        columns = next(csv.reader(file, delimiter=separator), [])
+    check_header(path, columns)
     try:
-        num_rows = ParquetFile(path).metadata.num_rows
-    except ArrowInvalid as problem:
-        raise ValueError(f"{path} cannot be read as parquet: {problem}") from None
-    if not num_rows:
-        raise ValueError(f"{path} has no rows.")
+        batches = open_csv(
+            path,
+            read_options=ReadOptions(block_size=BLOCK_SIZE),
+            parse_options=ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+        )
+        # pyarrow says nothing about a quote that is never closed: it swallows lines, or the file ends within a cell.
+        is_suspect = ends_without_newline(path)
+        for batch in batches:
+            is_suspect |= any(pc.any(pc.match_substring_regex(cells, "[\n\0]")).as_py() for cells in batch)
+            if check_quotes and is_suspect:
+                check_quotes = False
+                check_lines(path, separator, len(columns))
+            yield pa.Table.from_batches([batch])
+    except pa.ArrowInvalid:
+        check_lines(path, separator, len(columns))
+        raise
 
 
-def check_json(path: str) -> list[str]:
-    """
-    The columns of a file, each line of which must be an object; none, unlooked at, where the file is one list of them,
-    which its reader checks.
-    """
-    number, has_rows = 0, False
-    columns: dict[str, None] = {}
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                if line.lstrip().startswith("["):
-                    has_rows = "{" in line + file.read(100)
-                    columns = {}
-                    break
-                if not line.strip():
-                    continue
-                has_rows = True
-                if not isinstance(row := json.loads(line), dict):
-                    raise ValueError(f"{path}, line {number}: {line.strip()!r:.80} is no JSON object.")
-                columns |= dict.fromkeys(row)
-    except UnicodeDecodeError:
-        raise ValueError(name_bad_byte(path)) from None
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"{path}, line {number}: no JSON object ({problem}).") from None
-    if not has_rows:
-        raise ValueError(f"{path} has no rows.")
-    return list(columns)
-
-
-def stream_json(path: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The objects of a file's lines, with null in columns that one does not have."""
-    with open(path, encoding="utf-8-sig") as file:
-        for line in file:
-            if line.strip():
-                row = json.loads(line)
-                yield {column: row.get(column) for column in columns}
-
-
-def name_bad_byte(path: str) -> str:
-    """Where a file is no UTF-8 text."""
+def ends_without_newline(path: str) -> bool:
+    """Whether the last line of a file may have been cut short; a gzipped file says so itself."""
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as problem:
-                return f"{path}, line {number}: the byte 0x{line[problem.start]:02x} is no UTF-8 text."
-    return f"{path} is no UTF-8 text."
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        return not path.lower().endswith(".gz") and file.read() not in b"\r\n"
+
+
+def check_header(path: str, columns: list[str]):
+    """Raises a `ValueError` if the first line of a CSV file is not a header of names that differ."""
+    if len(columns) == 1:
+        for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+            if other in columns[0]:
+                raise ValueError(
+                    f"{path} seems to be separated by {name}: save it with commas as .csv, or with tabs as .tsv."
+                )
+    for place, column in enumerate(columns):
+        if not column:
+            raise ValueError(
+                f"{path}: column {place} (counting from 0) has no name. pandas writes its index so: leave it out by "
+                "to_csv(path, index=False)."
+            )
+        if column in columns[:place]:
+            raise ValueError(f"{path}: column {place} (counting from 0) has the name of another: {column!r}.")
+
+
+def check_lines(path: str, separator: str, num_columns: int):
+    """Raises a `ValueError` that names the first bad line of a CSV file, if Python's own reader finds one."""
+    number = 0
+    with open_text(path, newline="") as file:
+        lines = csv.reader(file, delimiter=separator, strict=True)
+        try:
+            for cells in lines:
+                if cells and len(cells) != num_columns:
+                    what = f"{len(cells)} cells in a table of {num_columns} columns"
+                    hint = "text that holds the separator or quotes must be quoted, or the file was cut short"
+                    raise ValueError(f"{path}, line {lines.line_num}: {what}; {hint}.")
+                if any("\0" in cell for cell in cells):
+                    raise ValueError(f"{path}, line {lines.line_num}: a cell has the character NUL; is it UTF-16?")
+                number = lines.line_num
+        except csv.Error as problem:
+            raise ValueError(
+                f"{path}, line {number + 1}: {problem}; text that holds quotes must be quoted, its quotes doubled."
+            ) from None
+    if number <= 1:
+        raise ValueError(f"{path} has no rows.")
+
+
+def read_objects(path: str) -> Iterator[dict[str, str | None]]:
+    """The objects of a JSON file, their values as text."""
+    decode = partial(json.loads, parse_int=str, parse_float=without_zeros, parse_constant=lambda _: None)
+    lines = read_lines(path)
+    number, first = next(lines, (0, ""))
+    try:
+        if first.lstrip().startswith("["):
+            with open_text(path) as file:
+                number, whole = 1, file.read()
+            for place, row in enumerate(decode(whole)):
+                yield to_texts(row, f"{path}, entry {place} (counting from 0)")
+            return
+        for number, line in chain([(number, first)], lines) if first else ():
+            yield to_texts(decode(line), f"{path}, line {number}")
+    except json.JSONDecodeError as problem:
+        line = number + problem.lineno - 1
+        what = "a JSON file must have one object in each line, or be one list of objects"
+        raise ValueError(f"{path}, line {line}: {problem.msg}; {what}, and may have been cut short.") from None
+
+
+def without_zeros(number: str) -> str:
+    """A decimal as it is written, a whole one as an integer."""
+    return re.sub(r"\.0+$", "", number)
+
+
+def to_texts(row: Any, place: str) -> dict[str, str | None]:
+    """The values of an object as text, without nested ones."""
+    if not isinstance(row, dict):
+        raise ValueError(f"{place}: expected a JSON object, got {row!r:.80}.")
+    return {
+        name: json.dumps(value) if isinstance(value, bool) else value
+        for name, value in row.items()
+        if not isinstance(value, (dict, list))
+    }
+
+
+def check_column(present: Collection[str], column: str, role: str):
+    """Raises a `ValueError` if a table has no column of this name; `role` names the option that renames it."""
+    if column not in present:
+        raise ValueError(
+            f"There is no column '{column}' for the {role}; the columns are {', '.join(present)}. Name yours by "
+            f"--{role}_column (in Python `{role}_column=`)."
+        )
 
 
 def load_hub_splits(

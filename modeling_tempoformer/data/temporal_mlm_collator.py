@@ -1,4 +1,4 @@
-"""Batches for masked language modelling of dated texts: words are masked, and time tokens by themselves."""
+"""Batches for masked language modelling of dated texts: masks words and, separately, time tokens."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +16,12 @@ class TemporalMlmCollator(DataCollatorForLanguageModeling):
 
     Args:
         time_mlm_probability (`float`, *optional*, defaults to 0.15):
-            Share of the texts whose time token is to be predicted, with `prepend_time`. Of these 80 % are masked,
-            10 % become a random other or the same time, and 10 % stay (Rosin, Guy and Radinsky, 2022). Their
-            `time_ids` become unknown, so that attention cannot tell the time that is asked for.
+            Share of the texts whose time token is to be predicted, if the tokenizer has `prepend_time`. Of these,
+            80 % are masked, 10 % become a random time, and 10 % stay (Rosin, Guy and Radinsky, 2022). The texts'
+            `time_ids` become unknown, so that attention does not give the time away.
 
-    Features: `input_ids` and `time_ids` of each text, `special_tokens_mask` if there is one. Batch: `input_ids`,
-    `attention_mask`, `time_ids` and `labels`, each (texts, tokens); labels are -100 where nothing is asked for.
+    Takes `input_ids` and `time_ids` of each text, and `special_tokens_mask` if there is one. Returns `input_ids`,
+    `attention_mask`, `time_ids` and `labels`, each (texts, tokens); labels are -100 where nothing is to be predicted.
     """
 
     time_mlm_probability: float = 0.15
@@ -42,26 +42,26 @@ class TemporalMlmCollator(DataCollatorForLanguageModeling):
 
     def torch_mask_tokens(self, inputs, special_tokens_mask=None, offset_mapping=None):
         if special_tokens_mask is None:
-            # The time tokens too, which the library does not take for special ones.
+            # The library does not know that time tokens are special.
             special = [*self.tokenizer.all_special_ids, *self.tokenizer.time_token_ids]
             special_tokens_mask = torch.isin(inputs, torch.tensor(special))
         return super().torch_mask_tokens(inputs, special_tokens_mask, offset_mapping)
 
     def mask_times(self, batch: dict[str, torch.Tensor]):
-        """Masks time tokens in place; a text of unknown time has none."""
-        known = torch.tensor(self.tokenizer.time_token_ids)
+        """Masks time tokens in place. A text of unknown time has no time token."""
+        time_tokens = torch.tensor(self.tokenizer.time_token_ids)
         rows = torch.arange(len(batch["input_ids"]))
-        places = batch["attention_mask"].argmax(-1) + 1
-        tokens = batch["input_ids"][rows, places]
+        positions = batch["attention_mask"].argmax(-1) + 1
+        tokens = batch["input_ids"][rows, positions]
         draws = torch.rand(2, len(rows), generator=self.generator)
-        chosen = torch.isin(tokens, known) & (draws[0] < self.time_mlm_probability)
-        others = known[torch.randint(len(known), rows.shape, generator=self.generator)]
+        chosen = torch.isin(tokens, time_tokens) & (draws[0] < self.time_mlm_probability)
+        others = time_tokens[torch.randint(len(time_tokens), rows.shape, generator=self.generator)]
         replaced = torch.where(draws[1] < self.mask_replace_prob, self.tokenizer.mask_token_id, tokens)
         at_random = (draws[1] >= self.mask_replace_prob) & (
             draws[1] < self.mask_replace_prob + self.random_replace_prob
         )
         replaced = torch.where(at_random, others, replaced)
-        batch["input_ids"][rows, places] = torch.where(chosen, replaced, tokens)
-        batch["labels"][rows, places] = torch.where(chosen, tokens, batch["labels"][rows, places])
+        batch["input_ids"][rows, positions] = torch.where(chosen, replaced, tokens)
+        batch["labels"][rows, positions] = torch.where(chosen, tokens, batch["labels"][rows, positions])
         hidden = chosen.unsqueeze(-1) & (batch["time_ids"] != PADDING_TIME)
         batch["time_ids"] = batch["time_ids"].masked_fill(hidden, UNKNOWN_TIME)

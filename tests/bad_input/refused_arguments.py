@@ -356,7 +356,7 @@ TEMPORAL_MLM = {
                 *("--train_files", str(folder / "1815.txt")),
             ),
         ),
-        "1815.txt…line 0…'utf-8'",
+        "1815.txt…line 1…UTF-8",
     ),
     "a table without the column": (temporal("--time_column", "year", files={"a.csv": TABLE}), "'year'"),
     "a text of a time outside of the time points": (

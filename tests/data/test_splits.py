@@ -1,4 +1,4 @@
-"""Folds by timeline, and the file that keeps them."""
+"""Splits and folds by timeline, and the file that keeps folds."""
 
 import json
 from collections import Counter
@@ -8,6 +8,7 @@ from datasets import Dataset
 from helpers import ROOT
 
 from modeling_tempoformer.data.splits import (
+    check_tested_once,
     make_folds,
     read_folds,
     select_fold,
@@ -18,12 +19,25 @@ from modeling_tempoformer.training.recipes import parse
 from run_glue_style import DataTrainingArguments
 
 
+def of_lengths(lengths: list[int]) -> Dataset:
+    """Timelines of half as many Switches as posts."""
+    return Dataset.from_list(
+        [{"timeline_id": f"t{number}", "labels": [0, 1] * length} for number, length in enumerate(lengths)]
+    )
+
+
 @pytest.fixture
 def timelines() -> Dataset:
     """Twenty timelines of two to six posts, every other one with Switches only."""
     return Dataset.from_list(
         [{"timeline_id": f"t{number}", "labels": [number % 2] * (2 + number % 5)} for number in range(20)]
     )
+
+
+@pytest.fixture
+def uneven() -> Dataset:
+    """Forty timelines whose lengths double every fifth: of 2 to 256 posts."""
+    return of_lengths([2 ** (number // 5) for number in range(40)])
 
 
 def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines):
@@ -33,7 +47,7 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
     assert sorted(timeline for fold in folds for timeline in fold["test"]) == everything
     for fold in folds:
         assert sorted(fold["train"] + fold["validation"] + fold["test"]) == everything
-        # Of 4 timelines to test, 16 are left, and a quarter of them is dev.
+        # Of 20 timelines 4 are tested, and a quarter of the other 16 validates.
         assert [len(fold[name]) for name in ("train", "validation", "test")] == [12, 4, 4]
         parts = select_fold(timelines, fold)
         assert list(parts["test"]["timeline_id"]) == sorted(fold["test"], key=lambda name: int(name[1:]))
@@ -46,52 +60,41 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
 def test_the_recipes_have_the_dev_shares_of_the_paper(corpus, share, recipes):
     recipe = str(ROOT / "configuration" / f"{corpus}_{recipes}.yaml")
     (data,) = parse([DataTrainingArguments], [recipe], only_these=False)
-    timelines = Dataset.from_list([{"timeline_id": str(name), "labels": [0, 1, 0, 0, 1]} for name in range(60)])
-    for fold in make_folds(timelines, 5, data.validation_fraction, seed=0):
+    for fold in make_folds(of_lengths([2] * 60), 5, data.validation_fraction, seed=0):
         assert len(fold["test"]) == 12 and len(fold["validation"]) == 48 * share
 
 
-def test_what_cannot_be_split_is_refused(timelines):
-    with pytest.raises(ValueError, match="Cannot make 21 folds of 20 timelines"):
-        make_folds(timelines, 21, 0.25, seed=0)
-    with pytest.raises(ValueError, match="Cannot make 1 folds"):
-        make_folds(timelines, 1, 0.25, seed=0)
-    for fraction in (0.7, 0.4, 0.15, 0, -0.5):
-        with pytest.raises(ValueError, match=f"by a fraction of {fraction}: it must be 1/2, 1/3, 1/4 and so on"):
-            split_timelines(timelines, fraction, seed=0)
-    with pytest.raises(ValueError, match="Cannot split 20 timelines by a fraction of 0.04"):
-        split_timelines(timelines, 0.04, seed=0)
+@pytest.mark.parametrize("count", [1, 3])
+def test_too_few_timelines_say_how_many_are_needed(count):
+    for needed, split in (
+        (4, lambda few: split_timelines(few, 0.25, 0)),
+        (5, lambda few: make_folds(few, 5, 0.25, 0)),
+    ):
+        with pytest.raises(ValueError, match=f"{count} timelines.*at least {needed}"):
+            split(of_lengths([2] * count))
 
 
-def test_a_third_may_be_rounded(timelines):
-    rest, part = split_timelines(timelines, 0.33, seed=0)
-    assert sum(map(len, part["labels"])) == pytest.approx(sum(map(len, timelines["labels"])) / 3, abs=3)
-    assert len(rest) + len(part) == 20
+@pytest.mark.parametrize("fraction", [0.7, 0.4, 0.15, 0, -0.5])
+def test_other_fractions_are_refused(timelines, fraction):
+    with pytest.raises(ValueError, match=f"{fraction}.*1/2, 1/3, 1/4"):
+        split_timelines(timelines, fraction, seed=0)
 
 
-@pytest.fixture
-def uneven() -> Dataset:
-    """Forty timelines whose lengths double every fifth: of 1 to 128 posts."""
-    rows = [{"timeline_id": f"t{number}", "labels": [0, 1] * 2 ** (number // 5) + [0]} for number in range(40)]
-    return Dataset.from_list(rows)
-
-
-def test_a_part_has_its_share_of_posts_and_no_timeline_is_always_in_it(uneven):
-    parts = [split_timelines(uneven, 0.2, seed)[1] for seed in range(20)]
+@pytest.mark.parametrize("fraction", [0.2, 0.33, 0.5])
+def test_a_part_has_its_share_of_posts_and_no_timeline_is_always_in_it(uneven, fraction):
+    splits = [split_timelines(uneven, fraction, seed) for seed in range(10)]
     total = sum(map(len, uneven["labels"]))
-    for part in parts:
-        assert sum(map(len, part["labels"])) / total == pytest.approx(0.2, abs=0.02)
-    often = Counter(name for part in parts for name in part["timeline_id"])
-    assert max(often.values()) < 20
+    for rest, part in splits:
+        assert sorted([*rest["timeline_id"], *part["timeline_id"]]) == sorted(uneven["timeline_id"])
+        assert sum(map(len, part["labels"])) / total == pytest.approx(fraction, rel=0.1)
+    assert max(Counter(name for _, part in splits for name in part["timeline_id"]).values()) < 10
+    assert split_timelines(uneven, fraction, 3)[1].to_list() == splits[3][1].to_list()
 
 
 def test_of_bad_shares_the_nearest_is_taken():
-    """One timeline has nine tenths of all posts: a part has it or what it can of the rest."""
-    lengths = [90, 2, 2, 2, 2, 2]
-    rows = [{"timeline_id": f"t{number}", "labels": [0, 1] * length} for number, length in enumerate(lengths)]
+    """One timeline has nine tenths of all posts: it is never in the part."""
     for seed in range(5):
-        _, part = split_timelines(Dataset.from_list(rows), 0.2, seed)
-        assert "t0" not in part["timeline_id"]
+        assert "t0" not in split_timelines(of_lengths([90, 2, 2, 2, 2, 2]), 0.2, seed)[1]["timeline_id"]
 
 
 def test_every_timeline_is_trained_on_in_some_fold(uneven):
@@ -103,20 +106,30 @@ def test_folds_can_be_given_back(tmp_path, timelines):
     folds = make_folds(timelines, 4, 0.25, seed=0)
     write_folds(tmp_path / "deep" / "folds.json", folds)
     assert read_folds(tmp_path / "deep" / "folds.json", timelines) == folds
+    check_tested_once("folds.json", folds)
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("change", "named"),
     [
-        (lambda fold: fold["test"].append("t99"), "fold 1 has unknown timelines, or some twice: t99"),
-        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1 has unknown timelines, or some twice"),
-        (lambda fold: fold["train"].pop(), "fold 1 lacks timelines"),
-        (lambda fold: fold.pop("test"), "must be a list of objects with train, validation, test"),
+        (lambda fold: fold["test"].append("t99"), "fold 1.*unknown.*t99"),
+        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1.*several parts.*t"),
+        (lambda fold: fold["train"].pop(), "fold 1.*missing.*t"),
+        (lambda fold: fold.update(train=[]), "fold 1.*train"),
+        (lambda fold: fold.pop("test"), "train, validation, test"),
     ],
 )
-def test_folds_of_other_timelines_are_refused(tmp_path, timelines, change, problem):
+def test_folds_of_other_timelines_are_refused(tmp_path, timelines, change, named):
     folds = make_folds(timelines, 4, 0.25, seed=0)
     change(folds[1])
     (tmp_path / "folds.json").write_text(json.dumps(folds))
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(ValueError, match=named):
         read_folds(tmp_path / "folds.json", timelines)
+
+
+def test_folds_must_test_every_timeline_once(timelines):
+    folds = make_folds(timelines, 4, 0.25, seed=0)
+    with pytest.raises(ValueError, match="no test part.* in all"):
+        check_tested_once("folds.json", folds[1:])
+    with pytest.raises(ValueError, match="several test parts.* in all"):
+        check_tested_once("folds.json", [*folds, folds[0]])

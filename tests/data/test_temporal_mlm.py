@@ -68,21 +68,27 @@ def test_packed_rows_begin_with_their_time_token():
 
 
 @pytest.mark.parametrize(
-    "column, value, message",
+    "column, value, named",
     [
-        ("time", None, "row 1: A text has no time. Time points: 1810-1860, 1960-2010"),
-        ("time", "1900", "row 1: The time '1900' falls into none"),
-        ("text", " ", "row 1: no text, but ' '"),
-        ("text", None, "row 1: no text, but None"),
+        ("time", None, "row 1.*no time.*1810-1860, 1960-2010"),
+        ("time", "1900", "row 1.*'1900'"),
+        ("text", " ", "row 1.*' '"),
+        ("text", None, "row 1.*None"),
+        ("text", "\u200b", "row 1.*token"),
     ],
 )
-def test_a_bad_row_is_named(column, value, message):
+def test_a_bad_row_is_named(column, value, named):
     rows = {"time": YEARS, "text": TEXTS}
     rows[column] = [rows[column][0], value, *rows[column][2:]]
-    with pytest.raises(ValueError, match=message):
-        to_mlm_rows(Dataset.from_dict(rows), bert())
-    with pytest.raises(ValueError, match="no column 'year'; the columns are time, text"):
+    with pytest.raises(ValueError, match=named):
+        to_mlm_rows(Dataset.from_dict(rows), bert(), line_by_line=True)
+
+
+def test_a_missing_column_and_rows_without_room_are_refused():
+    with pytest.raises(ValueError, match="'year'.*time, text.*--time_column"):
         to_mlm_rows(texts(), bert(), time_column="year")
+    with pytest.raises(ValueError, match="`max_length`.*3.*2"):
+        to_mlm_rows(texts(), bert(), max_length=2)
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -100,12 +106,19 @@ def test_text_files_are_named_by_their_time(tmp_path, streaming):
     ]
 
 
-def test_text_files_that_are_empty_or_of_another_kind_are_named(tmp_path):
-    (tmp_path / "1815.txt").write_text("\n \n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"1815\.txt has no text"):
-        read_text_files([str(tmp_path / "1815.txt")])
-    with pytest.raises(ValueError, match=r"1815\.doc: text files are named TIME\.txt"):
-        read_text_files([str(tmp_path / "1815.doc")])
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("1815.txt", b"\n \n", "1815.txt.*no text"),
+        ("1815.doc", b"hm", "1815.doc.*TIME.txt"),
+        ("1815.txt", "hm\ndéjà\n".encode("cp1252"), "1815.txt, line 2.*UTF-8"),
+        ("1815.txt.gz", gzip.compress(b"hm\n" * 9999)[:-9], "1815.txt.gz, after line [0-9]+"),
+    ],
+)
+def test_other_text_files_are_refused(tmp_path, name, content, named):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=named):
+        read_text_files([str(tmp_path / name)])
 
 
 def test_a_stream_of_files_mixes_their_times(tmp_path):
@@ -126,9 +139,9 @@ def test_a_row_keeps_its_source_when_it_is_split_off_and_sorted():
     rest, part = split_texts(name_sources(table), 0.5, seed=0)
     assert sorted([*rest[SOURCE], *part[SOURCE]]) == [f"row {row}" for row in range(4)]
     assert list(rest[SOURCE]) == sorted(rest[SOURCE])
-    with pytest.raises(ValueError, match=r"row 2: The time '1900' falls into none"):
+    with pytest.raises(ValueError, match="row 2.*'1900'"):
         [to_mlm_rows(texts, bert()) for texts in (rest, part)]
-    with pytest.raises(ValueError, match=r"Cannot split 4 texts by a fraction of 0.01"):
+    with pytest.raises(ValueError, match="4 texts.*0.01"):
         split_texts(table, 0.01, seed=0)
 
 
@@ -140,33 +153,28 @@ def test_rows_are_full_with_many_time_points():
     assert [len(row) for row in rows["input_ids"]] == [17] * 98
 
 
-def test_texts_without_tokens_and_rows_without_room_are_refused():
-    with pytest.raises(ValueError, match="row 0: no token in the text"):
-        to_mlm_rows(Dataset.from_dict({"time": ["1815"], "text": ["\u200b"]}), bert())
-    with pytest.raises(ValueError, match="`max_length` must be at least 3, got 2"):
-        to_mlm_rows(texts(), bert(), max_length=2)
+@pytest.mark.parametrize(
+    ("times", "granularity", "found"),
+    [
+        (YEARS, None, ["1815", "1850", "1990", "2000"]),
+        (YEARS, "century", ["1800s", "1900s", "2000s"]),
+        ([10.0, 9.0, None, 11.0], None, ["9", "10", "11"]),
+        (["1000-1100", "900-1000"], None, ["900-1000", "1000-1100"]),
+        (["1250s", "900s"], None, ["900s", "1250s"]),
+        (["2015-10", "2015-9", "2014-12"], None, ["2014-12", "2015-9", "2015-10"]),
+        # Names without numbers come last, in the order of the corpus.
+        (["1960-2010", "undated", "1810-1860", "lost"], None, ["1810-1860", "1960-2010", "undated", "lost"]),
+        ([datetime(2015, 3, 1)], None, ["2015-03-01"]),
+    ],
+)
+def test_time_points_are_found(times, granularity, found):
+    assert find_times(Dataset.from_dict({"time": times}), "time", granularity) == found
 
 
-def test_time_points_are_found():
-    assert find_times(texts(), "time") == ["1815", "1850", "1990", "2000"]
-    assert find_times(texts(), "time", "century") == ["1800s", "1900s", "2000s"]
-    numbers = Dataset.from_dict({"time": [10.0, 9.0, 11.0]})
-    assert find_times(numbers, "time") == ["9", "10", "11"]
-    for names, ordered in (
-        (["1000-1100", "900-1000"], ["900-1000", "1000-1100"]),
-        (["1250s", "900s"], ["900s", "1250s"]),
-        (["2015-10", "2015-9", "2014-12"], ["2014-12", "2015-9", "2015-10"]),
-        (["1960-2010", "undated", "1810-1860"], ["1810-1860", "1960-2010", "undated"]),
-        # Without numbers, as they come: of text files as they were given.
-        (["old", "new", "old"], ["old", "new"]),
-    ):
-        assert find_times(Dataset.from_dict({"time": names}), "time") == ordered
-    # What reads JSON takes dates for moments.
-    assert find_times(Dataset.from_dict({"time": [datetime(2015, 3, 1)]}), "time") == ["2015-03-01"]
-    with pytest.raises(ValueError, match="Row 0: the time 1556668800 is no date"):
-        find_times(Dataset.from_dict({"time": [1556668800]}), "time", "year")
-    with pytest.raises(ValueError, match="Row 1: the time 'long ago' is no date"):
-        find_times(Dataset.from_dict({"time": ["1815", "long ago"]}), "time", "year")
+def test_values_that_are_no_dates_are_refused_or_skipped():
+    for times, named in (([1556668800], "Row 0.*1556668800"), (["1815", "long ago"], "Row 1.*'long ago'")):
+        with pytest.raises(ValueError, match=named):
+            find_times(Dataset.from_dict({"time": times}), "time", "year")
     undated = Dataset.from_dict({"time": ["1999", "long ago", "1815"]})
     assert find_times(undated, "time", "year", only_dates=False) == ["1815", "1999"]
 
@@ -237,5 +245,5 @@ def test_a_masked_word_of_a_text_of_unknown_time_stays_unknown():
 
 
 def test_a_probability_lies_between_0_and_1():
-    with pytest.raises(ValueError, match=r"`time_mlm_probability` must be between 0 and 1, got 2"):
+    with pytest.raises(ValueError, match="`time_mlm_probability`.*2"):
         TemporalMlmCollator(bert(), time_mlm_probability=2)

@@ -1,32 +1,36 @@
-"""Posts to timelines to rows, and what is refused on the way."""
+"""Posts to timelines, and what is refused on the way."""
 
 import logging
 from datetime import UTC, date, datetime, timedelta, timezone
 
+import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
-from helpers import VOCABULARY
-from torch.utils.data import DataLoader
-from transformers import BertTokenizer
 
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.splits import split_timelines
-from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import PostError, label_names, to_timelines
-from modeling_tempoformer.timestamps_tempoformer import to_seconds
+from modeling_tempoformer.timestamps_tempoformer import TimeColumn, to_seconds
 
 
 POSTS = [
     {"timeline_id": "a", "timestamp": "1970-01-01T00:01:00", "text": "sad", "label": "IS"},
-    {"timeline_id": "b", "timestamp": "5", "text": "", "label": "O"},
+    {"timeline_id": "b", "timestamp": "1970-01-01T00:00:05", "text": "", "label": "O"},
     {"timeline_id": "a", "timestamp": "1970-01-01T00:00:30Z", "text": "glad", "label": None},
-    {"timeline_id": "a", "timestamp": "60", "text": "sad sad glad", "label": "O"},
+    {"timeline_id": "a", "timestamp": "1970-01-01T02:01:00+02:00", "text": "sad sad glad", "label": "O"},
 ]
+STREAMING = pytest.mark.parametrize("streaming", [False, True])
+
+
+def dataset(posts: list[dict], streaming: bool = False, **settings):
+    made = Dataset.from_list(posts, **settings)
+    return made.to_iterable_dataset() if streaming else made
+
+
+def with_times(times: list) -> list[dict]:
+    return [{"timeline_id": "a", "timestamp": time, "text": str(time)} for time in times]
 
 
 @pytest.fixture(autouse=True)
 def logs_reach_pytest(monkeypatch):
-    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
 
 
@@ -35,43 +39,103 @@ def logs_reach_pytest(monkeypatch):
     [
         ("1970-01-02", 86400.0),
         ("1970-01-01T01:00:00+01:00", 0.0),
-        ("1970-01-01 00:00:01.5", 1.5),
+        (" 1970-01-01 00:00:01.5 ", 1.5),
+        ("20240501T000000Z", 1714521600.0),
         ("12.5", 12.5),
+        ("1.714550001E+09", 1714550001.0),
+        ("1.5E+00", 1.5),
         (1700000000, 1700000000.0),
         (date(1970, 1, 2), 86400.0),
         (datetime(1970, 1, 1, 1), 3600.0),
         (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-1))), 3600.0),
         (datetime(2000, 1, 1, tzinfo=UTC), 946684800.0),
+        (pd.Timestamp("1970-01-02"), 86400.0),
+        (pd.NaT, None),
         (None, None),
-        ("", None),
+        ("  ", None),
     ],
 )
 def test_times_are_read(value, seconds):
     assert to_seconds(value) == seconds
 
 
-def test_a_number_of_seconds_may_look_like_a_date():
-    """Where not all of them do."""
-    posts = [{"timeline_id": "a", "timestamp": time, "text": "", "label": ""} for time in ("20240501", "20240599")]
-    assert to_timelines(Dataset.from_list(posts))[0]["timestamps"] == [20240501.0, 20240599.0]
-    with pytest.raises(ValueError, match="(?s)Row 0.*timestamp.*20240501.*a date is written 2024-05-01"):
-        to_timelines(Dataset.from_list(posts[:1]))
-
-
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("yesterday", "neither"),
-        ("nan", "not finite"),
-        (float("nan"), "not finite"),
-        (float("inf"), "not finite"),
+        ("yesterday", "ISO-8601"),
+        ("01/05/2024", "pd.to_datetime.*dayfirst=True"),
+        ("2024_05_01", "ISO-8601"),
+        ("nan", "finite"),
+        (float("nan"), "finite"),
+        (float("inf"), "finite"),
         (1700000000000, "milliseconds"),
+        ("1700000000000", "milliseconds"),
+        (10**400, "milliseconds"),
+        (-99999999999, "years"),
+        ("1.71455E+09", "spreadsheet"),
+        ("2e+09", "spreadsheet"),
         (True, "bool"),
     ],
 )
 def test_other_times_are_refused(value, problem):
     with pytest.raises(ValueError, match=problem):
         to_seconds(value)
+
+
+@STREAMING
+@pytest.mark.parametrize(
+    ("times", "bad"),
+    [
+        # A bare number among dates would be a moment in 1970.
+        (["2024-05-01", "20240502", "2024-05-03"], 1),
+        (["2024-05-01", "2024-05-02", "1714560000.0"], 2),
+        (["20240501", "2024-05-02"], 1),
+        (["2024-05-01", None], 1),
+        (["", "2024-05-02"], 1),
+        (["1714560000", " "], 1),
+    ],
+)
+def test_a_column_has_one_kind_of_time(streaming, times, bad):
+    """The error names both rows, also if they are of different timelines."""
+    posts = with_times(times)
+    posts[-1]["timeline_id"] = "b"
+    with pytest.raises(PostError) as raised:
+        list(to_timelines(dataset(posts, streaming)))
+    for named in (f"Row {bad} ", "'timestamp'", repr(times[bad]), "row 0", repr(times[0])):
+        assert named in str(raised.value)
+
+
+@STREAMING
+@pytest.mark.parametrize(
+    ("times", "warned"),
+    [
+        (["20240501", "20240502"], True),  # dates without dashes
+        ([45413.375, 45414.0], True),  # days of a spreadsheet
+        (["2019", "2021"], True),  # years
+        ([28575991, 28576991], True),  # minutes
+        ([0.0, 3600.0], True),  # seconds of a video
+        ([0, 31536000], False),
+        ([-1, 5], False),
+        (["1970-01-01", "1970-01-02"], False),
+        ([None, None], False),
+    ],
+)
+def test_numbers_that_all_lie_in_1970_are_read_as_seconds_with_a_warning(caplog, streaming, times, warned):
+    posts = with_times(times)
+    # Warnings are given once for each message, so every case has a column of its own.
+    column = f"time {streaming} {times[0]}"
+    table = dataset([{**post, column: post.pop("timestamp")} for post in posts], streaming)
+    (timeline,) = to_timelines(table, timestamp_column=column)
+    if times[0] is not None:
+        assert timeline["timestamps"] == [to_seconds(time) for time in times]
+    assert (caplog.text.count("1970"), caplog.text.count("milliseconds")) == ((1, 1) if warned else (0, 0))
+
+
+def test_a_time_column_can_be_read_value_by_value():
+    times = TimeColumn()
+    assert [times.read(f"post {n}", value) for n, value in enumerate([5, "7.5"])] == [5.0, 7.5]
+    with pytest.raises(ValueError, match=r"post 0 .*5"):
+        times.read("post 2", "2024-05-01")
 
 
 EXPECTED = [
@@ -88,246 +152,77 @@ EXPECTED = [
 
 
 def test_posts_become_sorted_timelines(caplog):
-    posts = Dataset.from_list(POSTS)
+    posts = dataset(POSTS)
     assert label_names(posts) == ["IS", "O"]
     assert to_timelines(posts, ["IS", "O"]).to_list() == EXPECTED
     assert caplog.text.count("Sorted the posts of 1 timelines") == 1
 
 
 def test_streaming_gives_the_same_timelines():
-    posts = Dataset.from_list([POSTS[0], POSTS[2], POSTS[3], POSTS[1]])
-    streamed = list(to_timelines(posts.to_iterable_dataset(), ["IS", "O"]))
+    posts = [POSTS[0], POSTS[2], POSTS[3], POSTS[1]]
+    streamed = list(to_timelines(dataset(posts, True), ["IS", "O"]))
     assert [timeline["labels"] for timeline in streamed] == [[-100, 0, 1], [1]]
-    assert streamed == to_timelines(posts, ["IS", "O"]).to_list()
-    with pytest.raises(PostError, match="Row 2 .*'timeline_id', value 'a'.*follow each other"):
-        list(to_timelines(Dataset.from_list(POSTS[:3]).to_iterable_dataset()))
-
-
-def test_label_names_are_ordered_as_numbers():
-    posts = Dataset.from_list([{"label": value} for value in (10.0, None, 2.0)])
-    assert label_names(posts) == ["2", "10"]
-
-
-def test_labels_as_spreadsheets_write_them():
-    """White space around a label does not count, -100.0 is no label, and neither is a blank cell."""
-    posts = [POSTS[0] | {"timestamp": number, "label": label} for number, label in enumerate(["O", "O ", " ", " IS"])]
-    posts = Dataset.from_list(posts)
-    assert label_names(posts) == ["IS", "O"]
-    assert to_timelines(posts, ["IS", "O"])[0]["labels"] == [1, 1, -100, 0]
-    # Names with blanks, as a model may have them from before.
-    assert to_timelines(posts, [" IS", "O"])[0]["labels"] == [1, 1, -100, 0]
-    floats = [
-        POSTS[0] | {"timestamp": number, "label": label} for number, label in enumerate(["-100.0", "0.0", "1.0"])
-    ]
-    assert label_names(Dataset.from_list(floats)) == ["0.0", "1.0"]
-    assert to_timelines(Dataset.from_list(floats), ["0.0", "1.0"])[0]["labels"] == [-100, 0, 1]
-
-
-def test_ids_that_look_like_dates_stay_what_they_are(tmp_path):
-    (tmp_path / "posts.jsonl").write_text('{"timeline_id": "2014-10-22", "text": "hm"}\n')
-    posts = load_table(str(tmp_path / "posts.jsonl"))
-    assert to_timelines(posts)[0]["timeline_id"] == "2014-10-22"
-
-
-@pytest.mark.parametrize(("times", "said"), [(["2019", "2021"], True), (["2019", "3021"], False), (["2019.5"], False)])
-def test_years_that_are_read_as_seconds_are_said(caplog, times, said):
-    posts = [POSTS[0] | {"timestamp": time} for time in times]
-    assert to_timelines(Dataset.from_list(posts))[0]["timestamps"] == list(map(float, times))
-    assert ("read as seconds; a year is written 2024-01-01" in caplog.text) == said
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize(
-    ("times", "problem"),
-    [
-        (["202405", "202412"], "'202412'.*a month is written"),
-        ([202405.0, 202412.0], "202412.0.*a month is written"),
-        (["45413.375", "45414.9"], "'45414.9'.*days of a spreadsheet"),
-        ([45413, 45414], "45414.*days of a spreadsheet"),
-        # One that is nothing else makes seconds of all.
-        (["202405", "202413"], None),
-        ([45413, 60000], None),
-        ([19999, 45413], None),
-        (["45413", "1970-01-02"], None),
-        (["202405", "45413"], None),
-    ],
-)
-def test_numbers_that_are_hardly_seconds(streaming, times, problem):
-    table = Dataset.from_list([POSTS[0] | {"timestamp": time} for time in times])
-    table = table.to_iterable_dataset() if streaming else table
-    if problem is None:
-        (timeline,) = to_timelines(table)
-        assert timeline["timestamps"] == sorted(to_seconds(time) for time in times)
-    else:
-        with pytest.raises(PostError, match=f"Row 1 .*{problem}"):
-            list(to_timelines(table))
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("1.71455E+09", None),
-        ("2E+09", None),
-        ("1.68522e+09", None),
-        ("1.714550001E+09", 1714550001.0),
-        ("1.5E+00", 1.5),
-    ],
-)
-def test_numbers_that_lost_digits_are_no_times(text, seconds):
-    if seconds is None:
-        with pytest.raises(ValueError, match="its last digits are missing"):
-            to_seconds(text)
-    else:
-        assert to_seconds(text) == seconds
-
-
-def test_ids_that_lost_digits_are_refused():
-    with pytest.raises(PostError, match="Row 0 .*'id', value '1.78E[+]17': the last digits of this id are missing"):
-        to_timelines(Dataset.from_list([POSTS[0] | {"id": "1.78E+17"}]), id_column="id")
-
-
-@pytest.mark.parametrize("times", [["20240501.0", "20240601.0"], [20240501.0, 20240601.0]])
-def test_dates_as_whole_floats_are_no_seconds(times):
-    with pytest.raises(PostError, match="Row 1 .*a date is written 2024-05-01"):
-        to_timelines(Dataset.from_list([POSTS[0] | {"timestamp": time} for time in times]))
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_missing_label_column_is_named(streaming):
-    posts = Dataset.from_list([{"timeline_id": "a", "text": "hm"}])
-    with pytest.raises(ValueError, match="no column 'mood' for the label; there are: timeline_id, text"):
-        label_names(posts.to_iterable_dataset() if streaming else posts, "mood")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"timestamp": "soon"}, "Row 3 .*'timestamp', value 'soon'"),
-        ({"timestamp": None}, "Row 3 .*'timestamp', value None: missing, while timeline 'a' has others"),
-        ({"timestamp": "inf"}, "Row 3 .*'timestamp', value 'inf'"),
-        ({"text": None}, "Row 3 .*'text', value None"),
-        ({"timeline_id": None}, "Row 3 .*'timeline_id', value None"),
-        ({"label": "XX"}, r"Row 3 .*'label', value 'XX': not one of the labels \(IS, O\)"),
-    ],
-)
-def test_bad_posts_are_named(change, message):
-    with pytest.raises(PostError, match=message):
-        to_timelines(Dataset.from_list([*POSTS[:3], POSTS[3] | change]), ["IS", "O"])
-
-
-def test_missing_columns_are_named():
-    with pytest.raises(ValueError, match="no column 'body' for the text"):
-        to_timelines(Dataset.from_list(POSTS), text_column="body")
-
-
-@pytest.mark.parametrize("post_id", ["p1", None])
-def test_post_ids_must_tell_posts_apart(post_id):
-    posts = [{**post, "id": f"p{number}"} for number, post in enumerate(POSTS[:3])] + [{**POSTS[3], "id": post_id}]
-    with pytest.raises(PostError, match="Row 3 .*'id'.*unique"):
-        to_timelines(Dataset.from_list(posts), id_column="id")
+    assert streamed == to_timelines(dataset(posts), ["IS", "O"]).to_list()
 
 
 def test_timelines_without_time_keep_their_order():
-    posts = Dataset.from_list([{k: v for k, v in post.items() if k != "timestamp"} for post in POSTS])
-    timelines = to_timelines(posts, ["IS", "O"])
+    posts = [{name: value for name, value in post.items() if name != "timestamp"} for post in POSTS]
+    timelines = to_timelines(dataset(posts), ["IS", "O"])
     assert timelines[0]["post_ids"] == ["0", "2", "3"] and "timestamps" not in timelines.column_names
 
 
-def test_rows_hold_every_target_once_with_its_context(caplog):
-    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
-    tokenizer = BertTokenizer(vocab=VOCABULARY)
-    rows = to_rows(timelines, tokenizer, window=2, targets_per_row=2, max_seq_length=4).to_list()
-    assert [row["post_ids"] for row in rows] == [["2", "0"], ["3"], ["1"]]
-    assert [row["num_context"] for row in rows] == [0, 1, 0]
-    assert rows[1]["input_ids"] == [[2, 5, 3], [2, 5, 5, 3]] and rows[1]["timestamps"] == [60.0, 60.0]
-    assert rows[2]["input_ids"] == [[2, 3]]
-    assert "Truncated 1 posts to 4 tokens" in caplog.text
-    training = to_rows(timelines, tokenizer, window=2, targets_per_row=2, only_labelled=True).to_list()
-    assert [row["labels"] for row in training] == [[None, 0], [1], [1]]
-    with pytest.raises(ValueError, match="window"):
-        to_rows(timelines, tokenizer, window=0)
+@STREAMING
+def test_posts_of_many_time_zones_are_in_order_of_time(streaming):
+    """Noon in UTC, then minute by minute: in India, without a zone, in New York, with a Z."""
+    times = ["2024-05-01T12:00:00+00:00", "2024-05-01T17:31:00+05:30", "2024-05-01 12:02:00"]
+    times += ["2024-05-01T08:03:00-04:00", "2024-05-01T12:04:00Z"]
+    (timeline,) = to_timelines(dataset(with_times([times[n] for n in (3, 0, 4, 2, 1)]), streaming))
+    assert timeline["texts"] == times
+    assert timeline["timestamps"] == [1714564800.0 + 60 * n for n in range(5)]
 
 
-def test_streamed_rows_are_the_same():
-    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
-    tokenizer = BertTokenizer(vocab=VOCABULARY)
-    posts = Dataset.from_list([POSTS[0], POSTS[2], POSTS[3], POSTS[1]]).to_iterable_dataset()
-    streamed = to_rows(to_timelines(posts, ["IS", "O"]), tokenizer, window=2, targets_per_row=2)
-    rows = list(streamed)
-    # A post's id is its row, and the two orders differ.
-    ids = {"0": "0", "1": "2", "2": "3", "3": "1"}
-    for row in rows:
-        row["post_ids"] = [ids[post] for post in row["post_ids"]]
-    assert rows == to_rows(timelines, tokenizer, window=2, targets_per_row=2).to_list()
-
-
-@pytest.mark.parametrize("num_workers", [0, 1, 2])
-def test_workers_lose_no_post(num_workers):
-    """Of several shards several workers are refused; one worker, and several with one shard, read all posts."""
-    posts = [{"timeline_id": number // 3, "timestamp": number, "text": "sad", "label": "O"} for number in range(24)]
-    for num_shards in (1, 4):
-        stream = Dataset.from_list(posts).to_iterable_dataset(num_shards=num_shards)
-        rows = to_rows(to_timelines(stream, ["IS", "O"]), BertTokenizer(vocab=VOCABULARY), window=2, targets_per_row=2)
-        loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
-        if num_shards > 1 and num_workers > 1:
-            with pytest.raises(ValueError, match="stream of 4 shards cannot be read with `num_workers=2`"):
-                list(loader)
-        else:
-            assert [post for row in loader for post in row["post_ids"]] == list(map(str, range(24)))
-
-
-def test_splits_share_out_whole_timelines():
-    posts = [{"timeline_id": i // 3, "text": "", "label": i % 2} for i in range(60)]
-    timelines = to_timelines(Dataset.from_list(posts), ["0", "1"])
-    rest, part = split_timelines(timelines, 0.25, seed=3)
-    assert sorted([*rest["timeline_id"], *part["timeline_id"]], key=int) == [str(i) for i in range(20)]
-    assert len(part) == 5 and split_timelines(timelines, 0.25, seed=3)[1].to_list() == part.to_list()
-    with pytest.raises(ValueError, match="Cannot split 3 timelines"):
-        split_timelines(timelines.select(range(3)), 0.2, seed=0)
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("role", ["timestamp", "label", "id"])
-def test_a_named_column_must_be_there(streaming, role):
-    posts = Dataset.from_list(POSTS)
-    posts = posts.to_iterable_dataset() if streaming else posts
-    with pytest.raises(ValueError, match=f"no column 'lost' for the {role}"):
-        list(to_timelines(posts, ["IS", "O"], **{f"{role}_column": "lost"}))
-
-
-def test_a_stream_is_timed_throughout_or_not_at_all():
-    posts = [{"timeline_id": name, "timestamp": time, "text": ""} for name, time in (("a", None), ("b", 5), ("c", 6))]
-    for order, problem in ((posts, "'b' has timestamps, others have none"), (posts[::-1], "'a' has no timestamps")):
-        with pytest.raises(ValueError, match=problem):
-            list(to_timelines(Dataset.from_list(order).to_iterable_dataset()))
-
-
-def test_the_last_streamed_timeline_is_sorted_with_a_word(caplog):
-    posts = [{"timeline_id": "a", "timestamp": time, "text": str(time)} for time in (2, 1)]
-    (timeline,) = to_timelines(Dataset.from_list(posts).to_iterable_dataset())
-    assert timeline["texts"] == ["1", "2"] and "first in timeline 'a'" in caplog.text
+@pytest.mark.parametrize(
+    ("cells", "names", "ids"),
+    [
+        (["O", "O ", " ", " IS"], ["IS", "O"], [1, 1, -100, 0]),
+        (["-100.0", "0.0", "1.0"], ["0.0", "1.0"], [-100, 0, 1]),
+        ([-100, 3, 0], ["0", "3"], [-100, 1, 0]),
+        # A column of integers with gaps.
+        ([10.0, None, 2.0], ["2", "10"], [1, -100, 0]),
+        (["10", "9", "-1"], ["-1", "9", "10"], [2, 1, 0]),
+        (["10", "9", "a"], ["10", "9", "a"], [0, 1, 2]),
+    ],
+)
+def test_labels_as_programs_write_them(cells, names, ids):
+    posts = dataset([{"timeline_id": "a", "text": "", "label": label} for label in cells])
+    assert label_names(posts) == names
+    assert to_timelines(posts, names)[0]["labels"] == ids
 
 
 def test_names_of_class_label_columns():
     features = Features(
         {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=["No", "Switch"])}
     )
-    posts = Dataset.from_list(
-        [{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)], features=features
-    )
+    posts = dataset([{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)], features=features)
     assert label_names(posts) == ["No", "Switch"]
     assert to_timelines(posts, ["Switch", "No"])[0]["labels"] == [0, -100, -100]
 
 
-def test_minus_100_is_no_label():
-    posts = Dataset.from_list([{"timeline_id": "a", "text": "", "label": label} for label in (-100, 3, 0)])
-    assert label_names(posts) == ["0", "3"]
-    assert to_timelines(posts, ["0", "3"])[0]["labels"] == [-100, 1, 0]
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("007", "007"), (7.0, "7"), (2**63 + 1, str(2**63 + 1)), ("7.0", "7.0"), ("1e3", "1e3")],
+)  # fmt: skip
+def test_ids_are_text_as_it_is_written(given, name):
+    column = pd.Series([given], dtype="uint64" if given == 2**63 + 1 else None)
+    posts = Dataset.from_pandas(pd.DataFrame({"timeline_id": column, "text": ["hm"], "id": column}))
+    (timeline,) = to_timelines(posts, id_column="id")
+    assert (timeline["timeline_id"], timeline["post_ids"]) == (name, [name])
 
 
-def test_a_limit_must_leave_room_for_a_token():
-    tokenizer = BertTokenizer(vocab=VOCABULARY)
-    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
-    for limit in (-1, 0, 2):
-        with pytest.raises(ValueError, match="`max_seq_length` must be at least 3"):
-            to_rows(timelines, tokenizer, window=2, max_seq_length=limit)
+@STREAMING
+@pytest.mark.parametrize("role", ["timeline", "text", "timestamp", "label", "id"])
+def test_a_missing_column_names_the_option_that_renames_it(streaming, role):
+    with pytest.raises(ValueError, match=f"'lost'.*timeline_id, timestamp, text, label.*--{role}_column"):
+        list(to_timelines(dataset(POSTS, streaming), ["IS", "O"], **{f"{role}_column": "lost"}))
+    with pytest.raises(ValueError, match="'mood'.*--label_column"):
+        label_names(dataset(POSTS, streaming), "mood")

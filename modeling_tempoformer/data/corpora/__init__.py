@@ -1,4 +1,4 @@
-"""Corpora in their original form, to rows of posts or of dated texts."""
+"""Readers of corpora in their original form: they yield posts or dated texts."""
 
 from .annomi import read_annomi
 from .rumoureval import read_rumoureval

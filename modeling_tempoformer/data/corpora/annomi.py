@@ -1,10 +1,10 @@
 """AnnoMI (Wu et al., 2022): client talk in motivational interviewing."""
 
-import csv
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from ..tables import load_table
 
 
 def read_annomi(path: str | Path) -> Iterator[dict[str, Any]]:
@@ -13,24 +13,16 @@ def read_annomi(path: str | Path) -> Iterator[dict[str, Any]]:
     for the client, none for the therapist. Times are seconds into the video; where they step back, `utterance_id` is
     the true order, so the latest time so far stands for them.
     """
-    csv.field_size_limit(2**31 - 1)  # of a cell
-    path, latest = Path(path), {}
-    with (
-        gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8-sig", newline="") as file
-    ):
-        utterances = {}
-        for line in csv.DictReader(file):
-            utterances.setdefault((int(line["transcript_id"]), int(line["utterance_id"])), line)
+    utterances, latest = {}, {}
+    for line in load_table(str(path)):
+        utterances.setdefault((int(line["transcript_id"]), int(line["utterance_id"])), line)
     for (transcript, number), line in sorted(utterances.items()):
         hours, minutes, seconds = (int(part) for part in line["timestamp"].split(":"))
-        elapsed = max(3600 * hours + 60 * minutes + seconds, latest.get(transcript, 0))
-        latest[transcript] = elapsed
+        latest[transcript] = max(3600 * hours + 60 * minutes + seconds, latest.get(transcript, 0))
         yield {
             "post_id": f"{transcript}-{number}",
             "timeline_id": str(transcript),
-            "timestamp": elapsed,
+            "timestamp": latest[transcript],
             "text": line["utterance_text"],
             "label": line["client_talk_type"] if line["interlocutor"] == "client" else None,
         }

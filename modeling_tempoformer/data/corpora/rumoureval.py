@@ -1,10 +1,11 @@
 """Longitudinal Rumour Stance (LRS): RumourEval-2017 threads, labelled where the stance switches."""
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from ..files import read_lines
 
 
 OPINION = {"support": 1, "deny": -1, "query": -1, "comment": 0}
@@ -29,29 +30,23 @@ def stance_switches(stances: list[str]) -> list[str]:
 
 def read_rumoureval(path: str | Path) -> Iterator[dict[str, Any]]:
     """
-    Posts of RumourEval-2017 threads, one JSON object a line (`.gz` or plain): `thread_id`, `source` and `replies` with
-    `id`, `created_at`, `text`, `stance`. Replies are ordered by time; ties keep their order.
+    Posts of RumourEval-2017 threads, one JSON object in each line (`.gz` or plain): `thread_id`, `source` and
+    `replies` with `id`, `created_at`, `text`, `stance`. Posts are sorted by time; ties keep their order.
     """
-    path = Path(path)
-    with (
-        gzip.open(path, "rt", encoding="utf-8-sig")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8-sig") as lines
-    ):
-        for line in lines:
-            thread = json.loads(line)
-            posts = sorted([thread["source"], *thread["replies"]], key=lambda post: post["created_at"])
-            for post in posts:
-                if post["stance"] not in OPINION:
-                    raise ValueError(
-                        f"Thread {thread['thread_id']}, post {post['id']}: unknown stance {post['stance']!r}."
-                    )
-            labels = stance_switches([post["stance"] for post in posts])
-            for post, label in zip(posts, labels, strict=True):
-                yield {
-                    "post_id": post["id"],
-                    "timeline_id": thread["thread_id"],
-                    "timestamp": post["created_at"],
-                    "text": post["text"],
-                    "label": label,
-                }
+    for _, line in read_lines(path):
+        thread = json.loads(line)
+        posts = sorted([thread["source"], *thread["replies"]], key=lambda post: post["created_at"])
+        for post in posts:
+            if post["stance"] not in OPINION:
+                raise ValueError(
+                    f"Thread {thread['thread_id']}, post {post['id']}: unknown stance {post['stance']!r}."
+                )
+        labels = stance_switches([post["stance"] for post in posts])
+        for post, label in zip(posts, labels, strict=True):
+            yield {
+                "post_id": post["id"],
+                "timeline_id": thread["thread_id"],
+                "timestamp": post["created_at"],
+                "text": post["text"],
+                "label": label,
+            }

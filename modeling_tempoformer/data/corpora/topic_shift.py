@@ -7,21 +7,22 @@ from typing import Any
 
 from transformers.utils import logging
 
+from ..files import open_text
+
 
 logger = logging.get_logger(__name__)
 
 
 def read_topic_shift(path: str | Path) -> Iterator[dict[str, Any]]:
     """
-    Utterances of the conversations `path/*.csv`. Label 0 is the main topic, 1 any other (class 2 counts as 1). Rows
-    without text or speaker are dropped, and counted in a log line at the end.
+    Utterances of the conversations in a folder, `path/*.csv`. Label 0 is the main topic, 1 any other (class 2 counts
+    as 1). Rows without text or speaker are dropped, and counted in a log line at the end.
     """
-    csv.field_size_limit(2**31 - 1)  # of a cell
     dropped, conversations = 0, sorted(Path(path).glob("*.csv"))
     if not conversations:
         raise ValueError(f"{path} must be a folder with a .csv file for each conversation.")
     for conversation in conversations:
-        with conversation.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(conversation, newline="") as file:
             for row, line in enumerate(csv.DictReader(file)):
                 if not line["Conversation"] or not line["Person"]:
                     dropped += 1

@@ -1,0 +1,143 @@
+"""Timelines to rows, as wholes or in pieces."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+import torch
+from datasets import Dataset
+from helpers import VOCABULARY, tiny_encoder, tiny_model
+from torch.utils.data import DataLoader
+from transformers import AutoTokenizer, BertTokenizer, pipeline
+
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.data import timelines as timelines_module
+from modeling_tempoformer.data.rows import to_rows
+from modeling_tempoformer.data.timelines import to_timelines
+
+
+CLS, SEP, SAD, GLAD = (VOCABULARY[word] for word in ("[CLS]", "[SEP]", "sad", "glad"))
+POSTS = [
+    {"timeline_id": "a", "timestamp": "60", "text": "sad", "label": "IS"},
+    {"timeline_id": "a", "timestamp": "30", "text": "glad", "label": None},
+    {"timeline_id": "a", "timestamp": "60", "text": "sad sad glad", "label": "O"},
+    {"timeline_id": "b", "timestamp": "5", "text": "", "label": "O"},
+]
+
+
+@pytest.fixture
+def tokenizer():
+    return BertTokenizer(vocab=VOCABULARY)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_rows_hold_every_target_once_with_its_context(tokenizer, streaming):
+    posts = Dataset.from_list(POSTS)
+    timelines = to_timelines(posts.to_iterable_dataset() if streaming else posts, ["IS", "O"])
+    rows = list(to_rows(timelines, tokenizer, window=2, targets_per_row=2, max_seq_length=4))
+    assert [row["post_ids"] for row in rows] == [["1", "0"], ["2"], ["3"]]
+    assert [row["num_context"] for row in rows] == [0, 1, 0]
+    assert rows[1]["input_ids"] == [[CLS, SAD, SEP], [CLS, SAD, SAD, SEP]] and rows[1]["timestamps"] == [60.0, 60.0]
+    assert rows[2]["input_ids"] == [[CLS, SEP]]
+    training = list(to_rows(timelines, tokenizer, window=2, targets_per_row=2, only_labelled=True))
+    assert [row["labels"] for row in training] == [[None, 0], [1], [1]]
+
+
+def test_posts_that_are_cut_are_counted(tokenizer, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
+    to_rows(timelines, tokenizer, window=2, max_seq_length=4)
+    assert "1 posts to 4 tokens" in caplog.text
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_workers_lose_no_post(tokenizer, num_workers):
+    """A stream of several shards is read by one worker at most; a stream of one shard by any number."""
+    posts = [{"timeline_id": number // 3, "timestamp": number, "text": "sad", "label": "O"} for number in range(24)]
+    for num_shards in (1, 4):
+        stream = Dataset.from_list(posts).to_iterable_dataset(num_shards=num_shards)
+        rows = to_rows(to_timelines(stream, ["IS", "O"]), tokenizer, window=2, targets_per_row=2)
+        loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
+        if num_shards > 1 and num_workers > 1:
+            with pytest.raises(ValueError, match="4 shards.*`num_workers=2`"):
+                list(loader)
+        else:
+            assert [post for row in loader for post in row["post_ids"]] == list(map(str, range(24)))
+
+
+def test_a_post_of_100_000_tokens_is_cut_and_the_rest_of_its_timeline_stays(tokenization):
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    long = "sad " * 99_998
+    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
+    pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
+    expected = pipe({"text": ["glad", "sad " * 22, "so"]})
+    assert pipe({"text": ["glad", long, "so"]}) == expected
+    posts = Dataset.from_list([{"timeline_id": "ann", "text": text} for text in ("glad", long, "so")])
+    rows = to_rows(to_timelines(posts), tokenizer, window=4, max_seq_length=24)
+    assert [len(ids) for ids in rows[0]["input_ids"]] == [3, 24, 3]
+    with torch.no_grad():
+        logits = model(**StreamCollator(tokenizer, 4, timed=False)(list(rows))).logits[0]
+    scores = logits.softmax(-1).amax(-1).tolist()
+    assert scores == pytest.approx([post["score"] for post in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("window", [1, 3, 9])
+def test_a_long_timeline_comes_in_pieces_and_gives_the_same_rows(tokenizer, monkeypatch, window):
+    """23 posts in pieces of 4, with windows shorter and longer than a piece, between two other timelines."""
+    made = [{"timeline_id": "before", "timestamp": 5, "text": "so", "label": "O"}]
+    made += [
+        {"timeline_id": "long", "timestamp": n // 2, "text": "sad " * (n % 5), "label": "O" if n % 3 else ""}
+        for n in range(23)
+    ]
+    made += [{"timeline_id": "after", "timestamp": 5, "text": "glad", "label": "O"}]
+    whole = to_timelines(Dataset.from_list(made), ["O"])
+    monkeypatch.setattr(timelines_module, "POSTS_AT_ONCE", 4)
+    pieces = to_timelines(Dataset.from_list(made).to_iterable_dataset(), ["O"])
+    assert [len(piece["texts"]) for piece in pieces] == [1, 4, 4, 4, 4, 4, 3, 1]
+    answers: list[dict] = [{}, {}]
+    for answer, timelines in zip(answers, (whole, pieces), strict=True):
+        for row in to_rows(timelines, tokenizer, window=window, targets_per_row=3, only_labelled=True):
+            for place, (post, label) in enumerate(zip(row["post_ids"], row["labels"], strict=True)):
+                end = row["num_context"] + place + 1
+                stream = slice(max(0, end - window), end)
+                assert post not in answer
+                if label is not None:
+                    answer[post] = (label, row["input_ids"][stream], row["timestamps"][stream])
+    assert len(answers[0]) == 1 + 15 + 1 and answers[0] == answers[1]
+
+
+MILLION = """
+import resource, sys
+from datasets import IterableDataset
+from transformers import AutoTokenizer
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.data.rows import to_rows
+from modeling_tempoformer.data.timelines import to_timelines
+
+def posts():
+    for number in range(1_000_000):
+        yield {"timeline_id": "ann", "timestamp": number, "text": "sad" if number % 7 else "so glad", "label": "O"}
+
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+streamed = to_timelines(IterableDataset.from_generator(posts), ["O"])
+collate, seen, early = StreamCollator(tokenizer, window=3), 0, 0
+for row in to_rows(streamed, tokenizer, window=3, targets_per_row=1000):
+    seen += len(row["post_ids"])
+    assert row["post_ids"][-1] == str(seen - 1)
+    if seen % 10_000 == 0:
+        assert collate([row])["elapsed"][0, -1].tolist() == [2, 1, 0]
+    if seen <= 100_000:
+        early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(seen, early, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+def test_a_timeline_of_a_million_posts_is_streamed_in_bounded_memory(tokenization):
+    command = [sys.executable, "-c", MILLION, str(tokenization)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    seen, early, late = map(int, done.stdout.split())
+    # The first 100,000 posts take as much as all of them, within 20 MB.
+    assert seen == 1_000_000 and late - early < 20_000
