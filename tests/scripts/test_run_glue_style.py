@@ -1,5 +1,6 @@
 """run_glue_style.py, from tables of posts to a model, its scores and its predictions."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.training.arguments import ModelArguments
-from modeling_tempoformer.training.recipes import parse
+from modeling_tempoformer.training.recipes import parse, run_script
 from run_glue_style import main
 
 
@@ -239,3 +240,14 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
     overrides = ["--config_overrides", '{"num_stream_layers": 4}']
     model = parse([ModelArguments], [str(first), str(second), *overrides])[0]
     assert model.config_overrides == {"num_stream_layers": 4}
+
+
+def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkeypatch):
+    command = ["--config_name", "configuration/encoder_tiny.json", "--train_file", "nowhere.csv", "--do_train"]
+    monkeypatch.setattr(sys, "argv", ["run_glue_style.py", *command, "--output_dir", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        run_script(main)
+    assert ended.value.code.startswith("error: ") and "nowhere.csv" in ended.value.code
+    assert "\n" not in ended.value.code
+    with pytest.raises(KeyError):
+        run_script(lambda arguments: {}[0])
