@@ -8,7 +8,6 @@ If the first argument ends in .yaml or .json, it is a recipe: its values are def
 """
 
 import logging
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -26,6 +25,7 @@ from transformers import (
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.data.dated_texts import numbers_in
+from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.semantic_change.corpora import (
     DatedSentence,
     read_dwug,
@@ -43,7 +43,7 @@ from modeling_tempoformer.semantic_change.measures import (
 from modeling_tempoformer.semantic_change.report import write_report
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
 from modeling_tempoformer.semantic_change.usages import embed_usages, sample_usages, time_differences
-from modeling_tempoformer.training.recipes import parse
+from modeling_tempoformer.training.recipes import parse, run_script
 
 
 CONTEXTUAL = ("prt", "apd", "clusters")
@@ -203,9 +203,10 @@ def main(arguments: list[str]):
             f"A correlation needs {MIN_WORDS} words with a gold score; {len(shared)} words of "
             f"{args.targets or args.truth} are in {args.truth}: {', '.join(sorted(shared)) or 'none'}."
         )
-    scores, counts = score_words(args, words)
-    print(write_report(args.output_dir, scores, counts, truth, args.seed))
+    with lock_folder(args.output_dir):
+        scores, counts = score_words(args, words)
+        print(write_report(args.output_dir, scores, counts, truth, args.seed))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main)
