@@ -31,49 +31,57 @@ from .configuration_temporal_bert import (
     TemporalBertConfig,
     TemporalRobertaConfig,
 )
-from .input_checks_tempoformer import only_safetensors
+from .input_checks_tempoformer import check_shape, only_safetensors
 
 
 @dataclass
 class TextTimes:
     """
-    The time points of a batch of texts.
+    The distinct time points of each text in a batch.
 
     Args:
         embeddings (`nn.Embedding`):
             The embeddings of all time points. The module and not its vectors, so that gradients reach it from layers
             that are checkpointed.
-        points (`torch.LongTensor` of shape `(num_points,)`): The ids that occur in the batch.
-        token_points (`torch.LongTensor` of shape `(batch_size, sequence_length)`):
-            The index in `points` of each token's time; that of `UNKNOWN_TIME` for tokens that add nothing.
+        points (`torch.LongTensor` of shape `(num_points,)`): The time ids that occur in the batch.
+        text_points (`torch.LongTensor` of shape `(batch_size, num_text_points)`):
+            The time points of each text, as indices of `points`.
+        counts (`torch.FloatTensor` of shape `(batch_size, num_text_points)`):
+            The number of real tokens of each text at each of its time points; 0 for padding.
     """
 
     embeddings: nn.Embedding
     points: torch.LongTensor
-    token_points: torch.LongTensor
+    text_points: torch.LongTensor
+    counts: torch.FloatTensor
 
     def to(self, device: torch.device | int | str, non_blocking: bool = False) -> "TextTimes":
         """Moves the tensors to the device of a layer, as Accelerate's hooks do; `embeddings` stays where it is."""
-        points, token_points = (
-            tensor.to(device, non_blocking=non_blocking) for tensor in (self.points, self.token_points)
-        )
-        return replace(self, points=points, token_points=token_points)
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
+        moved = {name: tensor.to(device, non_blocking=non_blocking) for name, tensor in tensors.items()}
+        return replace(self, **moved)
 
 
 def collect_times(
     embeddings: nn.Embedding, time_ids: torch.LongTensor, attention_mask: torch.Tensor | None
 ) -> TextTimes:
-    """
-    The time points of the real tokens; `time_ids` and `attention_mask` are (batch, sequence). While compiling, all
-    time points of the vocabulary, so that shapes stay static.
-    """
+    """The time points of the real tokens; `time_ids` and `attention_mask` are (batch, sequence)."""
     has_time = (time_ids != PADDING_TIME) & (time_ids != UNKNOWN_TIME)
     if attention_mask is not None:
         has_time = has_time & attention_mask.bool()
-    time_ids = time_ids.masked_fill(~has_time, UNKNOWN_TIME)
+    counts = torch.zeros(len(time_ids), embeddings.num_embeddings, device=time_ids.device)
+    counts = counts.scatter_add(1, time_ids, has_time.to(counts.dtype))
     if torch.compiler.is_compiling():
-        return TextTimes(embeddings, torch.arange(embeddings.num_embeddings, device=time_ids.device), time_ids)
-    return TextTimes(embeddings, *time_ids.unique(return_inverse=True))
+        # As many as there can be, so that shapes stay static.
+        num_text_points = min(counts.shape[1], time_ids.shape[1])
+    else:
+        num_text_points = max(1, int((counts > 0).sum(1).max()))
+    counts, text_points = counts.topk(num_text_points)
+    if torch.compiler.is_compiling():
+        points = torch.arange(embeddings.num_embeddings, device=time_ids.device)
+    else:
+        points, text_points = text_points.unique(return_inverse=True)
+    return TextTimes(embeddings, points, text_points, counts)
 
 
 class TimeResidual(nn.Module):
@@ -135,11 +143,14 @@ class TemporalSelfAttention:
         if text_times is not None:
             time = self.time(text_times.embeddings(text_times.points)).float()
             time = time.unflatten(-1, (-1, self.attention_head_size))
-            # Tokens without a time add nothing to T^T T.
-            time = time.masked_fill((text_times.points == UNKNOWN_TIME)[:, None, None], 0.0)
-            # T has a vector for each token; it is recomputed in backward to save memory.
+            # T can be as large as the queries; it is recomputed in backward to save memory.
             product = checkpoint(
-                self.time_product, time, text_times.token_points, use_reentrant=False, preserve_rng_state=False
+                self.time_product,
+                time,
+                text_times.text_points,
+                text_times.counts,
+                use_reentrant=False,
+                preserve_rng_state=False,
             )
             query = query @ product.to(query.dtype)
         if query_scale is not None:
@@ -149,18 +160,21 @@ class TemporalSelfAttention:
             query = (query * factor).to(query.dtype)
         return query
 
-    def time_product(self, time: torch.Tensor, token_points: torch.LongTensor) -> torch.Tensor:
+    def time_product(
+        self, time: torch.Tensor, text_points: torch.LongTensor, counts: torch.FloatTensor
+    ) -> torch.Tensor:
         """
         `T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`, of shape (batch, heads, d, d).
 
-        `time` (points, heads, d) holds the projected time points, `token_points` (batch, sequence) the point of each
-        token. A text without any known time gets the identity, which leaves plain attention.
+        `time` (points, heads, d) holds the projected time points; `text_points` and `counts` are (batch, points of a
+        text). A text without any known time gets the identity, which leaves plain attention.
         """
         heads = torch.arange(time.shape[1], device=time.device)
-        token_times = time[token_points.unsqueeze(1), heads.unsqueeze(-1)]
+        # Tokens at the same time have the same row in T: it is kept once, times the root of their number.
+        text_times = time[text_points.unsqueeze(1), heads.unsqueeze(-1)] * counts.sqrt()[:, None, :, None]
         # Not in the 16 bits of autocasting, in which long time vectors overflow.
         with maybe_autocast(time.device.type, enabled=False):
-            product = token_times.mT @ token_times
+            product = text_times.mT @ text_times
         # The trace of T^T T is |T|^2.
         norm_squared = product.diagonal(dim1=-2, dim2=-1).sum(-1)
         has_time = norm_squared > 0
@@ -242,9 +256,7 @@ class TemporalEncoder(TemporalInitialisation):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
-        tokens = input_ids if inputs_embeds is None else inputs_embeds
-        if time_ids is not None and time_ids.shape != tokens.shape[:2]:
-            raise ValueError(f"`time_ids` must have the shape {tuple(tokens.shape[:2])}, got {tuple(time_ids.shape)}.")
+        check_shape("time_ids", time_ids, *(input_ids if inputs_embeds is None else inputs_embeds).shape[:2])
         return super().forward(
             input_ids=input_ids,
             attention_mask=attention_mask,
