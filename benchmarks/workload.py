@@ -11,7 +11,7 @@ import torch
 from transformers import BertConfig
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.packing_tempoformer import open_absent
+from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
@@ -99,7 +99,7 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     """Logits (streams, classes), computing every post of every stream, padding included, through every layer."""
     base, config = model.tempoformer, model.config
     shape, present = mask.shape[:2], mask.any(-1)
-    tokens = open_absent(mask.flatten(0, 1))
+    tokens = unmask_empty_rows(mask.flatten(0, 1))
     states = base.adapter.embed(base.encoder, input_ids=input_ids.flatten(0, 1))
     layer_inputs = base.adapter.layer_inputs(base.encoder, states, tokens)
     for layer in base.local_layers:
@@ -107,11 +107,11 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     pooled = None
     if base.encoder.pooler is not None:
         pooled = base.pool(states[:, :1]).unflatten(0, shape)
-    places = torch.arange(config.window - shape[1], config.window).repeat(shape[0])
-    tau = base.log_time(elapsed, places.view(shape))
+    positions = torch.arange(config.window - shape[1], config.window).repeat(shape[0])
+    tau = base.log_time(elapsed, positions.view(shape))
     output, cls = pooled, None
     for index, stream_layer in enumerate(base.stream_layers):
-        states = stream_layer.position(states, places)
+        states = stream_layer.position(states, positions)
         layer = base.adapter.layers(base.encoder)[index - len(base.stream_layers)]
         states = base.adapter.run_layer(layer, states, layer_inputs)
         cls = states[:, 0].unflatten(0, shape)

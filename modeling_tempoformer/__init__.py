@@ -13,7 +13,11 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from .cards.model_cards import write_card
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
+from .data.rows import to_rows
+from .data.tables import load_table
+from .data.timelines import label_names, to_timelines
 from .data_collator_tempoformer import StreamCollator
+from .evaluation.metrics import compute_metrics
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer import (
     TempoFormerForStreamClassification,
@@ -93,6 +97,11 @@ __all__ = [
     "TemporalBertTokenizer",
     "TemporalRobertaConfig",
     "TemporalRobertaTokenizer",
+    "compute_metrics",
     "focal_loss",
+    "label_names",
+    "load_table",
+    "to_rows",
+    "to_timelines",
     "write_card",
 ]

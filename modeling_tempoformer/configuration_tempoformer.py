@@ -8,9 +8,11 @@ from transformers import AutoConfig, PreTrainedConfig
 from .configuration_temporal_bert import FormatField, TemporalBertConfig, TemporalRobertaConfig
 
 
-# Of the classes that a classifier was trained for.
-OF_CLASSES = ("class_weights", "calibration_temperature", "decision_thresholds")
-# Built directly: where this code is remote, the Auto classes do not know them.
+# Before `calibration`, each of its parts was a field.
+OLD_CALIBRATION = {"temperature": "calibration_temperature", "thresholds": "decision_thresholds"}
+# Fields that belong to the classes of a model, and do not fit a model with other classes.
+CLASS_FIELDS = ("class_weights", "calibration", *OLD_CALIBRATION.values())
+# Built without the Auto classes, which do not know them where this code was loaded from the Hub.
 OWN_ENCODERS = {config.model_type: config for config in (TemporalBertConfig, TemporalRobertaConfig)}
 
 
@@ -31,15 +33,15 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             Attention across the posts of a stream: `"temporal_rotary"` rotates queries and keys by the logarithm of
             the seconds to the newest post, `"rotary"` by the distance in posts, `"full"` does not rotate.
         stream_position_embeddings (`bool` or `list[bool]`, *optional*, defaults to `True`):
-            Whether the stream layers add a learned embedding of a post's place in the stream; one value for each
+            Whether the stream layers add a learned embedding of a post's position in the stream; one value for each
             stream layer, or one for all.
         stream_position_initializer_range (`float`, *optional*, defaults to 0.02):
-            Standard deviation of those embeddings at the start; 0.02 in the published code, which is small beside
+            Standard deviation of new position embeddings; 0.02 as in the published code, which is small compared with
             hidden states of a scale near 1.
         stream_residual (`bool`, *optional*, defaults to `False`):
             Whether a stream layer adds the context to a post's own vector, `c' = c + attention(c)`, instead of putting
-            it in its place (the paper, section 4.2). The attention's output projection then starts at 0, so that
-            training starts from the pretrained encoder's own [CLS].
+            it in its place (paper, section 4.2). The attention's output projection then starts at 0, so that training
+            starts from the pretrained encoder's own [CLS].
         fusion (`str`, *optional*, defaults to `"gate"`):
             How the last stream layer joins a post's own vector and its context: `"gate"` (Gate&Norm) or `"none"`
             (the context alone).
@@ -53,25 +55,25 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         lstm_hidden_size (`int`, *optional*, defaults to 100):
             Width of the LSTM of `head="lstm"`.
         recurrent_order (`str`, *optional*, defaults to `"forward"`):
-            The LSTM reads from the oldest post to the newest (`"forward"`) or as the published code does from the
-            newest to the oldest (`"reverse"`).
+            The LSTM reads from the oldest post to the newest (`"forward"`), or from the newest to the oldest
+            (`"reverse"`, as in the published code).
         rope_theta (`float`, *optional*, defaults to 10000.0):
             Base of the rotary frequencies.
         focal_gamma (`float`, *optional*, defaults to 2.0):
             Focusing exponent of the focal loss; 0 gives cross-entropy.
         class_weights (`list[float]`, *optional*):
             Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
-        calibration_temperature (`float`, *optional*):
-            What the pipeline divides logits by before the softmax when called with `calibrated=True`; above 1 it makes
-            the model less confident. Fitted on posts that were not trained on (`fit_temperature`).
-        decision_thresholds (`list[float]`, *optional*):
-            One for each class, in the order of `id2label`: with `calibrated=True` the pipeline gives a post the class
-            of the largest probability / threshold. Only their ratios count; tuned by `tune_thresholds`.
+        calibration (`dict`, *optional*):
+            What was tuned on posts that were not trained on; the pipeline and the scripts apply it. Either key may be
+            missing. `"temperature"`, a positive number, divides the logits before the softmax; above 1 it makes the
+            model less confident (`fit_temperature`). `"thresholds"`, a positive number for each class in the order of
+            `id2label`: a post gets the class with the largest probability / threshold, so only their ratios count
+            (`tune_thresholds`).
         timed (`bool`, *optional*):
-            Whether the model was trained with the time between posts. Streams that do not fit are then refused, if
-            the stream layers read time (`stream_attention="temporal_rotary"`); not checked if omitted.
+            Whether the model was trained with the time between posts. If the stream layers read time
+            (`stream_attention="temporal_rotary"`), streams that differ from it are refused; not checked if omitted.
         format_version (`int`, *optional*, defaults to 1):
-            Of the configuration's fields; one of a newer release is refused.
+            Version of the configuration's fields. A version of a newer release is refused.
 
     Raises a validation error that names the field for a value outside its range.
     """
@@ -96,9 +98,7 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
     rope_theta: float | int = 10000.0
     focal_gamma: float | int = 2.0
     class_weights: list[float | int] | None = None
-    calibration: dict | None = None
-    calibration_temperature: float | int | None = None
-    decision_thresholds: list[float | int] | None = None
+    calibration: dict[str, Any] | None = None
     timed: bool | None = None
 
     def __post_init__(self, **kwargs):
@@ -112,21 +112,23 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
                 self.encoder_config = own_class.from_dict(self.encoder_config)
             else:
                 self.encoder_config = AutoConfig.for_model(**self.encoder_config)
+        old = {part: value for part, name in OLD_CALIBRATION.items() if (value := kwargs.pop(name, None)) is not None}
+        self.calibration = self.calibration or old or None
         super().__post_init__(**kwargs)
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs) -> "TempoFormerConfig":
         """
-        As in the library, where given classes would meet the weights and the calibration of those in `config_dict`:
-        what is given wins, and for another number of classes the rest is dropped.
+        As in the library, but `class_weights` and `calibration` of `config_dict` are dropped if another number of
+        classes is given.
         """
-        given = {name: kwargs.pop(name) for name in (*OF_CLASSES, "id2label", "label2id") if name in kwargs}
+        given = {name: kwargs.pop(name) for name in (*CLASS_FIELDS, "id2label", "label2id") if name in kwargs}
         values = {**config_dict, **given}
         if "id2label" in given and "label2id" not in given:
             values["label2id"] = {label: int(index) for index, label in given["id2label"].items()}
         before, after = (len(fields.get("id2label") or ()) or 2 for fields in (config_dict, values))
         if kwargs.get("num_labels", after) != before:
-            values |= {name: given.get(name) for name in OF_CLASSES}
+            values |= {name: given.get(name) for name in CLASS_FIELDS}
         return super().from_dict(values, **kwargs)
 
     def validate_stream(self):
@@ -157,48 +159,45 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
                 f"`stream_attention='{self.stream_attention}'` needs an even head dimension, not {head_dim}."
             )
 
-    def validate_loss(self):
-        """The loss must have one positive weight for each class."""
+    def validate_classes(self):
+        """The loss needs a positive weight for each class, decisions a positive threshold."""
         if self.focal_gamma < 0:
             raise ValueError(f"`focal_gamma` must not be negative, got {self.focal_gamma}.")
-        if self.class_weights is None:
-            return
-        if self.num_labels != len(self.class_weights):
-            raise ValueError(f"`class_weights` has {len(self.class_weights)} values for {self.num_labels} labels.")
-        if not all(0 < weight < float("inf") for weight in self.class_weights):
-            raise ValueError(f"`class_weights` must be positive and finite, got {self.class_weights}.")
-
-    def validate_decisions(self):
-        """The temperature must be positive, and so must one threshold for each class."""
-        temperature, thresholds = self.calibration_temperature, self.decision_thresholds
-        if temperature is not None and not 0 < temperature < float("inf"):
-            raise ValueError(f"`calibration_temperature` must be positive and finite, got {temperature}.")
-        if thresholds is None:
-            return
-        if self.num_labels != len(thresholds):
-            raise ValueError(f"`decision_thresholds` has {len(thresholds)} values for {self.num_labels} labels.")
-        if not all(0 < threshold < float("inf") for threshold in thresholds):
-            raise ValueError(f"`decision_thresholds` must be positive and finite, got {thresholds}.")
+        calibration = self.calibration or {}
+        if unknown := sorted(set(calibration) - {"temperature", "thresholds"}):
+            raise ValueError(f"`calibration` has 'temperature' and 'thresholds', got {', '.join(map(repr, unknown))}.")
+        temperature = calibration.get("temperature")
+        for name, numbers, count in (
+            ("class_weights", self.class_weights, self.num_labels),
+            ("calibration['thresholds']", calibration.get("thresholds"), self.num_labels),
+            ("calibration['temperature']", None if temperature is None else [temperature], 1),
+        ):
+            if numbers is None:
+                continue
+            if len(numbers) != count:
+                raise ValueError(f"`{name}` has {len(numbers)} values for {count} labels.")
+            if not all(0 < number < float("inf") for number in numbers):
+                raise ValueError(f"`{name}` must be positive and finite, got {numbers}.")
 
     @property
     def position_embeddings_per_layer(self) -> list[bool]:
-        """`stream_position_embeddings` written out, one value for each stream layer."""
+        """One value for each stream layer, also where `stream_position_embeddings` is one for all."""
         if isinstance(self.stream_position_embeddings, list):
             return self.stream_position_embeddings
         return [self.stream_position_embeddings] * self.num_stream_layers
 
     def get_text_config(self, decoder=None, encoder=None) -> PreTrainedConfig:
-        """The encoder's configuration: it is the one that has a vocabulary."""
+        """The encoder's configuration, as it is the one with a vocabulary."""
         return self.encoder_config
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """As in the library, where the folder that an encoder came from stays in what is saved and pushed."""
+        """As in the library, without the folder that the encoder was loaded from, which must not be published."""
         values = super().to_diff_dict()
         values.get("encoder_config", {}).pop("_name_or_path", None)
         return values
 
     def save_pretrained(self, save_directory, **kwargs):
-        """Saves the configuration with the Auto classes of every model that can be built from it and the pipeline."""
+        """Saves the configuration, with the Auto classes and the pipeline that load from the folder."""
         self.auto_map = {
             "AutoConfig": "configuration_tempoformer.TempoFormerConfig",
             "AutoModel": "modeling_tempoformer.TempoFormerModel",

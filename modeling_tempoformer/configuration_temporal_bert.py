@@ -7,29 +7,32 @@ from huggingface_hub.dataclasses import strict, validated_field
 from transformers import BertConfig, RobertaConfig
 
 
-# Ids of `time_ids` before those of the time points.
+# The first ids of `time_ids`; those of the time points follow.
 PADDING_TIME, MASK_TIME, UNKNOWN_TIME = range(3)
 NUM_SPECIAL_TIMES = 3
-# Rises when a field comes that older code would pass over, and be another model without.
+# Raised with every new field that older code must not ignore, as it would build another model.
 FORMAT_VERSION = 1
 
 
 def check_format(version: int):
     """Raises a `ValueError` for the format of a newer release."""
     if version > FORMAT_VERSION:
-        raise ValueError(f"format {version} is of a newer release; this one reads up to {FORMAT_VERSION}: update it.")
+        raise ValueError(
+            f"the model was saved in format {version} by a newer release; this release reads formats up to "
+            f"{FORMAT_VERSION}. Update modeling_tempoformer."
+        )
 
 
 @dataclass(kw_only=True)
 class FormatField:
-    """The format of a configuration, checked before its other fields."""
+    """The format version of a configuration, which is checked before the other fields."""
 
     format_version: int = validated_field(check_format, default=FORMAT_VERSION)
 
 
 @dataclass(kw_only=True)
 class TemporalFields(FormatField):
-    r"""What temporal attention adds to an encoder's configuration; [`TemporalBertConfig`] describes the fields."""
+    r"""The fields that temporal attention adds to an encoder's configuration; see [`TemporalBertConfig`]."""
 
     times: list[str] | tuple[str, ...] = ()
     temporal_attention: Literal["attention", "scaled", "none"] = "attention"
@@ -40,9 +43,9 @@ class TemporalFields(FormatField):
     time_initializer_range: float | int = 0.02
 
     def validate_times(self):
-        """Time points must differ; scaling by documents needs their counts."""
+        """Time points must be unique, and scaling by documents needs a count for each."""
         if len(set(self.times)) < len(self.times):
-            raise ValueError(f"`times` must differ from each other, got {list(self.times)}.")
+            raise ValueError(f"`times` must be unique, got {list(self.times)}.")
         if self.temporal_attention == "scaled" and self.time_scaling == "exponential" and len(self.times) > 64:
             raise ValueError(f"`time_scaling='exponential'` takes at most 64 `times`, got {len(self.times)}.")
         if self.temporal_attention == "scaled" and self.time_scaling == "documents":
@@ -53,7 +56,7 @@ class TemporalFields(FormatField):
                 )
 
     def save_pretrained(self, save_directory, **kwargs):
-        """Saves the configuration with the Auto classes of every model that can be built from it."""
+        """Saves the configuration, with the Auto classes that load from the folder."""
         name = self._model_name
         self.auto_map = {
             "AutoConfig": f"configuration_temporal_bert.{type(self).__name__}",
@@ -68,17 +71,17 @@ class TemporalFields(FormatField):
 @strict
 class TemporalBertConfig(TemporalFields, BertConfig):
     r"""
-    Configuration of a [`BertWithTemporalAttention`] (Rosin and Radinsky, 2022): that of BERT, and these fields.
+    Configuration of a [`BertWithTemporalAttention`] (Rosin and Radinsky, 2022): BERT's fields, and these.
 
     Args:
         times (`list[str]`, *optional*, defaults to `()`):
-            The time points in order. In `time_ids` 0 is padding, 1 mask, 2 unknown, then they.
+            The time points in order. In `time_ids`, 0 is padding, 1 mask, 2 unknown, and 3 the first time point.
         temporal_attention (`str`, *optional*, defaults to `"attention"`):
-            `"attention"` multiplies queries by `T^T T / |T|` (the paper's formula), `"scaled"` by a number for each
-            time point (the paper's scaled baselines), `"none"` leaves them as they are.
+            `"attention"` multiplies queries by `T^T T / |T|` (the paper's formula), `"scaled"` multiplies them by a
+            number for each time point (the paper's scaled baselines), `"none"` leaves them unchanged.
         temporal_residual (`bool`, *optional*, defaults to `False`):
-            Whether queries are multiplied by `I + alpha T^T T / |T|` instead, with a learned weight alpha for each
-            head that starts at 0: an adapted checkpoint then starts as the plain encoder.
+            Whether queries are multiplied by `I + alpha T^T T / |T|` instead. Alpha is learned for each head and
+            starts at 0, so that a plain checkpoint starts with its own outputs.
         time_scaling (`str`, *optional*, defaults to `"linear"`):
             With `"scaled"`: the number is the time point's index from 1 (`"linear"`), 2 to its index from 0
             (`"exponential"`), or its share of the documents (`"documents"`).
@@ -86,12 +89,12 @@ class TemporalBertConfig(TemporalFields, BertConfig):
             Documents of each time point, for `time_scaling="documents"`.
         prepend_time (`bool`, *optional*, defaults to `False`):
             Whether texts begin with a token of their time point (TempoBERT; Rosin, Guy and Radinsky, 2022), alone
-            (`temporal_attention="none"`) or beside temporal attention. The tokenizer puts it there, and the
-            vocabulary holds it.
+            (`temporal_attention="none"`) or together with temporal attention. The tokenizer adds this token, which
+            must be in the vocabulary.
         time_initializer_range (`float`, *optional*, defaults to 0.02):
             Standard deviation of new time embeddings.
         format_version (`int`, *optional*, defaults to 1):
-            Of the configuration's fields; one of a newer release is refused.
+            Version of the configuration's fields. A version of a newer release is refused.
         kwargs: The fields of [`BertConfig`].
 
     Raises a validation error that names the field for values that do not fit together.
@@ -104,7 +107,7 @@ class TemporalBertConfig(TemporalFields, BertConfig):
 @strict
 class TemporalRobertaConfig(TemporalFields, RobertaConfig):
     r"""
-    Configuration of a [`RobertaWithTemporalAttention`] (Rosin and Radinsky, 2022): that of RoBERTa, and some fields.
+    Configuration of a [`RobertaWithTemporalAttention`] (Rosin and Radinsky, 2022): RoBERTa's fields, and these.
 
     Args:
         times, temporal_attention, temporal_residual, time_scaling: As in [`TemporalBertConfig`].

@@ -1,8 +1,25 @@
 """From logits to decisions: calibrated probabilities, and classes chosen by thresholds."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+
+
+def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Probabilities of the classes, and the classes of each post from the chosen one to the least likely.
+
+    Args:
+        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
+        calibration (`dict`, *optional*): As [`TempoFormerConfig`] has it; without it the largest logit wins.
+
+    Returns:
+        Probabilities in 32 bits or more and class ids (`torch.LongTensor`), both of the shape of `logits`.
+    """
+    calibration = calibration or {}
+    probabilities = class_probabilities(logits, calibration.get("temperature"))
+    return probabilities, rank_classes(probabilities, calibration.get("thresholds"))
 
 
 def class_probabilities(logits: torch.Tensor, temperature: float | None = None) -> torch.Tensor:
@@ -10,7 +27,7 @@ def class_probabilities(logits: torch.Tensor, temperature: float | None = None) 
     `softmax(logits / temperature)` (Guo et al., 2017, section 4.2), in 32 bits or more.
 
     Args:
-        logits (`torch.Tensor` of shape `(..., num_labels)`): What the model returns.
+        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
         temperature (`float`, *optional*): Positive; above 1 softens, below 1 sharpens. 1 if omitted.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -19,14 +36,14 @@ def class_probabilities(logits: torch.Tensor, temperature: float | None = None) 
 
 def rank_classes(probabilities: torch.Tensor, thresholds: Sequence[float] | None = None) -> torch.Tensor:
     """
-    The classes of each post from the chosen one to the least likely, by probability / threshold; of equal ones the
-    lower id comes first. So a post gets the class whose probability is largest beside its threshold: with equal
-    thresholds the most probable one, of two classes with thresholds (1 - t, t) the second where it has more than t.
+    The classes of each post by probability / threshold, largest first; of equal ones the lower id comes first. With
+    equal thresholds the most probable class wins; with thresholds (1 - t, t) the second of two classes wins where its
+    probability is above t.
 
     Args:
         probabilities (`torch.Tensor` of shape `(..., num_labels)`): As [`class_probabilities`] returns them.
-        thresholds (`Sequence[float]`, *optional*): One for each class, positive; only their ratios count. All equal
-            if omitted.
+        thresholds (`Sequence[float]`, *optional*): One positive number for each class; only their ratios count. All
+            equal if omitted.
 
     Returns:
         `torch.LongTensor` of the shape of `probabilities`.
@@ -36,10 +53,3 @@ def rank_classes(probabilities: torch.Tensor, thresholds: Sequence[float] | None
         thresholds = torch.tensor(thresholds, dtype=torch.float64, device=probabilities.device)
         probabilities = probabilities.double() / thresholds
     return probabilities.argsort(dim=-1, descending=True, stable=True)
-
-
-def decide(logits: torch.Tensor, calibration: dict | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities, and the classes of each post from the chosen one to the least likely."""
-    calibration = calibration or {}
-    probabilities = class_probabilities(logits, calibration.get("temperature"))
-    return probabilities, rank_classes(probabilities, calibration.get("thresholds"))

@@ -15,12 +15,12 @@ def focal_loss(
 
     Args:
         logits (`torch.Tensor` of shape `(..., num_labels)`): Scores before softmax.
-        labels (`torch.LongTensor` of shape `(...)`): Class of each stream; -100 where there is none.
+        labels (`torch.LongTensor` of shape `(...)`): Class of each stream; -100 for none.
         gamma (`float`, *optional*, defaults to 2.0): 0 gives weighted cross-entropy.
         class_weights (`list[float]`, *optional*): `w`; 1 for every class if omitted.
         num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-            Number of labelled streams to divide by where a batch is accumulated from several; those in `labels` if
-            omitted.
+            The number of labelled streams to divide by, where gradients are accumulated over several batches; the
+            number in `labels` if omitted.
 
     Returns:
         A scalar in float32; 0 where no stream has a label.
@@ -28,7 +28,7 @@ def focal_loss(
     labelled = labels != -100
     target = labels.masked_fill(~labelled, 0).unsqueeze(-1)
     log_p = logits.float().log_softmax(-1).gather(-1, target).squeeze(-1)
-    # Kept above zero: the slope of x^gamma is infinite there for gamma < 1.
+    # Above zero, where the slope of x^gamma is infinite for gamma < 1.
     missing = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
     losses = -(missing**gamma) * log_p
     if class_weights is not None:

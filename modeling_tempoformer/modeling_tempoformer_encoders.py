@@ -1,6 +1,6 @@
 """
-What differs between encoder families, one adapter each: where the parts are and how a layer is called. How to add a
-family is in `docs/encoders.md`.
+One adapter for each encoder family: where its parts are and how its layers are called. `docs/encoders.md` shows how to
+add a family.
 """
 
 from typing import Any
@@ -12,7 +12,13 @@ from transformers.masking_utils import create_bidirectional_mask, create_bidirec
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.mpnet.modeling_mpnet import MPNetLayer
 
-from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention, is_plain
+from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention, TextTimes
+
+
+def is_plain(linear: nn.Module) -> bool:
+    """Whether a projection is only its weight and bias: no adapter around it, no hook that loads its weights."""
+    hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
+    return type(linear) is nn.Linear and linear.bias is not None and not hooked
 
 
 class ClsAttention(nn.Module):
@@ -29,7 +35,10 @@ class ClsAttention(nn.Module):
     def forward(
         self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None, cls_only: bool = False, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """`hidden_states` (posts, tokens, hidden); `attention_mask` with `cls_only` (posts, tokens), True for real."""
+        """
+        `hidden_states` (posts, tokens, hidden). With `cls_only`, `attention_mask` is (posts, tokens), True for real
+        tokens.
+        """
         if not cls_only:
             context, weights = self.self(hidden_states, attention_mask=attention_mask, **kwargs)
             return self.output(context, hidden_states), weights
@@ -37,14 +46,14 @@ class ClsAttention(nn.Module):
 
     def attend_from_cls(self, hidden_states: torch.Tensor, tokens: torch.BoolTensor, **kwargs) -> torch.Tensor:
         """
-        The attention of one query, (posts, 1, hidden). With one query there is no need to project every token:
+        The attention of the query of [CLS], (posts, 1, hidden). With a single query no token has to be projected:
         `q (W_k x + b_k) = (q W_k) x + q b_k`, and `sum_t a_t (W_v x_t + b_v) = W_v sum_t a_t x_t + b_v sum_t a_t`.
         """
         heads = (-1, self.self.num_attention_heads, self.self.attention_head_size)
-        query = self.turn_query(self.self.query(hidden_states[:, 0]).view(heads), **kwargs)
+        query = self.apply_time(self.self.query(hidden_states[:, 0]).view(heads), **kwargs)
         key, value = self.self.key, self.self.value
         if is_plain(key):
-            # q b_k is the same for all tokens and changes nothing, but every parameter must get a gradient.
+            # q b_k is the same for all tokens and cancels in the softmax, but b_k must get a gradient.
             scores = torch.einsum("nhd,hde->nhe", query, key.weight.view(*heads[1:], -1)) @ hidden_states.mT
             scores = scores + (query * key.bias.view(heads)).sum(-1, keepdim=True)
         else:
@@ -59,19 +68,23 @@ class ClsAttention(nn.Module):
             context = torch.einsum("nht,nthd->nhd", weights, value(hidden_states).unflatten(-1, heads[1:]))
         return context.flatten(1).unsqueeze(1)
 
-    def turn_query(self, query: torch.Tensor, **kwargs) -> torch.Tensor:
-        """The query of [CLS] (posts, heads, head width), as the attention changes it."""
+    def apply_time(self, query: torch.Tensor, **kwargs) -> torch.Tensor:
+        """The query of [CLS] (posts, heads, d), which temporal attention changes."""
         return query
 
 
 class TemporalClsAttention(ClsAttention):
     """[`ClsAttention`] of a layer with temporal attention."""
 
-    def turn_query(self, query: torch.Tensor, **times) -> torch.Tensor:
-        if times.get("query_scale") is not None:
-            times["query_scale"] = times["query_scale"][:, :1]
-        names = ("text_times", "query_scale")
-        return self.self.turn_query(query.unsqueeze(2), *(times.get(name) for name in names)).squeeze(2)
+    def apply_time(
+        self,
+        query: torch.Tensor,
+        text_times: TextTimes | None = None,
+        query_scale: torch.Tensor | None = None,
+        **kwargs,
+    ) -> torch.Tensor:
+        query_scale = None if query_scale is None else query_scale[:, :1]
+        return self.self.apply_time(query.unsqueeze(2), text_times, query_scale).squeeze(2)
 
 
 class Pooler(nn.Module):
@@ -87,29 +100,30 @@ class Pooler(nn.Module):
 
 class EncoderAdapter:
     """
-    What an encoder is unless its family's adapter says otherwise: `embeddings`, post-norm layers in `encoder.layer`
-    that take an `attention_mask`, no pooler. All of the last layer is computed, though only [CLS] is read.
+    The default for all families: `embeddings`, post-norm layers in `encoder.layer` that take an `attention_mask`, no
+    pooler, and a last layer that is computed for all tokens, though only [CLS] is read.
     """
 
-    # Of its own, which `add_pooling_layer` leaves out.
+    # The family has a pooler, and its class takes `add_pooling_layer`.
     own_pooler = False
     takes_token_types = False
-    # Layers compute the positions of tokens anew, from their order in the hidden states.
+    takes_time_ids = False
+    # Layers compute the positions of tokens from their order in the hidden states.
     positions_in_layers = False
-    # Layers add to their input without normalising it; what comes out of the encoder is normalised once.
+    # Layers normalise what they read, not what they return; the encoder normalises its output once.
     is_pre_norm = False
 
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         """The encoder for `config`, with new weights."""
         encoder = self.new(config, add_pooler)
-        # Not every family says it itself: a layer and what is added to its input stay on one device.
+        # Not every family names its layer: its parts must stay on one device.
         layer = type(self.layers(encoder)[-1]).__name__
         encoder._no_split_modules = {*(encoder._no_split_modules or ()), layer}
         return encoder
 
     def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        """The encoder for `config` as its family has it."""
-        # The dtype that our own parts are built in, not the one that the encoder was saved in.
+        """The encoder of the family's own class."""
+        # The dtype of our own parts, not the one that the encoder was saved in.
         return AutoModel.from_config(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
 
     def load(self, name: str, add_pooler: bool, **kwargs) -> PreTrainedModel:
@@ -117,19 +131,19 @@ class EncoderAdapter:
         return AutoModel.from_pretrained(name, **self.pooler_settings(add_pooler), **kwargs)
 
     def pooler_settings(self, add_pooler: bool) -> dict[str, bool]:
-        """How the encoder's class is told whether to build its own pooler."""
+        """The argument that tells the encoder's class whether to build its pooler."""
         return {"add_pooling_layer": add_pooler} if self.own_pooler else {}
 
     def new_pooler(self, config: PreTrainedConfig) -> nn.Module | None:
-        """A pooler of (posts, tokens, hidden) for a family that has none of its own."""
+        """A pooler of hidden states (posts, tokens, hidden) for a family without its own."""
         return None if self.own_pooler else Pooler(config)
 
     def dropout(self, config: PreTrainedConfig) -> float:
-        """The dropout of the encoder's hidden states, which the stream parts share."""
+        """The dropout of hidden states, in the encoder and in the stream layers."""
         return config.hidden_dropout_prob
 
     def max_tokens(self, config: PreTrainedConfig) -> int:
-        """Tokens of a post at most."""
+        """The largest number of tokens in a post."""
         return config.max_position_embeddings
 
     def embed(
@@ -140,8 +154,8 @@ class EncoderAdapter:
         inputs_embeds: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """
-        Embeddings of `input_ids` (posts, tokens) or `inputs_embeds`, of shape (posts, tokens, hidden). A family
-        without token types is not told them.
+        Embeddings (posts, tokens, hidden) of `input_ids` (posts, tokens) or `inputs_embeds`. A family without token
+        types ignores them.
         """
         types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
         return encoder.embeddings(input_ids=input_ids, inputs_embeds=inputs_embeds, **types)
@@ -151,7 +165,7 @@ class EncoderAdapter:
         return encoder.encoder.layer
 
     def self_attention(self, layer: nn.Module) -> nn.Module:
-        """The module of a layer that returns the attention weights as its second output."""
+        """The module in a layer that returns the attention weights as its second output."""
         return layer.attention.self
 
     def layer_inputs(
@@ -162,29 +176,30 @@ class EncoderAdapter:
         time_ids: torch.LongTensor | None = None,
     ) -> dict[str, Any]:
         """
-        What `run_layer` needs besides `hidden_states` (posts, tokens, hidden), the same for all layers. `tokens` and
-        `time_ids` are (posts, tokens): True for real ones, and their calendar time, which only temporal encoders read.
+        The arguments of `run_layer` that are the same for all layers. `hidden_states` is (posts, tokens, hidden);
+        `tokens` (posts, tokens) is True for real tokens; `time_ids` (posts, tokens) is their calendar time, for
+        encoders with temporal attention.
         """
         mask = create_bidirectional_mask(config=encoder.config, inputs_embeds=hidden_states, attention_mask=tokens)
         return {"attention_mask": mask}
 
     def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
-        """One layer. Hidden states go by position, as gradient checkpointing needs."""
+        """Runs one layer. Hidden states are passed by position, as gradient checkpointing requires."""
         return layer(hidden_states, **inputs)
 
     def run_layer_for_cls(
         self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any], tokens: torch.BoolTensor
     ) -> torch.Tensor:
-        """What [CLS] becomes in the last layer, (posts, hidden); `tokens` (posts, tokens) is True for real ones."""
+        """Runs the last layer and returns [CLS] (posts, hidden); `tokens` (posts, tokens) is True for real tokens."""
         return self.run_layer(layer, hidden_states, inputs)[:, 0]
 
-    def read(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Hidden states of any layer as the encoder would give them out, were that layer its last."""
+    def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Hidden states of any layer, normalised as the encoder normalises those of its last layer."""
         return hidden_states
 
 
 class BertAdapter(EncoderAdapter):
-    """BERT and the encoders with its blocks, the last of which runs for [CLS] alone."""
+    """BERT and encoders with its layers. The last layer is computed for [CLS] alone."""
 
     own_pooler = True
     takes_token_types = True
@@ -201,14 +216,14 @@ class BertAdapter(EncoderAdapter):
 
 
 class RobertaAdapter(BertAdapter):
-    """RoBERTa, XLM-RoBERTa and CamemBERT: BERT, but positions start behind that of padding."""
+    """RoBERTa, XLM-RoBERTa and CamemBERT: as BERT, but positions start after the one of padding."""
 
     def max_tokens(self, config: PreTrainedConfig) -> int:
         return config.max_position_embeddings - config.pad_token_id - 1
 
 
 class ElectraAdapter(BertAdapter):
-    """ELECTRA: BERT, but embeddings may be narrower than the layers, and there is no pooler."""
+    """ELECTRA: as BERT, but embeddings may be narrower than the layers, and there is no pooler."""
 
     own_pooler = False
 
@@ -233,13 +248,13 @@ class DistilBertAdapter(EncoderAdapter):
 
 
 class CheckpointedMPNetLayer(GradientCheckpointingLayer, MPNetLayer):
-    """MPNet's layer with gradient checkpointing, which its own class lacks."""
+    """MPNet's layer with gradient checkpointing, which the library's class lacks."""
 
 
 class MPNetAdapter(EncoderAdapter):
     """
-    MPNet: all layers share a bias of relative positions, no token types. Its layers return the attention weights only
-    when asked; as they are computed anyway, they always are.
+    MPNet: all layers share a bias of relative positions, no token types. Layers return their attention weights only if
+    asked to; they are always asked, as the weights are computed anyway.
     """
 
     own_pooler = True
@@ -267,8 +282,8 @@ class MPNetAdapter(EncoderAdapter):
 
 class DebertaV2Adapter(EncoderAdapter):
     """
-    DeBERTa-v2 and v3: relative positions, a mask of its own form, in the largest v2 models a convolution beside the
-    first layer. Attention weights are always asked for, as with MPNet.
+    DeBERTa-v2 and v3: relative positions, a mask of its own form, and in the largest v2 models a convolution next to
+    the first layer. Attention weights are always asked for, as with MPNet.
     """
 
     takes_token_types = True
@@ -291,7 +306,7 @@ class DebertaV2Adapter(EncoderAdapter):
         positions = (inputs["relative_pos"], inputs["rel_embeddings"])
         states = layer(hidden_states, inputs["attention_mask"], None, *positions, True)[0]
         if (convolution := inputs["convolutions"].get(layer)) is not None:
-            # It reads its neighbours, so padding must be 0, as it is beyond the end.
+            # A convolution reads neighbouring tokens, so padding must be 0 like everything beyond the post.
             tokens = inputs["tokens"].to(hidden_states.device)
             states = convolution(hidden_states * tokens.unsqueeze(-1), states, tokens)
         return states
@@ -307,10 +322,10 @@ class ModernBertAdapter(EncoderAdapter):
     """
     ModernBERT: pre-norm layers with local or global attention and rotary positions, no token types.
 
-    Between pre-norm layers runs the residual stream, which is never normalised. So stream positions are added to it
-    without LayerNorm; a post's [CLS] vector is read through the encoder's final norm, for the pooler, the attention
-    across posts and Gate&Norm alike; and what replaces it in the residual stream is taken as it is, since the next
-    layer normalises what it reads. With `stream_residual` the context is added to the residual stream itself.
+    The residual stream between pre-norm layers is never normalised. So stream positions are added to it without
+    LayerNorm, and a post's [CLS] vector passes the encoder's final norm before the pooler, the attention across posts
+    and Gate&Norm read it. The context that replaces [CLS] in the residual stream is not normalised, as the next layer
+    normalises what it reads. With `stream_residual` the context is added to the residual stream itself.
     """
 
     is_pre_norm = True
@@ -326,12 +341,12 @@ class ModernBertAdapter(EncoderAdapter):
         return layer.attn
 
     def layer_inputs(self, encoder, hidden_states, tokens, time_ids=None) -> dict[str, Any]:
-        places = torch.arange(hidden_states.shape[1], device=hidden_states.device).unsqueeze(0)
-        needs = {"config": encoder.config, "inputs_embeds": hidden_states, "attention_mask": tokens}
+        positions = torch.arange(hidden_states.shape[1], device=hidden_states.device).unsqueeze(0)
+        mask_inputs = {"config": encoder.config, "inputs_embeds": hidden_states, "attention_mask": tokens}
         return {
             kind: {
-                "attention_mask": MODERNBERT_MASKS[kind](**needs),
-                "position_embeddings": encoder.rotary_emb(hidden_states, places, kind),
+                "attention_mask": MODERNBERT_MASKS[kind](**mask_inputs),
+                "position_embeddings": encoder.rotary_emb(hidden_states, positions, kind),
             }
             for kind in dict.fromkeys(encoder.config.layer_types)
         }
@@ -339,16 +354,17 @@ class ModernBertAdapter(EncoderAdapter):
     def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
         return layer(hidden_states, **inputs[layer.attention_type])
 
-    def read(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
+    def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
         return encoder.final_norm(hidden_states)
 
 
 class TemporalAdapter:
     """
-    What temporal attention changes for its family: the encoder is built by its own class, since the Auto classes do
-    not know it where the code is remote, and its layers are told the time.
+    Temporal attention on top of a family's adapter. The encoder is built by its own class, since the Auto classes do
+    not know it where this code was loaded from the Hub, and its layers are given the time of each token.
     """
 
+    takes_time_ids = True
     cls_attention = TemporalClsAttention
     encoder_class: type[PreTrainedModel]
 
@@ -395,11 +411,11 @@ def get_encoder_adapter(config: PreTrainedConfig) -> EncoderAdapter:
     The adapter of an encoder's family.
 
     Args:
-        config (`PreTrainedConfig`): Of the encoder; its `model_type` names the family.
+        config (`PreTrainedConfig`): The encoder's configuration; its `model_type` names the family.
 
     Returns:
-        [`EncoderAdapter`]. Raises a `ValueError` that lists the supported families for any other, and one for a
-        decoder.
+        [`EncoderAdapter`]. Raises a `ValueError` for a decoder, and for any other family one that lists the supported
+        families.
     """
     if config.model_type not in ENCODER_ADAPTERS:
         raise ValueError(

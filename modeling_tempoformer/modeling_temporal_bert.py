@@ -1,4 +1,4 @@
-"""BERT and RoBERTa with temporal attention (Rosin and Radinsky, 2022): encoders that know when a text was written."""
+"""BERT and RoBERTa with temporal attention (Rosin and Radinsky, 2022), which read the time of each token."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert.modeling_bert import BertSelfAttention, eager_attention_forward
 from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
 from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils.generic import maybe_autocast
 
 from .configuration_temporal_bert import (
     NUM_SPECIAL_TIMES,
@@ -30,98 +31,61 @@ from .configuration_temporal_bert import (
     TemporalBertConfig,
     TemporalRobertaConfig,
 )
-from .input_checks_tempoformer import Broken, check_labels, check_tokens, only_safetensors, outside, refuse
-
-
-def is_plain(linear: nn.Module) -> bool:
-    """Whether a projection is its weight and bias alone: no adapter around it, no hook that brings its weights in."""
-    hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
-    return type(linear) is nn.Linear and linear.bias is not None and not hooked
+from .input_checks_tempoformer import check_shape, only_safetensors
 
 
 @dataclass
 class TextTimes:
     """
-    The time points of a batch of texts.
+    The distinct time points of each text in a batch.
 
     Args:
-        embeddings (`nn.Embedding`): Of all time points; a module, so that checkpointed layers reach its gradient.
-        points (`torch.LongTensor` of shape `(num_points,)`): The ids that occur.
-        counts (`torch.FloatTensor` of shape `(batch_size, num_points)`): Real tokens of each text at each of them.
-        token_times (`torch.LongTensor` of shape `(batch_size, sequence_length)`): The id of every token, with
-            `UNKNOWN_TIME` where it adds nothing.
-        only_point (`torch.LongTensor` of shape `(batch_size,)`, *optional*): Where in `points` the one time of each
-            text is; None where some text has several.
+        embeddings (`nn.Embedding`):
+            The embeddings of all time points. The module and not its vectors, so that gradients reach it from layers
+            that are checkpointed.
+        points (`torch.LongTensor` of shape `(num_points,)`): The time ids that occur in the batch.
+        text_points (`torch.LongTensor` of shape `(batch_size, num_text_points)`):
+            The time points of each text, as indices of `points`.
+        counts (`torch.FloatTensor` of shape `(batch_size, num_text_points)`):
+            The number of real tokens of each text at each of its time points; 0 for padding.
     """
 
     embeddings: nn.Embedding
     points: torch.LongTensor
+    text_points: torch.LongTensor
     counts: torch.FloatTensor
-    token_times: torch.LongTensor
-    only_point: torch.LongTensor | None = None
 
     def to(self, device: torch.device | int | str, non_blocking: bool = False) -> "TextTimes":
-        """The same on another device, where Accelerate's hooks bring a layer's input; `embeddings` stay."""
+        """Moves the tensors to the device of a layer, as Accelerate's hooks do; `embeddings` stays where it is."""
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
         moved = {name: tensor.to(device, non_blocking=non_blocking) for name, tensor in tensors.items()}
         return replace(self, **moved)
 
 
-def count_times(
+def collect_times(
     embeddings: nn.Embedding, time_ids: torch.LongTensor, attention_mask: torch.Tensor | None
 ) -> TextTimes:
-    """The time points of the real tokens; while compiling of all the vocabulary, so that shapes stay static."""
+    """The time points of the real tokens; `time_ids` and `attention_mask` are (batch, sequence)."""
     has_time = (time_ids != PADDING_TIME) & (time_ids != UNKNOWN_TIME)
     if attention_mask is not None:
         has_time = has_time & attention_mask.bool()
-    token_times = time_ids.masked_fill(~has_time, UNKNOWN_TIME)
+    counts = torch.zeros(len(time_ids), embeddings.num_embeddings, device=time_ids.device)
+    counts = counts.scatter_add(1, time_ids, has_time.to(counts.dtype))
+    if torch.compiler.is_compiling():
+        # As many as there can be, so that shapes stay static.
+        num_text_points = min(counts.shape[1], time_ids.shape[1])
+    else:
+        num_text_points = max(1, int((counts > 0).sum(1).max()))
+    counts, text_points = counts.topk(num_text_points)
     if torch.compiler.is_compiling():
         points = torch.arange(embeddings.num_embeddings, device=time_ids.device)
-        place = token_times
     else:
-        points, place = token_times.unique(return_inverse=True)
-    counts = torch.zeros(len(time_ids), len(points), device=time_ids.device)
-    counts = counts.scatter_add(1, place, has_time.to(counts.dtype))
-    only_point = None
-    if not torch.compiler.is_compiling() and ((counts > 0).sum(1) <= 1).all():
-        only_point = counts.argmax(1)
-    return TextTimes(embeddings, points, counts, token_times, only_point)
-
-
-def product_by_count(
-    projected: torch.Tensor, counts: torch.Tensor, scale: torch.Tensor, share_of_identity: torch.Tensor
-) -> torch.Tensor:
-    """
-    `scale T^T T + share I` of each text and head, (batch, heads, d, d), as a sum over time points: `projected`
-    (points, heads, d), `counts` (batch, points), `scale` and `share_of_identity` (batch, heads).
-    """
-    # The identity as one more time point: everything in one product.
-    identity = torch.eye(projected.shape[-1], device=projected.device)
-    products = torch.einsum("phd,phe->phde", projected, projected)
-    products = torch.cat((products, identity.expand(1, *products.shape[1:])))
-    weights = torch.cat((counts.unsqueeze(-1) * scale.unsqueeze(1), share_of_identity.unsqueeze(1)), dim=1)
-    return torch.einsum("bph,phde->bhde", weights, products)
-
-
-def product_by_token(
-    projected: torch.Tensor, place: torch.LongTensor, scale: torch.Tensor, share_of_identity: torch.Tensor
-) -> torch.Tensor:
-    """
-    The same as a sum over tokens, for more time points than a text has tokens: `place` (batch, sequence) is where in
-    `projected` each token's time is.
-    """
-    num_points, num_heads, size = projected.shape
-    # Heads first, so that the product needs no copies.
-    of_heads = projected.transpose(0, 1).reshape(-1, size)
-    place_of_heads = place.unsqueeze(1) + num_points * torch.arange(num_heads, device=place.device).unsqueeze(-1)
-    of_tokens = nn.functional.embedding(place_of_heads, of_heads).flatten(0, 1)
-    product = (of_tokens.mT @ of_tokens).unflatten(0, scale.shape)
-    identity = torch.eye(size, device=projected.device)
-    return torch.addcmul(share_of_identity[..., None, None] * identity, product, scale[..., None, None])
+        points, text_points = text_points.unique(return_inverse=True)
+    return TextTimes(embeddings, points, text_points, counts)
 
 
 class TimeResidual(nn.Module):
-    """The weight alpha of each head; a module, so that adapters and offloading can reach it."""
+    """A learned weight alpha for each head; a module, so that adapters and offloading can find it."""
 
     def __init__(self, num_heads: int):
         super().__init__()
@@ -134,10 +98,9 @@ class TimeResidual(nn.Module):
 
 class TemporalSelfAttention:
     """
-    What temporal attention changes in BERT's self-attention: `softmax(Q' K^T / sqrt(d)) V` with
-    `Q' = Q T^T T / |T|`, `T = X_t W_T + b_T`, for each head (paper, equation 5). |T| is the Frobenius norm over the
-    real tokens of one text. `T^T T` is d x d and a sum over the text's time points, weighted by their tokens; what is
-    left is ordinary attention, which every backend serves.
+    Temporal attention on top of BERT's self-attention: `softmax(Q' K^T / sqrt(d)) V` with `Q' = Q T^T T / |T|` and
+    `T = X_t W_T + b_T`, for each head (paper, equation 5). |T| is the Frobenius norm over the real tokens of one text.
+    `T^T T` is only d x d, so `Q'` is computed first; the rest is ordinary attention with `Q'`, by any backend.
     """
 
     def __init__(self, config, layer_idx: int | None = None):
@@ -156,13 +119,16 @@ class TemporalSelfAttention:
         query_scale: torch.Tensor | None = None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """`hidden_states` (batch, sequence, hidden), `query_scale` (batch, sequence); without it and times, plain."""
+        """
+        `hidden_states` (batch, sequence, hidden), `query_scale` (batch, sequence). Without `text_times` and
+        `query_scale` this is BERT's own self-attention.
+        """
         kwargs.pop("past_key_values", None)
         shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
-        key, value = (projection(hidden_states).view(shape).transpose(1, 2) for projection in (self.key, self.value))
-        query = self.query_of_one_time(hidden_states, text_times)
-        if query is None:
-            query = self.turn_query(self.query(hidden_states).view(shape).transpose(1, 2), text_times, query_scale)
+        query, key, value = (
+            projection(hidden_states).view(shape).transpose(1, 2) for projection in (self.query, self.key, self.value)
+        )
+        query = self.apply_time(query, text_times, query_scale)
         attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.dropout.p if self.training else 0.0
         context, weights = attention(
@@ -170,100 +136,61 @@ class TemporalSelfAttention:
         )
         return context.reshape(*hidden_states.shape[:-1], -1).contiguous(), weights
 
-    def turn_query(
+    def apply_time(
         self, query: torch.Tensor, text_times: TextTimes | None = None, query_scale: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Queries (batch, heads, sequence, d) in the light of time; `query_scale` (batch, sequence)."""
-        if text_times is not None and text_times.only_point is not None:
-            query = self.turn_to_one_time(query, text_times)
-        elif text_times is not None:
-            query = query @ self.time_product(text_times).to(query.dtype)
+        """`Q'`: queries (batch, heads, sequence, d) times `T^T T / |T|`, or times `query_scale` (batch, sequence)."""
+        if text_times is not None:
+            time = self.time(text_times.embeddings(text_times.points)).float()
+            time = time.unflatten(-1, (-1, self.attention_head_size))
+            # T can be as large as the queries; it is recomputed in backward to save memory.
+            product = checkpoint(
+                self.time_product,
+                time,
+                text_times.text_points,
+                text_times.counts,
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+            query = query @ product.to(query.dtype)
         if query_scale is not None:
-            # By no more than keeps every number finite: 2**16 is already infinite in float16.
+            # Kept within what the dtype can hold: 2**16 is already infinite in float16.
             largest = query.detach().float().abs().amax(-1, keepdim=True)
             factor = query_scale[:, None, :, None].minimum(torch.finfo(query.dtype).max / largest)
             query = (query * factor).to(query.dtype)
         return query
 
-    def turn_to_one_time(self, query: torch.Tensor, text_times: TextTimes) -> torch.Tensor:
-        """`Q'` of texts with one time point each, without a d x d product."""
-        time, along, has_norm = self.time_vectors(text_times)
-        read = (query * time.to(query.dtype).unsqueeze(2)).sum(-1, keepdim=True)
-        along = along.to(query.dtype).unsqueeze(2)
+    def time_product(
+        self, time: torch.Tensor, text_points: torch.LongTensor, counts: torch.FloatTensor
+    ) -> torch.Tensor:
+        """
+        `T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`, of shape (batch, heads, d, d).
+
+        `time` (points, heads, d) holds the projected time points; `text_points` and `counts` are (batch, points of a
+        text). A text without any known time gets the identity, which leaves plain attention.
+        """
+        heads = torch.arange(time.shape[1], device=time.device)
+        # Tokens at the same time have the same row in T: it is kept once, times the root of their number.
+        text_times = time[text_points.unsqueeze(1), heads.unsqueeze(-1)] * counts.sqrt()[:, None, :, None]
+        # Not in the 16 bits of autocasting, in which long time vectors overflow.
+        with maybe_autocast(time.device.type, enabled=False):
+            product = text_times.mT @ text_times
+        # The trace of T^T T is |T|^2.
+        norm_squared = product.diagonal(dim1=-2, dim2=-1).sum(-1)
+        has_time = norm_squared > 0
+        scale = norm_squared.masked_fill(~has_time, 1.0).rsqrt()
+        identity = torch.eye(product.shape[-1], device=product.device)
         if self.residual is not None:
-            return torch.addcmul(query, read, along)
-        turned = read * along
-        return turned if has_norm.all() else torch.where(has_norm[..., None, None], turned, query)
-
-    def query_of_one_time(self, hidden_states: torch.Tensor, text_times: TextTimes | None) -> torch.Tensor | None:
-        """
-        `Q'` (batch, heads, sequence, d) where the paper's formula needs no queries: of texts with one time point each
-        only `q t` is read, and `(W_q x + b_q) t = (W_q^T t) x + b_q t`. None where it does need them.
-        """
-        if text_times is None or text_times.only_point is None:
-            return None
-        if self.residual is not None or not is_plain(self.query):
-            return None
-        time, along, has_norm = self.time_vectors(text_times)
-        if not has_norm.all():
-            return None
-        weight, bias = self.query.weight.unflatten(0, time.shape[1:]), self.query.bias.view(time.shape[1:])
-        read = torch.einsum("bhd,hde->bhe", time.to(weight.dtype), weight) @ hidden_states.mT
-        # Autocasting multiplies in another precision than it adds in.
-        read = read + (time * bias).sum(-1, keepdim=True).to(read.dtype)
-        return read.unsqueeze(-1) * along.to(read.dtype).unsqueeze(2)
-
-    def time_vectors(self, text_times: TextTimes) -> tuple[torch.Tensor, torch.Tensor, torch.BoolTensor]:
-        """
-        For texts with one time point each, n tokens with the time vector t, `T^T T / |T| = sqrt(n) t t^T / |t|`: the
-        two vectors `t` and `sqrt(n) t / |t|` (with the residual times alpha), (batch, heads, d), and where |t| > 0.
-        """
-        projected = self.time(text_times.embeddings(text_times.points)).float()
-        time = projected.unflatten(-1, (self.num_attention_heads, -1))[text_times.only_point]
-        norm_squared = text_times.counts.sum(1, keepdim=True) * time.square().sum(-1)
-        has_norm = norm_squared > 0
-        scale = norm_squared.masked_fill(~has_norm, 1.0).rsqrt() * text_times.counts.sum(1, keepdim=True)
-        along = time * (scale if self.residual is None else self.residual(scale)).unsqueeze(-1)
-        return time, along, has_norm
-
-    def time_product(self, text_times: TextTimes) -> torch.Tensor:
-        """
-        `T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`: (batch, heads, d, d). For a text of unknown time
-        it is the identity, which leaves plain attention.
-        """
-        projected = self.time(text_times.embeddings(text_times.points)).float()
-        projected = projected.unflatten(-1, (self.num_attention_heads, self.attention_head_size))
-        are_few = len(text_times.points) <= text_times.token_times.shape[1]
-        norms_squared = projected.square().sum(-1)
-        if are_few:
-            # No matrix product, which autocasting would run in 16 bits.
-            norm_squared = (text_times.counts.unsqueeze(-1) * norms_squared).sum(1)
-        else:
-            place = torch.searchsorted(text_times.points, text_times.token_times)
-            has_time = text_times.token_times != UNKNOWN_TIME
-            norm_squared = (norms_squared[place] * has_time.unsqueeze(-1)).sum(1)
-        has_norm = norm_squared > 0
-        scale = norm_squared.masked_fill(~has_norm, 1.0).rsqrt()
-        if self.residual is None:
-            share_of_identity = (~has_norm).to(scale.dtype)
-        else:
-            scale, share_of_identity = self.residual(scale), torch.ones_like(scale)
-        if are_few:
-            return product_by_count(projected, text_times.counts, scale, share_of_identity)
-        projected = projected * (text_times.points != UNKNOWN_TIME)[:, None, None]
-        inputs = projected, place, scale, share_of_identity
-        if not self.training or torch.compiler.is_compiling():
-            return product_by_token(*inputs)
-        # A vector for each token is computed again sooner than kept.
-        return checkpoint(product_by_token, *inputs, use_reentrant=False, preserve_rng_state=False)
+            return identity + product * self.residual(scale)[..., None, None]
+        return torch.where(has_time[..., None, None], product * scale[..., None, None], identity)
 
 
 class TemporalBertSelfAttention(TemporalSelfAttention, BertSelfAttention):
-    """BERT's self-attention in the light of time."""
+    """BERT's self-attention with temporal attention."""
 
 
 class TemporalRobertaSelfAttention(TemporalSelfAttention, RobertaSelfAttention):
-    """RoBERTa's self-attention in the light of time."""
+    """RoBERTa's self-attention with temporal attention."""
 
 
 class TimeEmbedding(nn.Embedding):
@@ -271,7 +198,7 @@ class TimeEmbedding(nn.Embedding):
 
 
 class TemporalInitialisation:
-    """Initial values of what temporal attention adds, and loading."""
+    """Loading, and the initial values of the parameters that temporal attention adds."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
@@ -288,7 +215,7 @@ class TemporalInitialisation:
 
 
 class TemporalEncoder(TemporalInitialisation):
-    """What BERT and RoBERTa with temporal attention share: time embeddings, and `time_ids` in the forward pass."""
+    """Common to BERT and RoBERTa with temporal attention: time embeddings, and `time_ids` in the forward pass."""
 
     _attention_class: type[nn.Module]
 
@@ -320,22 +247,16 @@ class TemporalEncoder(TemporalInitialisation):
             time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*):
                 Time of each token: 0 padding, 1 mask, 2 unknown, then `config.times` in order. Not needed with
                 `temporal_attention="none"`.
-            kwargs: What else the encoder takes: `output_attentions`, `output_hidden_states`, `return_dict`.
+            kwargs: Other arguments of the encoder: `output_attentions`, `output_hidden_states`, `return_dict`.
 
         Returns:
             `BaseModelOutputWithPoolingAndCrossAttentions`: Its `last_hidden_state` has the shape
-            `(batch_size, sequence_length, hidden_size)`. Raises a `ValueError` where `time_ids` are missing, have
-            another shape or hold an id that no time point has.
+            `(batch_size, sequence_length, hidden_size)`. Raises a `ValueError` where `time_ids` are missing or have
+            another shape.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
-        # While compiling, values cannot be looked at.
-        if not torch.compiler.is_compiling():
-            broken = check_tokens(self.config, 2, input_ids, attention_mask, token_type_ids, time_ids, inputs_embeds)
-            refuse(broken + self.time_rules(time_ids))
-        num_tokens = (input_ids if inputs_embeds is None else inputs_embeds).shape[1]
-        if position_ids is None and num_tokens > self.most_tokens:
-            raise ValueError(f"Texts of {num_tokens} tokens, but the model reads at most {self.most_tokens}.")
+        check_shape("time_ids", time_ids, *(input_ids if inputs_embeds is None else inputs_embeds).shape[:2])
         return super().forward(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -349,29 +270,29 @@ class TemporalEncoder(TemporalInitialisation):
     def time_inputs(
         self, time_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None
     ) -> dict[str, TextTimes | torch.Tensor]:
-        """What each layer needs to know of time; both arguments (batch, sequence)."""
+        """The arguments of each layer that tell the time; `time_ids` and `attention_mask` are (batch, sequence)."""
         kind = self.config.temporal_attention
         if kind == "none":
             return {}
         if time_ids is None:
             raise ValueError(f"`time_ids` are needed with `temporal_attention='{kind}'`.")
         if kind == "attention":
-            return {"text_times": count_times(self.time_embeddings, time_ids, attention_mask)}
+            return {"text_times": collect_times(self.time_embeddings, time_ids, attention_mask)}
         return {"query_scale": torch.tensor(time_factors(self.config), device=time_ids.device)[time_ids]}
 
     def resize_time_embeddings(self, times: list[str], time_document_counts: list[int] | None = None):
         """
-        Gives the model other times. Each that it has keeps its embedding; those that are new start anew. Ids follow
-        the order of the times, so the tokenizer must be loaded anew with them.
+        Adds times to the model, or reorders them. Known times keep their embeddings, new ones get random embeddings.
+        Time ids follow the order of the times, so the tokenizer must be loaded again with `times`.
 
         Args:
-            times (`list[str]`): Must hold all that the model has, in any order.
-            time_document_counts (`list[int]`, *optional*): Of all times, with `time_scaling="documents"`.
+            times (`list[str]`): All times; must include those of the model.
+            time_document_counts (`list[int]`, *optional*): For all times, with `time_scaling="documents"`.
 
-        Raises a `ValueError` that names the times that would be lost, or that are there twice.
+        Raises a `ValueError` that names times that are missing or not unique.
         """
         if lost := [time for time in self.config.times if time not in times]:
-            raise ValueError(f"`times` must hold all that the model has; missing: {', '.join(lost)}.")
+            raise ValueError(f"`times` must include all times of the model; missing: {', '.join(lost)}.")
         changed = copy.deepcopy(self.config)
         changed.times, changed.time_document_counts = list(times), time_document_counts
         changed.validate_times()
@@ -389,16 +310,9 @@ class TemporalEncoder(TemporalInitialisation):
                 new.weight[NUM_SPECIAL_TIMES + times.index(time)] = old.weight[NUM_SPECIAL_TIMES + index]
         self.time_embeddings = new
 
-    def time_rules(self, time_ids: torch.LongTensor | None) -> list[Broken]:
-        """The rule for the values of `time_ids`, where they are read."""
-        if time_ids is None or self.config.temporal_attention == "none":
-            return []
-        where, rule = outside(time_ids, 0, NUM_SPECIAL_TIMES + len(self.config.times) - 1)
-        return [("time_ids", time_ids, where, f"{rule}, as the model has {len(self.config.times)} times")]
-
 
 def time_factors(config: TemporalBertConfig | TemporalRobertaConfig) -> list[float]:
-    """By how much `temporal_attention="scaled"` multiplies the queries of each time id; 1 for the special ones."""
+    """The factor of queries for each time id with `temporal_attention="scaled"`; 1 for the special ids."""
     count = len(config.times)
     if config.time_scaling == "linear":
         factors = [float(index + 1) for index in range(count)]
@@ -411,51 +325,42 @@ def time_factors(config: TemporalBertConfig | TemporalRobertaConfig) -> list[flo
 
 class BertWithTemporalAttention(TemporalEncoder, BertModel):
     r"""
-    BERT whose self-attention knows when a text was written (Rosin and Radinsky, 2022). A plain BERT checkpoint loads
-    with all its weights: `BertWithTemporalAttention.from_pretrained(name, times=["1810-1860", "1960-2010"])`.
+    BERT with temporal attention, which reads when a text was written (Rosin and Radinsky, 2022). A plain BERT
+    checkpoint loads with all its weights:
+    `BertWithTemporalAttention.from_pretrained(name, times=["1810-1860", "1960-2010"])`.
 
     Args:
-        config ([`TemporalBertConfig`]): Its `temporal_attention` says how queries are changed by time.
+        config ([`TemporalBertConfig`]): Its `temporal_attention` sets how time changes the queries.
         add_pooling_layer (`bool`, *optional*, defaults to `True`): Whether BERT's pooler is built.
     """
 
     config: TemporalBertConfig
     _attention_class = TemporalBertSelfAttention
 
-    @property
-    def most_tokens(self) -> int:
-        """Tokens of a text at most."""
-        return self.config.max_position_embeddings
-
 
 class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
     r"""
-    RoBERTa whose self-attention knows when a text was written (Rosin and Radinsky, 2022). A plain RoBERTa checkpoint
-    loads with all its weights, as with [`BertWithTemporalAttention`].
+    RoBERTa with temporal attention, which reads when a text was written (Rosin and Radinsky, 2022). A plain RoBERTa
+    checkpoint loads with all its weights, as with [`BertWithTemporalAttention`].
 
     Args:
-        config ([`TemporalRobertaConfig`]): Its `temporal_attention` says how queries are changed by time.
+        config ([`TemporalRobertaConfig`]): Its `temporal_attention` sets how time changes the queries.
         add_pooling_layer (`bool`, *optional*, defaults to `True`): Whether RoBERTa's pooler is built.
     """
 
     config: TemporalRobertaConfig
     _attention_class = TemporalRobertaSelfAttention
 
-    @property
-    def most_tokens(self) -> int:
-        """Tokens of a text at most: positions start behind that of padding."""
-        return self.config.max_position_embeddings - self.config.pad_token_id - 1
-
 
 class TemporalHead(TemporalInitialisation):
-    """A task's model whose encoder has temporal attention, and whose forward pass takes `time_ids`."""
+    """The library's model of a task, with temporal attention in its encoder and `time_ids` in its forward pass."""
 
     _encoder_class: type[nn.Module]
-    # The losses of the library's own heads are means, whatever the Trainer counts.
+    # The library's heads ignore `num_items_in_batch`: their loss is always the mean of the batch.
     accepts_loss_kwargs = False
 
     def __init__(self, config):
-        # Without layers: the library's encoder makes way for ours.
+        # Without layers, as the library's encoder is replaced by ours.
         num_layers, config.num_hidden_layers = config.num_hidden_layers, 0
         try:
             super().__init__(config)
@@ -481,12 +386,12 @@ class TemporalHead(TemporalInitialisation):
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, time_ids: As in
                 [`BertWithTemporalAttention.forward`].
             labels (`torch.LongTensor`, *optional*):
-                As the library's model of the same task takes them: `(batch_size,)` for texts,
-                `(batch_size, sequence_length)` for tokens, -100 where a token has none.
-            kwargs: What else the library's model takes.
+                As for the library's model of the same task: `(batch_size,)` for texts,
+                `(batch_size, sequence_length)` for tokens, -100 for a token without a label.
+            kwargs: Other arguments of the library's model.
 
         Returns:
-            `ModelOutput`: That of the library's model, with `loss` where there are labels, and `logits`, of shape
+            `ModelOutput`: As the library's model, with `loss` if there are labels, and `logits` of shape
             `(batch_size, num_labels)` for texts, `(batch_size, sequence_length, num_labels)` for tokens.
         """
         return super().forward(
@@ -524,12 +429,13 @@ class TemporalMaskedLM(TemporalHead):
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, time_ids: As in
                 [`BertWithTemporalAttention.forward`].
             labels (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*):
-                The token to predict at each place, -100 where none is.
-            kwargs: What else the library's model takes.
+                The token to predict at each position; -100 for none.
+            kwargs: Other arguments of the library's model.
 
         Returns:
-            `MaskedLMOutput`: `loss` where there are labels, and `logits` of shape
-            `(batch_size, sequence_length, vocab_size)`, or with `sparse_prediction` `(labelled tokens, vocab_size)`.
+            `MaskedLMOutput`: `loss` if there are labels, and `logits` of shape
+            `(batch_size, sequence_length, vocab_size)`; with labels and `sparse_prediction`, logits of the labelled
+            tokens only, `(labelled tokens, vocab_size)`.
         """
         inputs = {
             "input_ids": input_ids,
@@ -539,16 +445,14 @@ class TemporalMaskedLM(TemporalHead):
             "inputs_embeds": inputs_embeds,
             "time_ids": time_ids,
         }
-        texts = input_ids if inputs_embeds is None else inputs_embeds
-        if labels is not None and isinstance(texts, torch.Tensor) and not torch.compiler.is_compiling():
-            check_labels(labels, texts.shape[:2], self.config.vocab_size, "the texts")
         if labels is None or not self.sparse_prediction:
             return super().forward(**inputs, labels=labels, **kwargs)
         outputs = self.base_model(**inputs, **kwargs)
-        asked = labels != -100
-        logits = getattr(self, self._head_name)(outputs.last_hidden_state[asked])
-        # The sum, so that a batch without any label has loss 0.
-        loss = nn.functional.cross_entropy(logits.float(), labels[asked], reduction="sum") / asked.sum().clamp_min(1)
+        labelled = labels != -100
+        logits = getattr(self, self._head_name)(outputs.last_hidden_state[labelled])
+        # Not the built-in mean, which is NaN for a batch without any label.
+        loss = nn.functional.cross_entropy(logits.float(), labels[labelled], reduction="sum")
+        loss = loss / labelled.sum().clamp_min(1)
         return MaskedLMOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
@@ -559,11 +463,11 @@ class BertWithTemporalAttentionForMaskedLM(TemporalMaskedLM, BertForMaskedLM):
     [`BertWithTemporalAttention`] with BERT's masked language modelling head (Rosin and Radinsky, 2022).
 
     Args:
-        config ([`TemporalBertConfig`]): Of the encoder.
+        config ([`TemporalBertConfig`]): The model's configuration.
 
-    With the attribute `sparse_prediction` set to True, a forward pass with labels predicts the labelled tokens alone,
-    and `logits` are (labelled tokens, vocabulary): on a large vocabulary the others take most of the time of a
-    training step.
+    With the attribute `sparse_prediction` set to True, a forward pass with labels predicts the labelled tokens only,
+    and `logits` have the shape (labelled tokens, vocabulary). With a large vocabulary this saves much of a training
+    step.
     """
 
     config: TemporalBertConfig
@@ -600,11 +504,11 @@ class RobertaWithTemporalAttentionForMaskedLM(TemporalMaskedLM, RobertaForMasked
     [`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head (Rosin and Radinsky, 2022).
 
     Args:
-        config ([`TemporalRobertaConfig`]): Of the encoder.
+        config ([`TemporalRobertaConfig`]): The model's configuration.
 
-    With the attribute `sparse_prediction` set to True, a forward pass with labels predicts the labelled tokens alone,
-    and `logits` are (labelled tokens, vocabulary): on a large vocabulary the others take most of the time of a
-    training step.
+    With the attribute `sparse_prediction` set to True, a forward pass with labels predicts the labelled tokens only,
+    and `logits` have the shape (labelled tokens, vocabulary). With a large vocabulary this saves much of a training
+    step.
     """
 
     config: TemporalRobertaConfig

@@ -1,13 +1,23 @@
-"""What online inference remembers of each timeline: its last posts below the stream layers, and their times."""
+"""Online inference: posts are classified as they arrive, and only the last ones of each timeline are remembered."""
 
 import numbers
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
+from transformers.utils import ModelOutput
 
-from .input_checks_tempoformer import narrow_float
+from .configuration_temporal_bert import NUM_SPECIAL_TIMES
+from .input_checks_tempoformer import check_shape, narrow_float
+from .packing_tempoformer import PostGroups, scatter
 from .timestamps_tempoformer import to_seconds
+from .windows_tempoformer import elapsed_seconds, stream_windows
+
+
+# The name of a tensor (posts, tokens), its values, where they are wrong, and what they must be.
+Violation = tuple[str, torch.Tensor, torch.BoolTensor, str]
 
 
 class LatePostError(ValueError):
@@ -16,17 +26,16 @@ class LatePostError(ValueError):
 
 class StreamState:
     """
-    The memory of [`TempoFormerForStreamClassification.step`]: of each timeline the last `window - 1` posts' hidden
-    states below the stream layers (real tokens only) and their times, nothing older.
+    The memory of [`TempoFormerForStreamClassification.step`]: for each timeline, the hidden states of the last
+    `window - 1` posts below the stream layers (real tokens only), and their times.
 
-    A timeline takes `4 * hidden_size` bytes for each real token of its last `window - 1` posts in float32 (half of
-    that in bfloat16), and 16 bytes for each post's time and length: with BERT-base, a window of 20 and 25 tokens a
-    post 1.5 MB. An encoder with temporal attention needs 8 bytes more for each token, its calendar time. Without
-    stream layers only the [CLS] vector of a post is kept.
+    A timeline takes `4 * hidden_size` bytes for each remembered token in float32 (half of that in bfloat16), and 16
+    bytes for each post: 1.5 MB with BERT-base, a window of 20 and 25 tokens a post. An encoder with temporal attention
+    needs 8 bytes more for each token. Without stream layers only the [CLS] vector of a post is remembered.
 
     `state_dict()` is a flat dict of tensors that safetensors can save; `StreamState.from_state_dict` restores it.
 
-    Attributes: `num_dropped`, the late posts that were left out on request.
+    Attributes: `num_dropped`, the number of late posts that were left out because of `drop_late`.
     """
 
     def __init__(self):
@@ -43,15 +52,15 @@ class StreamState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is held."""
+        """The size of the memory in bytes."""
         return sum(tensor.nbytes for tensor in self.state_dict().values())
 
     def last_seen(self, timeline_id: str) -> float | None:
         """
-        Time of the newest post of a timeline.
+        The time of the newest post of a timeline.
 
         Args:
-            timeline_id (`str`): Of any timeline.
+            timeline_id (`str`): The timeline.
 
         Returns:
             `float`: Seconds; None for a timeline that is new or has no times.
@@ -61,10 +70,10 @@ class StreamState:
 
     def evict(self, timeline_ids: Iterable[str]):
         """
-        Forgets timelines; a later post of one of them begins it anew.
+        Forgets timelines. A later post of such a timeline is the first of a new one.
 
         Args:
-            timeline_ids (`Iterable[str]`): Of timelines that are remembered. Raises a `KeyError` for another one.
+            timeline_ids (`Iterable[str]`): Remembered timelines. Raises a `KeyError` for any other.
         """
         for timeline_id in timeline_ids:
             del self.posts[timeline_id], self.times[timeline_id]
@@ -79,9 +88,11 @@ class StreamState:
         hidden_size: int,
     ) -> list[int]:
         """
-        Which of the new posts are in time. Raises a `ValueError` that names the post for times that are no seconds or
-        are there for some posts of a timeline only, as for `time_ids`, a [`LatePostError`] unless late posts are to be
-        dropped, and a `ValueError` where what is held is from a model of another `hidden_size`.
+        The indices of the new posts that are not late.
+
+        Raises a [`LatePostError`] for a late post, unless `drop_late`; a `ValueError` for a time that is not a number
+        of seconds, for a timeline whose posts have times or `time_ids` only in part, and for a state of a model with
+        another `hidden_size`; a `TypeError` for an id that is not a string and for times of fewer than 64 bits.
         """
         if timestamps is not None and len(timestamps) != len(timeline_ids):
             raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
@@ -92,11 +103,11 @@ class StreamState:
                 raise TypeError(f"Post {post}: a timeline id must be a string, got {timeline_id!r}.")
         newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
         for timeline_id in newest:
-            for held in self.posts.get(timeline_id, []):
-                if held.shape[-1] != hidden_size:
-                    what = f"is of a model {held.shape[-1]} wide, this one is {hidden_size} wide"
-                    raise ValueError(f"The state of timeline {timeline_id!r} {what}.")
-            if self.posts.get(timeline_id) and (timeline_id in self.time_ids) != has_time_ids:
+            posts = self.posts.get(timeline_id)
+            if posts and posts[0].shape[-1] != hidden_size:
+                widths = f"hidden size {posts[0].shape[-1]}, this model has {hidden_size}"
+                raise ValueError(f"The state of timeline {timeline_id!r} is of a model with {widths}.")
+            if posts and (timeline_id in self.time_ids) != has_time_ids:
                 raise ValueError(f"The posts of timeline {timeline_id!r} had {'no ' * has_time_ids}`time_ids`.")
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
@@ -116,7 +127,7 @@ class StreamState:
         return kept
 
     def recall(self, timeline_id: str) -> tuple[list[torch.Tensor], list[float]]:
-        """The posts held of a timeline, oldest to newest, and their times; nothing for a new one."""
+        """The remembered posts of a timeline, oldest to newest, and their times; empty for a new timeline."""
         posts = self.posts.get(timeline_id, [])
         times = self.times.get(timeline_id) or []
         return posts, times[len(times) - len(posts) :]
@@ -129,22 +140,22 @@ class StreamState:
         times: list[float] | None,
         time_ids: list[torch.Tensor] | None,
     ):
-        """Replaces what is held of a timeline by the last of its posts."""
+        """Replaces the remembered posts of a timeline by the last `window - 1` of `posts`."""
         first = max(0, len(posts) - window + 1)
         # Copies, so that the memory of the batch that they came with is freed.
         self.posts[timeline_id] = [post.clone() for post in posts[first:]]
-        # The newest time is needed even where no post is kept.
+        # The newest time is needed even if no post is.
         self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
         if time_ids is not None:
             self.time_ids[timeline_id] = [post.clone() for post in time_ids[first:]]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """
-        All that is held, as tensors that safetensors can save.
+        The memory as tensors that safetensors can save.
 
         Returns:
             `dict[str, torch.Tensor]`: For each timeline its posts one after the other (tokens, hidden), their lengths
-            in tokens, their times in seconds (float64) and the calendar time of their tokens, where there are any.
+            in tokens, their times in seconds (float64), and the calendar time of their tokens, if there is any.
         """
         tensors = {"num_dropped": torch.tensor(self.num_dropped)}
         for timeline_id, posts in self.posts.items():
@@ -159,13 +170,13 @@ class StreamState:
     @classmethod
     def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
         """
-        The state that `state_dict` was taken from.
+        Restores a state.
 
         Args:
             tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
 
         Returns:
-            `StreamState`. Raises a `ValueError` for what is none, or not a whole one.
+            `StreamState`. Raises a `ValueError` if tensors are missing or cut.
         """
         state = cls()
         timeline_ids = [name.removeprefix("states.") for name in tensors if name.startswith("states.")]
@@ -176,12 +187,12 @@ class StreamState:
         for timeline_id in timeline_ids:
             states, lengths = tensors[f"states.{timeline_id}"], tensors[f"lengths.{timeline_id}"].tolist()
             times, time_ids = (tensors.get(f"{kind}.{timeline_id}") for kind in ("times", "time_ids"))
-            # The newest time is there also where no post is.
+            # The newest time is there even if no post is.
             expected = {"states": sum(lengths), "times": max(1, len(lengths)), "time_ids": sum(lengths)}
             for kind, values in (("states", states), ("times", times), ("time_ids", time_ids)):
                 if values is not None and len(values) != expected[kind]:
-                    what = f"{len(values)} {kind} of timeline {timeline_id!r}, not {expected[kind]}"
-                    raise ValueError(f"The state has {what}.")
+                    counts = f"{len(values)} {kind} of timeline {timeline_id!r}, expected {expected[kind]}"
+                    raise ValueError(f"The state has {counts}.")
             state.posts[timeline_id] = [post.clone() for post in states.split(lengths)] if lengths else []
             state.times[timeline_id] = None if times is None else times.tolist()
             if time_ids is not None:
@@ -189,15 +200,205 @@ class StreamState:
         return state
 
 
-def read_seconds(value: Any, whose: str) -> float:
-    """Seconds as a number; a text is none here. Raises a `ValueError` that says whose time it is."""
+@dataclass
+class StreamStepOutput(ModelOutput):
+    """
+    Args:
+        logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
+            for a late post that was left out.
+        kept (`torch.BoolTensor` of shape `(num_posts,)`): False for a late post that was left out.
+        state (`StreamState`): The memory for the next step.
+    """
+
+    logits: torch.FloatTensor | None = None
+    kept: torch.BoolTensor | None = None
+    state: StreamState | None = None
+
+
+class StreamStepMixin:
+    """Adds `step` to [`TempoFormerForStreamClassification`]."""
+
+    @torch.no_grad()
+    def step(
+        self,
+        input_ids: torch.LongTensor,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
+        *,
+        timeline_ids: Sequence[str],
+        timestamps: Sequence[float] | None = None,
+        state: StreamState | None = None,
+        drop_late: bool = False,
+    ) -> StreamStepOutput:
+        r"""
+        Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
+        logits are those of a batch that holds the whole timelines.
+
+        Args:
+            input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
+                The new posts, any number for each timeline; posts of the same timeline must be in order of time.
+            attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
+                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. All posts of a timeline have
+                `time_ids`, or none has.
+            timeline_ids (`Sequence[str]`): The timeline of each post.
+            timestamps (`Sequence[float]`, *optional*):
+                Seconds, as Python numbers or in 64 bits. All posts of a timeline have them, or none has.
+            state (`StreamState`, *optional*):
+                The `state` that the last step returned. It is changed in place, but not if an error is raised.
+            drop_late (`bool`, *optional*, defaults to `False`):
+                Whether a post that is older than the newest seen of its timeline is left out, and counted in
+                `state.num_dropped`, instead of raising a [`LatePostError`].
+
+        Returns:
+            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
+            and one that names the post for token ids that the encoder does not have, a post without tokens or with
+            padding on the left, a masked token inside a post if the encoder cannot remember it, and a timestamp that
+            is missing, not finite or a float of fewer than 64 bits. Raises a `TypeError` for a tensor of timestamps of
+            fewer than 64 bits, and for timeline ids that are not strings.
+        """
+        if self.training:
+            raise ValueError("`step` is for inference: call `model.eval()` first.")
+        self.tempoformer.check_times(timestamps, time_ids)
+        check_shape("input_ids", input_ids, None, None)
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        for name, tensor in (
+            ("attention_mask", attention_mask),
+            ("token_type_ids", token_type_ids),
+            ("time_ids", time_ids),
+        ):
+            check_shape(name, tensor, *input_ids.shape)
+        if len(timeline_ids) != len(input_ids):
+            raise ValueError(f"There are {len(timeline_ids)} timeline ids for {len(input_ids)} posts.")
+        most = self.tempoformer.adapter.max_tokens(self.config.encoder_config)
+        if input_ids.shape[1] > most:
+            raise ValueError(f"Posts of {input_ids.shape[1]} tokens, but the encoder reads at most {most}.")
+        raise_first_violation(self.find_violations(input_ids, attention_mask, time_ids), timeline_ids)
+        state = StreamState() if state is None else state
+        hidden_size = self.config.encoder_config.hidden_size
+        kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late, hidden_size)
+        is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        is_kept[kept] = True
+        logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)
+        if kept:
+            inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
+            logits = self.classify_new_posts(
+                {name: tensor[is_kept] for name, tensor in inputs.items() if tensor is not None},
+                attention_mask[is_kept].bool(),
+                None if time_ids is None else time_ids[is_kept],
+                [timeline_ids[post] for post in kept],
+                None if timestamps is None else [float(timestamps[post]) for post in kept],
+                state,
+            )
+        logits = scatter(logits, is_kept.nonzero().squeeze(-1), is_kept.shape)
+        state.num_dropped += len(input_ids) - len(kept)
+        return StreamStepOutput(logits=logits, kept=is_kept, state=state)
+
+    def find_violations(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, time_ids: torch.Tensor | None
+    ) -> list[Violation]:
+        """The rules for the values of new posts, all of shape (posts, tokens)."""
+        config, is_real = self.config.encoder_config, attention_mask.bool()
+        first = torch.zeros_like(is_real)
+        first[:, 0] = True
+        violations = [
+            (
+                "input_ids",
+                input_ids,
+                (input_ids < 0) | (input_ids >= config.vocab_size),
+                f"lie between 0 and {config.vocab_size - 1}",
+            ),
+            ("attention_mask", attention_mask, first & ~is_real, "be 1 at the first token; pad posts on the right"),
+        ]
+        if time_ids is not None:
+            last = NUM_SPECIAL_TIMES + len(config.times) - 1
+            violations.append(("time_ids", time_ids, (time_ids < 0) | (time_ids > last), f"lie between 0 and {last}"))
+        if self.tempoformer.adapter.positions_in_layers and self.config.num_stream_layers:
+            # Only real tokens are remembered, and these layers would take the tokens around a gap for neighbours.
+            gap = ~is_real & nn.functional.pad(is_real[:, 1:], (0, 1))
+            rule = f"be 1 up to the last token of a post in a step of a '{config.model_type}'"
+            violations.append(("attention_mask", attention_mask, gap, rule))
+        return violations
+
+    def classify_new_posts(
+        self,
+        inputs: dict[str, torch.Tensor],
+        mask: torch.BoolTensor,
+        time_ids: torch.LongTensor | None,
+        timeline_ids: list[str],
+        timestamps: list[float] | None,
+        state: StreamState,
+    ) -> torch.Tensor:
+        """Logits (posts, classes) of new posts that are not late; afterwards `state` remembers them."""
+        base, window = self.tempoformer, self.config.window
+        new = PostGroups(mask, time_ids)
+        new_states = new.join_states(base.encode_posts(new, inputs)[-1])
+        # Without stream layers only [CLS] is read.
+        num_tokens = None if len(base.stream_layers) else 1
+
+        # All posts that are needed, timeline by timeline, old and new.
+        members: dict[str, list[int]] = {}
+        for post, timeline_id in enumerate(timeline_ids):
+            members.setdefault(timeline_id, []).append(post)
+        states: list[torch.Tensor] = []
+        calendar: list[torch.Tensor] = []
+        index = torch.full((len(timeline_ids), window), -1)
+        elapsed = None if timestamps is None else torch.zeros(len(timeline_ids), window)
+        updates = {}
+        for timeline_id, posts in members.items():
+            old, times = state.recall(timeline_id)
+            sequence = [post.to(new_states) for post in old]
+            sequence += [new_states[post][mask[post].to(new_states.device)][:num_tokens] for post in posts]
+            windows = stream_windows(torch.arange(len(old), len(sequence)), window)
+            time_points = None
+            if time_ids is not None:
+                time_points = state.time_ids.get(timeline_id, [])
+                time_points = [*time_points, *(time_ids[post][mask[post]][:num_tokens] for post in posts)]
+                calendar += [post.to(mask.device) for post in time_points]
+            index[posts] = torch.where(windows < 0, -1, windows + len(states))
+            if timestamps is not None:
+                times = [*times, *(timestamps[post] for post in posts)]
+                elapsed[posts] = elapsed_seconds(torch.tensor(times, dtype=torch.float64), windows)
+            states += sequence
+            updates[timeline_id] = (sequence, None if timestamps is None else times, time_points)
+
+        lengths = torch.tensor([len(post) for post in states], device=mask.device)
+        groups = PostGroups(
+            torch.arange(int(lengths.max()), device=mask.device) < lengths.unsqueeze(-1),
+            nn.utils.rnn.pad_sequence(calendar, batch_first=True) if calendar else None,
+        )
+        index = index.to(mask.device)
+        tau = base.log_time(None if elapsed is None else elapsed.to(mask.device), index)
+        padded = nn.utils.rnn.pad_sequence(states, batch_first=True)
+        outputs, pooled, _ = base.read_streams(groups, groups.cut(padded), index.clamp_min(0), index >= 0, tau)
+        for timeline_id, update in updates.items():
+            state.remember(timeline_id, window, *update)
+        # One row that holds all streams.
+        pooled = None if pooled is None else pooled.unsqueeze(0)
+        return self.classifier(outputs.unsqueeze(0), pooled, (index >= 0).unsqueeze(0)).squeeze(0)
+
+
+def raise_first_violation(violations: list[Violation], timeline_ids: Sequence[str]):
+    """Raises a `ValueError` that names the post and the value of the first violation, if there is any."""
+    # One transfer from the device for all rules.
+    for rule, post, token in torch.stack([wrong for _, _, wrong, _ in violations]).nonzero()[:1].tolist():
+        name, values, _, must = violations[rule]
+        raise ValueError(
+            f"Post {post} of timeline {timeline_ids[post]!r}: `{name}` must {must}, got {values[post, token].item()} "
+            f"at token {token}."
+        )
+
+
+def read_seconds(value: Any, post: str) -> float:
+    """Seconds as a number; texts are refused. Raises a `ValueError` that begins with the name of the post."""
     if dtype := narrow_float(value):
-        what = "which is too coarse for seconds since 1970; give Python numbers or float64"
-        raise ValueError(f"{whose} has a timestamp in {dtype}, {what}.")
+        reason = "which is too coarse for seconds since 1970; give Python numbers or float64"
+        raise ValueError(f"{post} has a timestamp in {dtype}, {reason}.")
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, numbers.Real):
-        raise ValueError(f"{whose} has the timestamp {value!r}: it is no number of seconds.")
+        raise ValueError(f"{post} has the timestamp {value!r}, expected a number of seconds.")
     try:
         return to_seconds(value)
     except ValueError as problem:
-        raise ValueError(f"{whose} has the timestamp {value!r}: {problem}.") from None
+        raise ValueError(f"{post} has the timestamp {value!r}: {problem}.") from None

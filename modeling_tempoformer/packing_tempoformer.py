@@ -1,41 +1,41 @@
-"""Leaving padding out: only real posts, grouped by their length. While compiling, everything keeps its full shape."""
+"""Computing without padding: only real posts, grouped by length. While compiling, tensors keep their full shape."""
 
 import torch
 from torch import nn
 
 
-# Tokens at which a group ends: in steps of an eighth to a quarter of the length, so that little of a group is padding.
+# The longest post of each group, in steps of an eighth to a quarter of the length, so that groups have little padding.
 LENGTH_STEPS = (*range(4, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 512, 64))
-# Fewer posts than these are grouped in steps of 16 tokens: a layer reads all its weights once for each group.
+# Fewer posts than this are grouped in steps of 16 tokens, as a layer reads all its weights once for each group.
 FEW_POSTS = 32
 
 
 def select(mask: torch.BoolTensor) -> torch.LongTensor:
     """
-    Positions of the True values of a 1-d mask; the first one where there is none, so that no layer meets an empty
-    batch; while compiling all positions, so that shapes stay static.
+    Indices of the True values of a 1-d mask. Without any, the first index, so that no layer gets an empty batch; while
+    compiling, all indices, so that shapes stay static.
     """
     if torch.compiler.is_compiling():
         return torch.arange(mask.numel(), device=mask.device)
-    positions = mask.nonzero().squeeze(-1)
-    return positions if len(positions) else positions.new_zeros(1)
+    indices = mask.nonzero().squeeze(-1)
+    return indices if len(indices) else indices.new_zeros(1)
 
 
-def scatter(values: torch.Tensor, positions: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Puts `values` (n, ...) at `positions` of a zero tensor on their device whose leading axes have `shape`."""
+def scatter(values: torch.Tensor, indices: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """Puts `values` (n, ...) at `indices` (n,) of a zero tensor on their device, whose leading axes get `shape`."""
     flat = values.new_zeros(torch.Size(shape).numel(), *values.shape[1:])
-    return flat.index_copy(0, positions.to(values.device), values).unflatten(0, shape)
+    return flat.index_copy(0, indices.to(values.device), values).unflatten(0, shape)
 
 
-def open_absent(mask: torch.BoolTensor) -> torch.BoolTensor:
-    """Lets rows of a mask that have no True attend to their first place, so that no softmax is over nothing."""
-    opened = mask.clone()
-    opened[:, 0] |= ~mask.any(-1)
-    return opened
+def unmask_empty_rows(mask: torch.BoolTensor) -> torch.BoolTensor:
+    """Sets the first value of rows without any True, so that no softmax is over nothing."""
+    unmasked = mask.clone()
+    unmasked[:, 0] |= ~mask.any(-1)
+    return unmasked
 
 
 def split_by_group(group: torch.LongTensor, num_groups: int) -> tuple[torch.LongTensor, ...]:
-    """The positions of the elements of each group, in order; `group` (n,) says to which one each belongs."""
+    """The indices of the elements of each group, in order; `group` (n,) is the group of each element."""
     if num_groups == 1:
         return (torch.arange(len(group), device=group.device),)
     counts = group.bincount(minlength=num_groups).tolist()
@@ -47,12 +47,15 @@ class PostGroups:
     The real posts of a batch, in groups of similar length.
 
     Args:
-        mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`): True for real tokens; a post without is absent.
+        mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`): True for real tokens. A post without is absent.
         time_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`, *optional*): Calendar time of the tokens.
 
-    Attributes: `members`, the positions of each group's posts; `widths`, its tokens up to the last real one of the
-    longest; `tokens` and `times`, its parts of the mask and of the times (or None); `index`, the positions of all
-    groups' posts one after the other.
+    Attributes, each with one value for each group, but for `index`:
+        members: The indices of its posts.
+        widths: The length of its longest post.
+        tokens: Its part of `mask`.
+        times: Its part of `time_ids`, or None.
+        index: The indices of all posts, group by group.
     """
 
     def __init__(self, mask: torch.BoolTensor, time_ids: torch.LongTensor | None = None):
@@ -68,7 +71,7 @@ class PostGroups:
             self.members = [posts[part] for part in parts]
             self.widths = torch.stack([lengths[part].amax() for part in parts]).tolist()
         self.index = torch.cat(self.members)
-        self.tokens = [open_absent(part) for part in self.cut(mask)]
+        self.tokens = [unmask_empty_rows(part) for part in self.cut(mask)]
         self.times = [None] * len(self.members) if time_ids is None else self.cut(time_ids)
 
     def cut(self, values: torch.Tensor) -> list[torch.Tensor]:
@@ -76,25 +79,25 @@ class PostGroups:
         return [values[members, :width] for members, width in zip(self.members, self.widths, strict=True)]
 
     def join(self, values: list[torch.Tensor]) -> torch.Tensor:
-        """The groups' `values` (posts, ...) as one tensor (num_posts, ...), 0 for absent posts."""
+        """Joins values of the groups (posts, ...) to one tensor (num_posts, ...), 0 for absent posts."""
         return scatter(torch.cat(values), self.index, self.mask.shape[:1])
 
     def join_states(self, states: list[torch.Tensor]) -> torch.Tensor:
-        """The groups' hidden states as one tensor (num_posts, num_tokens, hidden), 0 at padding."""
+        """Joins hidden states of the groups to one tensor (num_posts, num_tokens, hidden), 0 at padding."""
         missing = [self.mask.shape[-1] - width for width in self.widths]
         padded = [nn.functional.pad(part, (0, 0, 0, rest)) for part, rest in zip(states, missing, strict=True)]
         return self.join(padded) * self.mask.unsqueeze(-1).to(states[0].device)
 
     def join_attentions(self, attentions: list[torch.Tensor]) -> torch.Tensor:
-        """The groups' attention weights as one tensor (num_posts, heads, num_tokens, num_tokens), 0 at padding."""
+        """Joins attention weights of the groups to (num_posts, heads, num_tokens, num_tokens), 0 at padding."""
         missing = [self.mask.shape[-1] - width for width in self.widths]
         padded = [nn.functional.pad(part, (0, rest, 0, rest)) for part, rest in zip(attentions, missing, strict=True)]
         return self.join(padded) * self.mask.any(-1)[:, None, None, None].to(attentions[0].device)
 
     def locate(self, posts: torch.LongTensor) -> list[tuple[torch.LongTensor, torch.LongTensor]]:
-        """For each group: which of `posts` (n,) are in it, and where in it they are."""
-        group, place = self.mask.new_zeros(2, len(self.mask), dtype=torch.long)
+        """For each group: the indices in `posts` (n,) of the posts that it has, and their rows in the group."""
+        group, row = self.mask.new_zeros(2, len(self.mask), dtype=torch.long)
         for number, members in enumerate(self.members):
             group[members] = number
-            place[members] = torch.arange(len(members), device=members.device)
-        return [(found, place[posts[found]]) for found in split_by_group(group[posts], len(self.members))]
+            row[members] = torch.arange(len(members), device=members.device)
+        return [(found, row[posts[found]]) for found in split_by_group(group[posts], len(self.members))]

@@ -7,15 +7,11 @@ import torch
 from transformers import Pipeline
 from transformers.utils import logging
 
-from .configuration_temporal_bert import TemporalBertConfig  # noqa: F401  Travels with the encoders, as the next.
 from .data_collator_tempoformer import StreamCollator
-from .decisions_tempoformer import class_probabilities, rank_classes
-from .input_checks_tempoformer import refuse  # noqa: F401  Travels with the encoders, as TemporalBertConfig.
+from .decisions_tempoformer import decide
 from .modeling_tempoformer_encoders import get_encoder_adapter
-from .modeling_temporal_bert import BertWithTemporalAttention  # noqa: F401
 from .rows_tempoformer import row_bounds, tokenize_posts
 from .timestamps_tempoformer import to_seconds
-from .windows_tempoformer import elapsed_seconds  # noqa: F401  Travels with the collator.
 
 
 logger = logging.get_logger(__name__)
@@ -23,30 +19,31 @@ logger = logging.get_logger(__name__)
 
 class StreamClassificationPipeline(Pipeline):
     """
-    Classifies every post of timelines in the light of the posts before it (Tseriotou, Tsakalidis and Liakata, 2024).
+    Classifies every post of timelines in the context of the posts before it (Tseriotou, Tsakalidis and Liakata, 2024).
 
         pipe = pipeline("stream-classification", model=folder_or_hub_id, trust_remote_code=True)
         pipe({"text": ["so happy today", "leave me alone"], "timestamp": ["2024-05-01", "2024-05-02T22:10"]})
         # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
 
-    A timeline is a dict: `text`, a list of strings, and optionally `timestamp`, a list of as many ISO-8601 strings
-    (UTC without a zone), seconds, or datetimes. Posts out of order are sorted by time, and said so once; results come
-    in the order of the input.
+    A timeline is a dict with `text`, a list of strings, and optionally `timestamp`, a list of the same length that
+    holds ISO-8601 strings (UTC without a zone), seconds, or datetimes. Posts that are out of order are sorted by time,
+    with one warning; results come in the order of the input.
 
-    A call takes one timeline and returns a list of one dict for each post; a list of timelines and returns a list of
-    such lists; or any other iterable of timelines, and returns an iterator that reads it as it goes. These options are
-    those of a call or of the constructor.
+    A call with one timeline returns a list with a dict for each post; with a list of timelines, a list of such lists;
+    with any other iterable, an iterator that reads it as it goes. The options can be given to a call or to the
+    constructor.
 
     Args:
-        batch_size (`int`, *optional*, defaults to 8): Rows of a batch; rows of different timelines share batches.
-            At least 1, as are the next two.
-        targets_per_row (`int`, *optional*, defaults to 64): Posts classified in a row; fewer take less memory.
-        top_k (`int`, *optional*): Return for each post a list of the `top_k` best labels with their scores, best
-            first, instead of the best one; more than there are labels for all.
-        calibrated (`bool`, *optional*, defaults to `False`): Divide the logits by the configuration's
-            `calibration_temperature` before the softmax, and rank labels by probability / threshold, with its
-            `decision_thresholds`; scores are probabilities all the same. One of the two may be missing, and is then
-            left out; a `ValueError` where both are.
+        batch_size (`int`, *optional*, defaults to 8):
+            The number of rows in a batch, at least 1; rows of different timelines share batches.
+        targets_per_row (`int`, *optional*, defaults to 64):
+            The number of posts classified in a row, at least 1; fewer take less memory.
+        top_k (`int`, *optional*):
+            At least 1. Return a list of the `top_k` best labels of each post, best first, instead of the best one.
+        calibrated (`bool`, *optional*):
+            Whether to apply the `calibration` of the model's configuration: its temperature to the scores, and its
+            thresholds to the ranks of labels. By default it is applied if the model has one; `True` raises a
+            `ValueError` if the model has none.
     """
 
     _load_processor = False
@@ -62,13 +59,8 @@ class StreamClassificationPipeline(Pipeline):
         postprocess: dict[str, Any] = {} if top_k is None else {"top_k": top_k}
         if top_k is not None and top_k < 1:
             raise ValueError(f"`top_k` must be at least 1, got {top_k}.")
-        if calibrated:
-            config = self.model.config
-            if config.calibration_temperature is None and config.decision_thresholds is None:
-                raise ValueError(
-                    "`calibrated` needs a `calibration_temperature` or `decision_thresholds` in the model's "
-                    "configuration, which has neither."
-                )
+        if calibrated and not self.model.config.calibration:
+            raise ValueError("`calibrated=True` needs a `calibration` in the model's configuration, which has none.")
         if calibrated is not None:
             postprocess["calibrated"] = calibrated
         return preprocess, {}, postprocess
@@ -79,13 +71,13 @@ class StreamClassificationPipeline(Pipeline):
 
         Args:
             inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
-            batch_size (`int`, *optional*): As the class has it, like all that follow.
+            batch_size (`int`, *optional*): Replaces the constructor's, as do the others.
             kwargs: `targets_per_row`, `top_k`, `calibrated`.
 
         Returns:
-            For a timeline a dict with `label` and `score` (0 to 1) for each post, in the order of the input; for a
-            list a list of these, for any other iterable an iterator. Raises a `ValueError` that names the timeline,
-            the post and the value for what is no timeline.
+            For a timeline, a list with a dict of `label` and `score` (0 to 1) for each post, in the order of the
+            input; for a list, a list of these; for any other iterable, an iterator. Raises a `ValueError` that names
+            the timeline, the post and the value for input that is not a timeline.
         """
         preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
         for size in (batch_size, self._batch_size):
@@ -112,8 +104,8 @@ class StreamClassificationPipeline(Pipeline):
     def classify(
         self, timelines: Iterable[dict], batch_size: int, preprocess: dict, postprocess: dict
     ) -> Iterator[list[dict]]:
-        """The posts of each timeline, as soon as all its rows have been in a batch."""
-        waiting: list[dict] = []  # timelines whose rows are not all done
+        """Yields the results of each timeline as soon as all its rows are classified."""
+        waiting: list[dict] = []  # timelines with rows that are not classified yet
         rows: list[tuple[dict, dict]] = []  # (timeline, row) of the next batch
         for number, timeline in enumerate(timelines):
             entry = self.preprocess(timeline, number=number, **preprocess)
@@ -129,7 +121,7 @@ class StreamClassificationPipeline(Pipeline):
         yield from self.finished(waiting, postprocess)
 
     def preprocess(self, timeline: Any, number: int = 0, targets_per_row: int = 64) -> dict[str, Any]:
-        """The rows of a timeline, the order that its posts were sorted to, and a place for their logits."""
+        """The rows of a timeline, the order of its posts in time, and an empty list for their logits."""
         texts, times = read_timeline(timeline, number)
         order = list(range(len(texts)))
         if times is not None:
@@ -156,7 +148,7 @@ class StreamClassificationPipeline(Pipeline):
         return {"rows": rows, "order": order, "logits": []}
 
     def run(self, rows: list[tuple[dict, dict]]):
-        """Classifies a batch of rows, adds the logits to their timelines, and empties the batch."""
+        """Classifies a batch of rows, adds the logits to the timelines, and empties the batch."""
         if not rows:
             return
         timed = "timestamps" in rows[0][1]
@@ -170,20 +162,18 @@ class StreamClassificationPipeline(Pipeline):
         return {"logits": self.model(**model_inputs).logits}
 
     def finished(self, waiting: list[dict], postprocess: dict) -> Iterator[list[dict]]:
-        """Takes the timelines that are done from the front of those that wait."""
+        """Yields the results of timelines at the front of `waiting` that are done, and removes them from it."""
         while waiting and len(waiting[0]["logits"]) == len(waiting[0]["rows"]):
             yield self.postprocess(waiting.pop(0), **postprocess)
 
-    def postprocess(self, timeline: dict, top_k: int | None = None, calibrated: bool = False) -> list:
-        """One dict, or with `top_k` a list of dicts, for each post in the order of the input."""
+    def postprocess(self, timeline: dict, top_k: int | None = None, calibrated: bool = True) -> list:
+        """A dict, or with `top_k` a list of dicts, for each post in the order of the input."""
         results: list = [None] * len(timeline["order"])
         if not results:
             return results
         config = self.model.config
-        scores = class_probabilities(
-            torch.cat(timeline["logits"]), config.calibration_temperature if calibrated else None
-        )
-        best_labels = rank_classes(scores, config.decision_thresholds if calibrated else None)[:, : top_k or 1]
+        scores, labels = decide(torch.cat(timeline["logits"]), config.calibration if calibrated else None)
+        best_labels = labels[:, : top_k or 1]
         best_scores = scores.gather(-1, best_labels)
         names = config.id2label
         for post, post_scores, post_labels in zip(
@@ -197,7 +187,10 @@ class StreamClassificationPipeline(Pipeline):
 
 
 def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | None]:
-    """Texts and seconds of a timeline. Raises a `ValueError` that names the timeline, the post and the value."""
+    """
+    The texts of a timeline and their times in seconds, None without times. Raises a `ValueError` that names the
+    timeline, the post and the value.
+    """
     if not isinstance(timeline, dict) or not isinstance(timeline.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {timeline!r:.80}.")
     if unknown := sorted(set(timeline) - {"text", "timestamp"}):
@@ -223,5 +216,5 @@ def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | 
         return texts, times
     if any(seconds is not None for seconds in times):
         post = times.index(None)
-        raise ValueError(f"Timeline {number}, post {post}: the timestamp is missing, others are there.")
+        raise ValueError(f"Timeline {number}, post {post}: the timestamp is missing, but other posts have one.")
     return texts, None

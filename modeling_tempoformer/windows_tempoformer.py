@@ -26,7 +26,7 @@ def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) ->
 
     Args:
         timestamps (`torch.Tensor` of shape `(num_posts,)`):
-            Seconds, in float64 or int64: float32 cannot tell the seconds of a present date apart.
+            Seconds, in float64 or int64: float32 is too coarse for seconds since 1970.
         stream_index (`torch.LongTensor` of shape `(num_targets, window)`): As [`stream_windows`] returns it.
 
     Returns:

@@ -1,7 +1,5 @@
 """The model against the same function written out plainly, in outputs and gradients."""
 
-from unittest.mock import patch
-
 import pytest
 import torch
 from dense_reference import dense_logits
@@ -10,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 
-from modeling_tempoformer import packing_tempoformer
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
@@ -55,7 +52,7 @@ def test_agrees_with_the_plain_form(data, config):
     model = tiny_model(**config)
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
-    with torch.no_grad(), patch.object(packing_tempoformer, "FEW_POSTS", data.draw(st.sampled_from([0, 32]))):
+    with torch.no_grad():
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
 
 
@@ -96,17 +93,28 @@ def test_adapters_on_the_last_layer_are_not_skipped(targets):
     assert not torch.allclose(logits, plain, atol=1e-2)
 
 
-@pytest.mark.parametrize("few_posts, groups", [(0, [(2, 4), (1, 9), (1, 13), (2, 20)]), (32, [(4, 13), (2, 20)])])
-def test_each_post_passes_the_lower_layers_once_and_without_padding(monkeypatch, few_posts, groups):
-    """Posts of 3, 4, 9, 13, 17 and 20 tokens, in groups by length: wider ones where posts are few."""
-    monkeypatch.setattr(packing_tempoformer, "FEW_POSTS", few_posts)
-    model, batch = tiny_model(), fixed_batch()
-    seen = []
+def many_posts() -> dict[str, torch.Tensor]:
+    """A row of 40 posts of 1 to 20 tokens."""
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.arange(20) < torch.randint(1, 21, (1, 40, 1), generator=generator)).long()
+    return {
+        "input_ids": torch.randint(5, 60, mask.shape, generator=generator) * mask,
+        "attention_mask": mask,
+        "stream_index": stream_windows(torch.arange(40), 4).unsqueeze(0),
+    }
+
+
+@pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
+def test_each_post_passes_the_lower_layers_once_and_with_little_padding(batch):
+    model, seen = tiny_model(), []
     model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
         lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
     )
-    model(**batch)
-    assert seen == groups
+    with torch.no_grad():
+        logits, computed = model(**batch).logits, list(seen)
+        torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
+    assert sum(posts for posts, _ in computed) == batch["input_ids"].shape[1] and len(computed) > 1
+    assert sum(posts * tokens for posts, tokens in computed) < 1.4 * batch["attention_mask"].sum()
 
 
 def test_a_hook_on_the_last_layer_s_projections_is_not_skipped():

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from modeling_tempoformer import (
     StreamState,
     TempoFormerConfig,
     TempoFormerForStreamClassification,
-    packing_tempoformer,
 )
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 
@@ -67,7 +65,7 @@ def test_agrees_with_the_family_s_own_model(family, settings):
     """Posts of 3 to 20 tokens, several groups by length."""
     model, batch = family_model(family, **settings), fixed_batch()
     batch["input_ids"][batch["attention_mask"] == 0] = ENCODERS[family]["pad_token_id"]
-    with torch.no_grad(), patch.object(packing_tempoformer, "FEW_POSTS", 0):
+    with torch.no_grad():
         expected = dense_logits(model, batch, family_stream_logits)
         torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=1e-5)
 
@@ -84,6 +82,7 @@ def test_logits_do_not_depend_on_the_rest_of_the_batch(family):
         torch.testing.assert_close(together[1:, :4], model(**alone).logits, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["deberta-v2, with convolution", "distilbert", "modernbert", "mpnet"])
 def test_compiled_and_padded_is_the_same(family):
     model, batch = family_model(family), family_batch(family)
@@ -110,26 +109,20 @@ def test_gradient_checkpointing_changes_no_gradient(family, reentrant):
     )
     checkpointed.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     checkpointed.enable_input_require_grads()
+    layers = checkpointed.tempoformer.adapter.layers(checkpointed.tempoformer.encoder)
+    assert all(layer.gradient_checkpointing for layer in layers)
     entered = []
-    for layer in checkpointed.tempoformer.adapter.layers(checkpointed.tempoformer.encoder):
-        assert layer.gradient_checkpointing
-        layer._gradient_checkpointing_func = counted(layer._gradient_checkpointing_func, entered)
-    for model in (plain, checkpointed):
-        model(**family_batch(family)).loss.backward()
-    assert len(entered) >= 3
+    layers[0].register_forward_hook(lambda module, args, output: entered.append(module))
+    plain(**family_batch(family)).loss.backward()
+    loss = checkpointed(**family_batch(family)).loss
+    forward_calls = len(entered)
+    loss.backward()
+    assert len(entered) == 2 * forward_calls, "the layer must run again in backward"
     others = dict(checkpointed.named_parameters())
     for name, parameter in plain.named_parameters():
         torch.testing.assert_close(
             parameter.grad, others[name].grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name} {m}"
         )
-
-
-def counted(function, calls: list):
-    def count(*args, **kwargs):
-        calls.append(function)
-        return function(*args, **kwargs)
-
-    return count
 
 
 @FAMILIES
@@ -149,20 +142,15 @@ def test_post_by_post_gives_the_logits_of_the_whole(family, num_stream_layers):
         torch.testing.assert_close(output.logits[0], expected[post], atol=1e-5, rtol=1e-5)
 
 
-def gapped_post(family: str) -> dict[str, torch.Tensor]:
-    """A post of which the third token is masked."""
-    post = {name: family_batch(family)[name][0, :1].clone() for name in ("input_ids", "attention_mask")}
-    post["attention_mask"][0, 2] = 0
-    return post
-
-
 @FAMILIES
 @pytest.mark.parametrize("num_stream_layers", [0, 2])
 def test_a_step_with_a_token_masked_inside_a_post_is_right_or_refused(family, num_stream_layers):
-    model, post = family_model(family, num_stream_layers=num_stream_layers), gapped_post(family)
+    model = family_model(family, num_stream_layers=num_stream_layers)
+    post = {name: family_batch(family)[name][0, :1] for name in ("input_ids", "attention_mask")}
+    post["attention_mask"][0, 2] = 0
     kind = family.split(",")[0]
     if num_stream_layers and kind in ("deberta-v2", "modernbert", "mpnet"):
-        with pytest.raises(ValueError, match=rf"`attention_mask` must be 1 up .* of a '{kind}'; at \[0, 2\] it is 0"):
+        with pytest.raises(ValueError, match=f"Post 0.*`attention_mask`.*'{kind}'.*token 2"):
             model.step(**post, timeline_ids=["a"])
         return
     expected = model(**{name: tensor.unsqueeze(0) for name, tensor in post.items()}).logits[0]
@@ -213,15 +201,6 @@ def test_what_a_checkpoint_lacks_is_drawn_anew(family, request):
 
 
 @FAMILIES
-def test_vocabulary_grows(family):
-    model, batch = family_model(family), family_batch(family)
-    logits = model(**batch).logits
-    model.resize_token_embeddings(70)
-    assert model.config.encoder_config.vocab_size == 70
-    assert torch.equal(model(**batch).logits, logits)
-
-
-@FAMILIES
 def test_attention_inside_posts_is_the_family_s(family):
     model, batch = family_model(family, attn_implementation="eager", num_stream_layers=1), family_batch(family)
     output = model(**batch, output_attentions=True, output_hidden_states=True)
@@ -235,11 +214,11 @@ def test_attention_inside_posts_is_the_family_s(family):
 @FAMILIES
 def test_longest_post(family):
     model = family_model(family)
-    most = model.tempoformer.adapter.max_tokens(model.config.encoder_config)
-    assert most == (22 if ENCODERS[family]["pad_token_id"] else 24)
+    most = 22 if ENCODERS[family]["pad_token_id"] else 24
     assert model(torch.full((1, 1, most), 7)).logits.isfinite().all()
+    assert model.step(torch.full((1, most), 7), timeline_ids=["a"]).logits.isfinite().all()
     with pytest.raises(ValueError, match=f"at most {most}"):
-        model(torch.full((1, 1, most + 1), 7))
+        model.step(torch.full((1, most + 1), 7), timeline_ids=["a"])
 
 
 @FAMILIES
@@ -290,6 +269,7 @@ for source in Path(sys.argv[1]).iterdir():
 """
 
 
+@pytest.mark.slow
 def test_all_families_travel_without_the_package(tmp_path):
     models = {family: family_model(family) for family in ENCODERS}
     for family, model in models.items():
@@ -300,7 +280,7 @@ def test_all_families_travel_without_the_package(tmp_path):
     assert done.returncode == 0, done.stderr
     for family, model in models.items():
         logits = load_file(tmp_path / family / "logits.safetensors")["logits"]
-        assert torch.equal(logits, model(**family_batch(family)).logits), family
+        torch.testing.assert_close(logits, model(**family_batch(family)).logits, atol=1e-5, rtol=0, msg=family)
         again = load_file(tmp_path / family / "again" / "model.safetensors")
         assert again.keys() == model.state_dict().keys()
         assert all(torch.equal(weight, again[name]) for name, weight in model.state_dict().items())

@@ -120,7 +120,7 @@ def test_a_late_post_is_an_error_or_dropped_and_counted():
     model, people = tiny_model(), timelines()
     state = arrive(model, [("ann", 0), ("ann", 2)], people).state
     before = {name: tensor.clone() for name, tensor in state.state_dict().items()}
-    with pytest.raises(LatePostError, match="Post 1 of timeline 'ann'"):
+    with pytest.raises(LatePostError, match="Post 1.*'ann'"):
         arrive(model, [("bob", 0), ("ann", 1)], people, state)
     assert all(torch.equal(before[name], tensor) for name, tensor in state.state_dict().items())
     output = arrive(model, [("bob", 0), ("ann", 1), ("ann", 3)], people, state, drop_late=True)
@@ -131,53 +131,20 @@ def test_a_late_post_is_an_error_or_dropped_and_counted():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    "make",
     [
-        ({"timeline_ids": ["ann"]}, "1 timeline ids for 2 posts"),
-        ({"timestamps": [1.0]}, "1 timestamps for 2 posts"),
-        ({"timestamps": [1.0, float("nan")]}, "Post 1 of timeline 'bob' has the timestamp nan"),
-        ({"timestamps": None}, "Post 0: timeline 'ann' had times"),
-        ({"timestamps": [1.0, None]}, "Post 1 of timeline 'bob' has the timestamp None"),
-        ({"timestamps": ["now", 2.0]}, "Post 0 of timeline 'ann' has the timestamp 'now'"),
-        ({"attention_mask": torch.tensor([[1, 1], [0, 0]])}, "Post 1 of timeline 'bob' has no token"),
+        lambda times: [int(time) for time in times],
+        lambda times: [np.float64(time) for time in times],
+        lambda times: [torch.tensor(time, dtype=torch.float64) for time in times],
+        lambda times: np.array(times),
+        lambda times: torch.tensor(times, dtype=torch.float64),
     ],
 )
-def test_bad_steps_are_refused(settings, message):
-    model = tiny_model()
-    good = {"timeline_ids": ["ann", "bob"], "timestamps": [1.0, 2.0], "input_ids": torch.full((2, 2), 7)}
-    state = model.step(**good).state
-    with pytest.raises(ValueError, match=message):
-        model.step(**{**good, **settings}, state=state)
-    with pytest.raises(ValueError, match="eval"):
-        model.train().step(**good)
-
-
-def test_ids_that_are_no_text_and_times_that_are_rounded_are_refused():
-    model, ids = tiny_model(), torch.full((2, 2), 7)
-    with pytest.raises(TypeError, match="Post 1: a timeline id must be a string, got 7"):
-        model.step(ids, timeline_ids=["ann", 7])
-    with pytest.raises(TypeError, match="64 bits"):
-        model.step(ids, timeline_ids=["ann", "bob"], timestamps=torch.tensor([1.7e9, 1.7e9]))
-    times = torch.tensor([1.7e9, 1.7e9 + 60], dtype=torch.float64)
-    expected = model.step(ids, timeline_ids=["ann", "ann"], timestamps=times.tolist()).logits
-    assert torch.equal(model.step(ids, timeline_ids=["ann", "ann"], timestamps=times).logits, expected)
-
-
-@pytest.mark.parametrize("make", [np.float32, np.float16, lambda value: torch.tensor(value, dtype=torch.bfloat16)])
-def test_single_times_that_are_rounded_are_refused(make):
-    model, ids = tiny_model(), torch.full((2, 2), 7)
-    with pytest.raises(ValueError, match="Post 1 of timeline 'bob' has a timestamp in .*float"):
-        model.step(ids, timeline_ids=["ann", "bob"], timestamps=[0.0, make(60.0)])
-
-
-@pytest.mark.parametrize(
-    "make", [int, np.int32, np.float64, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float64)]
-)
-def test_single_times_that_are_exact_are_read(make):
+def test_times_that_are_exact_are_read(make):
     model, ids, names = tiny_model(), torch.full((2, 2), 7), ["ann", "ann"]
-    expected = model.step(ids, timeline_ids=names, timestamps=[1_700_000_000.0, 1_700_000_061.0]).logits
-    times = [make(1_700_000_000), make(1_700_000_061)]
-    assert torch.equal(model.step(ids, timeline_ids=names, timestamps=times).logits, expected)
+    times = [1_700_000_000.0, 1_700_000_061.0]
+    expected = model.step(ids, timeline_ids=names, timestamps=times).logits
+    assert torch.equal(model.step(ids, timeline_ids=names, timestamps=make(times)).logits, expected)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -187,8 +154,7 @@ def test_time_ids_in_some_steps_only_are_refused(first):
     calls = [{"time_ids": torch.full((1, 2), 3)}, {}]
     with_or_without, other = calls if first else calls[::-1]
     state = model.step(ids, timeline_ids=["ann"], **with_or_without).state
-    had = "had `time_ids`" if first else "had no `time_ids`"
-    with pytest.raises(ValueError, match=f"The posts of timeline 'ann' {had}"):
+    with pytest.raises(ValueError, match="'ann'.*`time_ids`"):
         model.step(ids, timeline_ids=["ann"], **other, state=state)
     # Other timelines may differ, and what is held can be restored.
     model.step(ids, timeline_ids=["bob"], **other, state=state)

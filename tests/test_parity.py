@@ -98,6 +98,6 @@ def test_a_checkpoint_with_code_in_it_is_refused(tmp_path, monkeypatch):
         main()
 
 
-def test_what_is_no_published_checkpoint_is_refused():
-    with pytest.raises(ValueError, match="not a TempoFormer"):
+def test_a_state_dict_of_another_model_is_refused():
+    with pytest.raises(ValueError, match="tempoformer.encoder.seq_layer"):
         convert_state_dict({"bert.embeddings": torch.zeros(1)}, BertConfig(**ENCODER))

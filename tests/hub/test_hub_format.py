@@ -39,33 +39,6 @@ def test_round_trip_without_the_package(tmp_path):
         assert {path.stem for path in folder.glob("*.py")} == HUB_MODULES
 
 
-ENTRIES = [
-    "configuration_tempoformer",
-    "configuration_temporal_bert",
-    "modeling_tempoformer",
-    "modeling_temporal_bert",
-    "pipeline_tempoformer",
-    "tokenization_temporal_bert",
-]
-
-
-def siblings(name: str) -> set[str]:
-    """The Hub modules that a module imports itself."""
-    nodes = ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text()))
-    return {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_what_a_hub_class_needs_is_imported_by_its_own_file(entry):
-    """From a local folder, Transformers 5.5 fetches the modules that this file imports, and not what those import."""
-    needed, seen = siblings(entry), set()
-    while needed - seen:
-        name = (needed - seen).pop()
-        seen.add(name)
-        needed = needed | siblings(name)
-    assert needed == siblings(entry)
-
-
 def test_the_modules_that_travel_are_those_with_such_names():
     named = {path.stem for path in PACKAGE.glob("*.py") if path.stem.endswith(("_tempoformer", "_temporal_bert"))}
     assert named | {"modeling_tempoformer_encoders"} == HUB_MODULES | TOKENIZER_MODULES
