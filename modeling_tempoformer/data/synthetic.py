@@ -1,11 +1,12 @@
 """Synthetic timelines in which the label depends on the time between posts."""
 
 import argparse
-import csv
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 
 GOOD = ["calm", "glad", "fine", "hopeful"]
@@ -17,9 +18,9 @@ MINUTE, DAY = 60.0, 86400.0
 
 def synthetic_posts(num_timelines: int, seed: int, posts_per_timeline: int = 16) -> Iterator[dict[str, Any]]:
     """
-    Posts of a good or a bad mood. Gaps are minutes or days, by chance and whatever the posts say. A post is a Switch
-    if its mood is bad and it comes within minutes of the post before it: the order of the posts alone cannot tell.
-    Rows of `timeline_id`, `timestamp` (seconds), `text`, `label`.
+    Posts of a good or a bad mood, with gaps of minutes or days that do not depend on the mood. A post is a Switch if
+    its mood is bad and it comes within minutes of the post before it: the order of the posts alone does not tell.
+    Yields `timeline_id`, `timestamp` (seconds), `text`, `label`.
     """
     generator = random.Random(seed)
     for timeline in range(num_timelines):
@@ -46,11 +47,8 @@ def main():
     args = parser.parse_args()
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for part, (name, size) in enumerate({"train": 200, "validation": 40, "test": 60}.items()):
-        posts = list(synthetic_posts(size, seed=3 * args.seed + part))
-        with (args.output_dir / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(posts[0]))
-            writer.writeheader()
-            writer.writerows(posts)
+        posts = synthetic_posts(size, seed=3 * args.seed + part)
+        pd.DataFrame(posts).to_csv(args.output_dir / f"{name}.csv", index=False)
 
 
 if __name__ == "__main__":

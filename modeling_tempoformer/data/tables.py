@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -28,13 +29,13 @@ BLOCK_SIZE = 1 << 24
 ROWS_AT_ONCE = 1000
 
 
-def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
+def load_table(path: str | Path, streaming: bool = False) -> Dataset | IterableDataset:
     """
     The rows of a table. Nothing is kept in a cache on disk.
 
     Args:
-        path (`str`): A `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet` file; all but Parquet in UTF-8, and gzipped if
-            `.gz` follows. A `.jsonl` or `.json` file has one object in each line, or is one list of objects.
+        path (`str` or `Path`): A `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet` file. All but Parquet are UTF-8, and
+            gzipped if `.gz` follows. A `.jsonl` or `.json` file has one object in each line, or is one list of them.
         streaming (`bool`, *optional*, defaults to `False`): Whether rows are read as they are needed. The file is
             read through once before, to check it.
 
@@ -47,12 +48,12 @@ def load_table(path: str, streaming: bool = False) -> Dataset | IterableDataset:
         Raises a `ValueError` that names the file, and the line where there is one, for a file that is not such a table
         or has no rows.
     """
-    tables = (table for table in read_tables(path) if table.num_rows)
+    tables = (table for table in read_tables(str(path)) if table.num_rows)
     if streaming:
         schemas = [table.schema for table in tables]
         if schemas:
             features = Features.from_arrow_schema(pa.unify_schemas(schemas))
-            return IterableDataset.from_generator(stream_rows, features=features, gen_kwargs={"path": path})
+            return IterableDataset.from_generator(stream_rows, features=features, gen_kwargs={"path": str(path)})
     elif whole := list(tables):
         return Dataset(pa.concat_tables(whole, promote_options="default"))
     raise ValueError(f"{path} has no rows.")
@@ -165,7 +166,8 @@ def check_lines(path: str, separator: str, num_columns: int):
 
 def read_objects(path: str) -> Iterator[dict[str, str | None]]:
     """The objects of a JSON file, their values as text."""
-    decode = partial(json.loads, parse_int=str, parse_float=without_zeros, parse_constant=lambda _: None)
+    as_integer = partial(re.sub, r"\.0+$", "")
+    decode = partial(json.loads, parse_int=str, parse_float=as_integer, parse_constant=lambda _: None)
     lines = read_lines(path)
     number, first = next(lines, (0, ""))
     try:
@@ -181,11 +183,6 @@ def read_objects(path: str) -> Iterator[dict[str, str | None]]:
         line = number + problem.lineno - 1
         what = "a JSON file must have one object in each line, or be one list of objects"
         raise ValueError(f"{path}, line {line}: {problem.msg}; {what}, and may have been cut short.") from None
-
-
-def without_zeros(number: str) -> str:
-    """A decimal as it is written, a whole one as an integer."""
-    return re.sub(r"\.0+$", "", number)
 
 
 def to_texts(row: Any, place: str) -> dict[str, str | None]:
