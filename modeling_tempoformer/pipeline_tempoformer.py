@@ -10,8 +10,8 @@ from transformers.utils import logging
 from .data_collator_tempoformer import StreamCollator
 from .decisions_tempoformer import decide
 from .modeling_tempoformer_encoders import get_encoder_adapter
-from .rows_tempoformer import row_bounds, tokenize_posts
-from .timestamps_tempoformer import to_seconds
+from .rows_tempoformer import cut_rows, tokenize_posts
+from .timestamps_tempoformer import TimeColumn
 
 
 logger = logging.get_logger(__name__)
@@ -141,10 +141,7 @@ class StreamClassificationPipeline(Pipeline):
             logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
         if sorted_times is not None:
             columns["timestamps"] = sorted_times
-        rows = []
-        for start, first, end in row_bounds(len(texts), self.model.config.window, targets_per_row):
-            rows.append({name: values[start:end] for name, values in columns.items()})
-            rows[-1]["num_context"] = first - start
+        rows = list(cut_rows(columns, self.model.config.window, targets_per_row))
         return {"rows": rows, "order": order, "logits": []}
 
     def run(self, rows: list[tuple[dict, dict]]):
@@ -205,16 +202,10 @@ def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | 
         raise ValueError(f"Timeline {number}: 'timestamp' must be a list, got {timeline['timestamp']!r:.80}.")
     if len(timeline["timestamp"]) != len(texts):
         raise ValueError(f"Timeline {number} has {len(timeline['timestamp'])} timestamps for {len(texts)} texts.")
-    times = []
+    column, times = TimeColumn(), []
     for post, value in enumerate(timeline["timestamp"]):
         try:
-            seconds = to_seconds(value)
+            times.append(column.read(f"post {post}", value))
         except ValueError as problem:
             raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
-        times.append(seconds)
-    if None not in times:
-        return texts, times
-    if any(seconds is not None for seconds in times):
-        post = times.index(None)
-        raise ValueError(f"Timeline {number}, post {post}: the timestamp is missing, but other posts have one.")
-    return texts, None
+    return texts, None if None in times else times

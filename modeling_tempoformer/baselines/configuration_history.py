@@ -1,6 +1,6 @@
 """Configuration of the models over frozen post embeddings."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -63,6 +63,7 @@ class HistoryConfig(PreTrainedConfig):
     unit_hidden_size: int = 12
     focal_gamma: float | int = 2.0
     class_weights: list[float | int] | None = None
+    calibration: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs):
         if self.hidden_sizes is None:
@@ -80,7 +81,7 @@ class HistoryConfig(PreTrainedConfig):
             raise ValueError(f"`dropout` must be at least 0 and below 1, got {self.dropout}.")
 
     # The same loss, with the same fields.
-    validate_loss = TempoFormerConfig.validate_loss
+    validate_classes = TempoFormerConfig.validate_classes
 
     @property
     def num_units(self) -> int:
