@@ -4,7 +4,6 @@ import ast
 import subprocess
 import sys
 
-import pytest
 import torch
 from helpers import HUB_MODULES, PACKAGE, TOKENIZER_MODULES, tiny_batch, tiny_model
 from safetensors.torch import load_file, save_file
@@ -38,33 +37,6 @@ def test_round_trip_without_the_package(tmp_path):
         assert torch.equal(load_file(logits)["logits"], model(**batch).logits)
         assert {path.stem for path in target.glob("*.py")} == HUB_MODULES
         source = target
-
-
-ENTRIES = [
-    "configuration_tempoformer",
-    "configuration_temporal_bert",
-    "modeling_tempoformer",
-    "modeling_temporal_bert",
-    "pipeline_tempoformer",
-    "tokenization_temporal_bert",
-]
-
-
-def siblings(name: str) -> set[str]:
-    """The Hub modules that one imports itself."""
-    nodes = ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text()))
-    return {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level}
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_what_a_hub_class_needs_is_imported_by_its_own_file(entry):
-    """From a local folder, Transformers 5.5 fetches the siblings of that file and not theirs."""
-    needed, seen = siblings(entry), set()
-    while needed - seen:
-        name = (needed - seen).pop()
-        seen.add(name)
-        needed = needed | siblings(name)
-    assert needed == siblings(entry)
 
 
 def test_the_modules_that_travel_are_those_with_such_names():
