@@ -132,7 +132,6 @@ def run(model_args: ModelArguments, data: DataTrainingArguments, training: Strea
         model.config.calibration = None
         if not timed and data.task_name is None:
             logger.warning("The posts have no column of times: the model knows only their order.")
-    model.base_model.check_timed(timed)
 
     # Tokenizer. Its limit is saved with the model, so that the pipeline truncates posts as training does.
     tokenizer = AutoTokenizer.from_pretrained(

@@ -1,4 +1,4 @@
-"""Converts state dicts of the published TempoFormer code into this package's models."""
+"""Converts checkpoints of the published TempoFormer code into models of this package."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ from .configuration_tempoformer import TempoFormerConfig
 from .modeling_tempoformer import TempoFormerForStreamClassification
 
 
-# In the published checkpoint but never read by its forward pass.
+# Tensors of the published checkpoint that its forward pass never reads.
 UNUSED = re.compile(
     r"pooler_window\.|encoder\.(intermediate|output)_hist\.|mha_cls\.(ff_linear_\d|norm\d)\.|position_ids$|inv_freq$"
 )
@@ -33,17 +33,17 @@ def convert_state_dict(
     """
     Builds a model from a state dict of the published code.
 
-    The window, the number of stream layers, the kind of stream attention, the fusion, the head and its widths are read
-    off the tensors; what tensors cannot tell (`num_attention_heads` of the encoder, `stream_attention="rotary"`) comes
-    from `encoder_config` and `settings` (fields of [`TempoFormerConfig`]).
+    The tensors show the window, the number of stream layers, the kind of stream attention, the fusion, the head and
+    its widths. The rest (`num_attention_heads` of the encoder, `stream_attention="rotary"`) comes from
+    `encoder_config` and `settings`.
 
     Args:
         published (`dict[str, torch.Tensor]`): The state dict.
         encoder_config (`PreTrainedConfig`): Configuration of the BERT-like encoder that was trained.
-        settings: Fields of [`TempoFormerConfig`] that override what was read.
+        settings: Fields of [`TempoFormerConfig`], which override what the tensors show.
 
     Returns:
-        The model in evaluation mode. Raises a `ValueError` that lists the tensors that were not understood or missing.
+        The model in evaluation mode. Raises a `ValueError` that lists tensors that are missing or not understood.
     """
     published = {name: tensor for name, tensor in published.items() if not UNUSED.search(name)}
     stream = "tempoformer.encoder.seq_layer."
@@ -53,8 +53,8 @@ def convert_state_dict(
             f"The state dict has no tensor named '{stream}*': it is not a TempoFormer of the published code."
         )
     count = max(indices) + 1
-    # The head's first layer, its hidden ones in order, its last: ours are 0, 3, 6, ... with ReLU and dropout between.
-    hidden = sorted({int(n.split(".")[2]) for n in published if n.startswith("classifier.linear_layers.")})
+    # The layers of the head in order. Ours have the indices 0, 3, 6, ..., with ReLU and dropout between them.
+    hidden = sorted({int(name.split(".")[2]) for name in published if name.startswith("classifier.linear_layers.")})
     head = ["input_layer", *(f"linear_layers.{i}" for i in hidden), "final_layer"]
     full = f"{stream}0.mha_cls.in_proj_weight" in published
     recurrent = "lstm.weight_hh_l0" in published
@@ -82,7 +82,7 @@ def convert_state_dict(
     for name, tensor in published.items():
         block = re.match(r"tempoformer\.encoder\.layer\.(\d+)\.", name)
         if (block and int(block[1]) >= split) or (recurrent and name.startswith("tempoformer.pooler.")):
-            continue  # Replaced by the blocks of the stream layers; computed and dropped.
+            continue  # The published code computes these layers, but reads the stream layers' instead.
         name = re.sub(
             r"^tempoformer\.encoder\.seq_layer\.(\d+)\.transformer_layer\.",
             lambda match: f"tempoformer.encoder.encoder.layer.{split + int(match[1])}.",

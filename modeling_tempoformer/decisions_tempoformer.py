@@ -12,7 +12,7 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
 
     Args:
         logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
-        calibration (`dict`, *optional*): As [`TempoFormerConfig`] has it; without it the largest logit wins.
+        calibration (`dict`, *optional*): The field of [`TempoFormerConfig`]; without it the largest logit wins.
 
     Returns:
         Probabilities in 32 bits or more and class ids (`torch.LongTensor`), both of the shape of `logits`.

@@ -19,7 +19,7 @@ from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamState, StreamStepMixin
 from .packing_tempoformer import PostGroups, scatter, select, unmask_empty_rows
 
-# Not used here: `save_pretrained` copies this file and what it imports, and a saved model is loaded with its pipeline.
+# Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
 from .windows_tempoformer import stream_windows
 

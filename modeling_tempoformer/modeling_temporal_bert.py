@@ -143,16 +143,16 @@ class TemporalSelfAttention:
         if text_times is not None:
             time = self.time(text_times.embeddings(text_times.points)).float()
             time = time.unflatten(-1, (-1, self.attention_head_size))
-            # T can be as large as the queries; it is recomputed in backward to save memory.
-            product = checkpoint(
-                self.time_product,
+            # Recomputed in backward to save memory.
+            query = checkpoint(
+                self.multiply_by_times,
+                query,
                 time,
                 text_times.text_points,
                 text_times.counts,
                 use_reentrant=False,
                 preserve_rng_state=False,
             )
-            query = query @ product.to(query.dtype)
         if query_scale is not None:
             # Kept within what the dtype can hold: 2**16 is already infinite in float16.
             largest = query.detach().float().abs().amax(-1, keepdim=True)
@@ -160,29 +160,32 @@ class TemporalSelfAttention:
             query = (query * factor).to(query.dtype)
         return query
 
-    def time_product(
-        self, time: torch.Tensor, text_points: torch.LongTensor, counts: torch.FloatTensor
+    def multiply_by_times(
+        self, query: torch.Tensor, time: torch.Tensor, text_points: torch.LongTensor, counts: torch.FloatTensor
     ) -> torch.Tensor:
         """
-        `T^T T / |T|`, or with the residual `I + alpha T^T T / |T|`, of shape (batch, heads, d, d).
+        Queries (batch, heads, sequence, d) times `T^T T / |T|`, or with the residual times `I + alpha T^T T / |T|`.
+        Queries of a text without any known time stay as they are, which is plain attention.
 
         `time` (points, heads, d) holds the projected time points; `text_points` and `counts` are (batch, points of a
-        text). A text without any known time gets the identity, which leaves plain attention.
+        text).
         """
         heads = torch.arange(time.shape[1], device=time.device)
-        # Tokens at the same time have the same row in T: it is kept once, times the root of their number.
-        text_times = time[text_points.unsqueeze(1), heads.unsqueeze(-1)] * counts.sqrt()[:, None, :, None]
+        # Tokens at the same time have the same row in T. It is kept once, times the root of their number.
+        rows = time[text_points.unsqueeze(1), heads.unsqueeze(-1)] * counts.sqrt()[:, None, :, None]
         # Not in the 16 bits of autocasting, in which long time vectors overflow.
         with maybe_autocast(time.device.type, enabled=False):
-            product = text_times.mT @ text_times
+            product = rows.mT @ rows
         # The trace of T^T T is |T|^2.
         norm_squared = product.diagonal(dim1=-2, dim2=-1).sum(-1)
         has_time = norm_squared > 0
         scale = norm_squared.masked_fill(~has_time, 1.0).rsqrt()
         identity = torch.eye(product.shape[-1], device=product.device)
         if self.residual is not None:
-            return identity + product * self.residual(scale)[..., None, None]
-        return torch.where(has_time[..., None, None], product * scale[..., None, None], identity)
+            product = identity + product * self.residual(scale)[..., None, None]
+        else:
+            product = torch.where(has_time[..., None, None], product * scale[..., None, None], identity)
+        return query @ product.to(query.dtype)
 
 
 class TemporalBertSelfAttention(TemporalSelfAttention, BertSelfAttention):

@@ -1,4 +1,4 @@
-"""Tokenizers that know when a text was written, for BERT and RoBERTa with temporal attention."""
+"""Tokenizers that take the time of texts, for BERT and RoBERTa with temporal attention."""
 
 from collections.abc import Iterable
 from datetime import date
@@ -20,14 +20,14 @@ from .configuration_temporal_bert import MASK_TIME, NUM_SPECIAL_TIMES, PADDING_T
 from .time_points_temporal_bert import TimePoints, UnknownTimeError
 
 
-# A time that nothing depends on.
+# Stands for any time, where only the tokens are wanted.
 NO_TIME = object()
 
 
 class TemporalTokenizer:
-    r"""What time adds to a tokenizer; [`TemporalBertTokenizer`] describes it."""
+    r"""Adds time to a tokenizer; see [`TemporalBertTokenizer`]."""
 
-    # Whether a word's token begins with the space before it.
+    # Whether the token of a word includes the space before it.
     _spaces_in_words = False
 
     def __init__(
@@ -67,7 +67,7 @@ class TemporalTokenizer:
 
     @property
     def time_token_ids(self) -> list[int]:
-        """The token of each time point, in their order; nothing unless `prepend_time`."""
+        """The token of each time point, in order; empty without `prepend_time`."""
         return self.convert_tokens_to_ids([f"[{name}]" for name in self.times]) if self.prepend_time else []
 
     def time_id(self, time: Any) -> int:
@@ -78,8 +78,8 @@ class TemporalTokenizer:
             time: As in a call: a time point's name, a year, an ISO-8601 date, a `date` or a `datetime`.
 
         Returns:
-            `int`: From 3 for the first of `times`; 2 for an unknown time with `unknown_times="unknown"`, which is else
-            an [`UnknownTimeError`].
+            `int`: 3 for the first of `times`, and so on. An unknown time raises an [`UnknownTimeError`], or is 2 with
+            `unknown_times="unknown"`.
         """
         if time is NO_TIME:
             return UNKNOWN_TIME
@@ -91,31 +91,31 @@ class TemporalTokenizer:
             raise
 
     def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False, **kwargs) -> list[str]:
-        """The pieces of a text, which do not depend on its time."""
+        """The tokens of a text, which do not depend on its time."""
         return super().tokenize(text, pair, add_special_tokens, **{"time": NO_TIME, **kwargs})
 
     def _template(self):
-        """How special tokens are put around texts, with a mask where the time token goes."""
+        """The post-processor that adds special tokens, with a mask token in place of the time token."""
         raise NotImplementedError
 
     def _encode_plus(
         self, text, text_pair=None, time: Any = None, return_tensors: str | None = None, **kwargs
     ) -> BatchEncoding:
         encoding = super()._encode_plus(text, text_pair, **kwargs)
-        one = text[0] if len(text) and kwargs.get("is_split_into_words") else text
-        is_batch = isinstance(one, (list, tuple))
+        first = text[0] if len(text) and kwargs.get("is_split_into_words") else text
+        is_batch = isinstance(first, (list, tuple))
         is_flat = not is_batch and not kwargs.get("return_overflowing_tokens")
         count = len(text) if is_batch else 1
-        is_one = isinstance(time, (str, date)) or not isinstance(time, Iterable)
-        times = [time] * count if is_one else list(time)
+        is_single = isinstance(time, (str, date)) or not isinstance(time, Iterable)
+        times = [time] * count if is_single else list(time)
         if len(times) != count:
             raise ValueError(f"There are {len(times)} times for {count} texts.")
-        ids_of_texts = [self.time_id(value) for value in times]
+        text_time_ids = [self.time_id(value) for value in times]
         texts = encoding.get("overflow_to_sample_mapping", range(count))
         input_ids = [encoding["input_ids"]] if is_flat else encoding["input_ids"]
         time_tokens, time_ids = self.time_token_ids, []
-        for row, tokens, which in zip(encoding.encodings, input_ids, texts, strict=True):
-            time_id = ids_of_texts[which]
+        for row, tokens, text_index in zip(encoding.encodings, input_ids, texts, strict=True):
+            time_id = text_time_ids[text_index]
             if self.prepend_time and kwargs.get("add_special_tokens", True) and time_id != UNKNOWN_TIME:
                 tokens[row.attention_mask.index(1) + 1] = time_tokens[time_id - NUM_SPECIAL_TIMES]
             time_ids.append(
@@ -134,7 +134,7 @@ class TemporalTokenizer:
     def _pad(self, encoded_inputs, *args, padding_side: str | None = None, **kwargs) -> dict:
         if "time_ids" in encoded_inputs and len(encoded_inputs["time_ids"]) != len(encoded_inputs["input_ids"]):
             counts = f"{len(encoded_inputs['time_ids'])} `time_ids` for {len(encoded_inputs['input_ids'])} tokens"
-            raise ValueError(f"A text has {counts}.")
+            raise ValueError(f"A text has {counts}; there must be as many.")
         padded = super()._pad(encoded_inputs, *args, padding_side=padding_side, **kwargs)
         if "time_ids" in padded:
             times = list(padded["time_ids"])
@@ -146,12 +146,12 @@ class TemporalTokenizer:
     @torch.no_grad()
     def add_target_words(self, words: list[str], model: PreTrainedModel) -> list[str]:
         """
-        Makes one token of each word and gives `model` a row for it, which starts as the mean of the word's pieces;
-        where the vocabulary has none for it, it starts at random.
+        Adds words as single tokens to the vocabulary, and their embeddings to `model`. A new embedding is the mean of
+        the word's old pieces, or random if the vocabulary had none.
 
         Args:
-            words (`list[str]`): Those that are one known token already stay as they are.
-            model ([`PreTrainedModel`]): Changed in place.
+            words (`list[str]`): Words that are a single known token already do not change.
+            model ([`PreTrainedModel`]): Its embeddings are changed in place.
 
         Returns:
             `list[str]`: The words that were added. Raises a `ValueError` for an empty word or one with spaces.
@@ -177,30 +177,30 @@ class TemporalTokenizer:
 
 class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
     r"""
-    BERT's tokenizer, with time: calls take `time=` beside the text and return `time_ids` beside `input_ids`, for a
+    BERT's tokenizer with time: calls take `time=` with the text, and return `time_ids` with `input_ids`, for a
     [`BertWithTemporalAttention`] (Rosin and Radinsky, 2022).
 
     Args:
         times (`list[str]`, *optional*, defaults to `()`):
-            The time points in order, as in the model's configuration. Names such as `"1810-1860"` take in years and
+            The time points in order, as in the model's configuration. Names such as `"1810-1860"` cover years and
             dates; see [`TimePoints`].
         time_granularity (`str`, *optional*):
-            `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`: how dates are named in `times`.
+            `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`: the period that each name in `times` stands for.
         unknown_times (`str`, *optional*, defaults to `"error"`):
-            What becomes of a time that is missing, or that is in none of `times`: `"error"` raises an
-            `UnknownTimeError` that lists them, `"unknown"` gives it the id of unknown times.
+            What to do with a time that is missing, or in none of `times`: `"error"` raises an `UnknownTimeError` that
+            lists the time points, `"unknown"` uses the id of unknown times.
         prepend_time (`bool`, *optional*, defaults to `False`):
             Whether each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or with
-            the mask token where its time is unknown. The model's vocabulary must hold these tokens:
+            the mask token if its time is unknown. The model's vocabulary must have these tokens:
             `model.resize_token_embeddings(len(tokenizer))`.
         mask_token_time (`bool`, *optional*, defaults to `False`):
             Whether masked tokens have the time id of masks instead of their text's (Rosin and Radinsky, 2022,
             footnote 3).
-        kwargs: What BERT's own tokenizer takes.
+        kwargs: Arguments of BERT's own tokenizer.
 
-    `tokenizer(text, time=...)` takes one time for all texts or a list with one for each: a time point's name, a year,
-    an ISO-8601 date, a `date` or a `datetime`. In `time_ids`, of the shape of `input_ids`, 0 is padding, 1 mask, 2
-    unknown, then `times` in order. Raises a `ValueError` where there are not as many times as texts.
+    `tokenizer(text, time=...)` takes one time for all texts, or a list with a time for each text: a time point's name,
+    a year, an ISO-8601 date, a `date` or a `datetime`. In `time_ids`, of the shape of `input_ids`, 0 is padding, 1
+    mask, 2 unknown, and 3 the first of `times`. Raises a `ValueError` if the numbers of times and texts differ.
     """
 
     model_input_names = [*BertTokenizer.model_input_names, "time_ids"]
@@ -216,14 +216,14 @@ class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
 
 class TemporalRobertaTokenizer(TemporalTokenizer, RobertaTokenizer):
     r"""
-    RoBERTa's tokenizer, with time: calls take `time=` beside the text and return `time_ids` beside `input_ids`, for a
+    RoBERTa's tokenizer with time: calls take `time=` with the text, and return `time_ids` with `input_ids`, for a
     [`RobertaWithTemporalAttention`] (Rosin and Radinsky, 2022).
 
     Args:
         times, time_granularity, unknown_times, prepend_time, mask_token_time: As in [`TemporalBertTokenizer`].
-        kwargs: What RoBERTa's own tokenizer takes.
+        kwargs: Arguments of RoBERTa's own tokenizer.
 
-    Called as [`TemporalBertTokenizer`].
+    It is called like [`TemporalBertTokenizer`].
     """
 
     model_input_names = [*RobertaTokenizer.model_input_names, "time_ids"]

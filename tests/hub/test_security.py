@@ -199,9 +199,9 @@ def test_figures_show_text_as_text(tmp_path):
 
 @pytest.mark.parametrize("name", NASTY)
 def test_errors_show_text_as_text(name):
-    posts = [{"timeline_id": name, "text": "", "timestamp": timestamp} for timestamp in (1, None)]
+    posts = [{"timeline_id": "ann", "text": "", "label": name}]
     with pytest.raises(PostError) as error:
-        to_timelines(Dataset.from_list(posts))
+        to_timelines(Dataset.from_list(posts), ["O"])
     assert str(error.value).isprintable() and repr(name) in str(error.value)
 
 
