@@ -32,11 +32,7 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 RUN_PAGES = {"README.md", "docs/quick_start.md", "docs/semantic_change.md"}
 TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py")
 RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_baseline.py", "run_semantic_change.py", "modeling_tempoformer.data.synthetic")
-NOT_RUN = (
-    ["source", ".venv/bin/activate"],
-    ["hf", "auth", "login"],
-    ["hf", "upload", "me/my-model", "outputs/by_hand"],
-)
+NOT_RUN = ("source .venv/bin/activate", "hf auth login", "hf upload me/my-model outputs/by_hand")
 # Longer commands are cut off beside the menus of the site at 1,280 pixels.
 WIDEST_COMMAND = 90
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
@@ -209,10 +205,8 @@ def run_command(words: list[str], really: bool) -> str:
             if "--" in arguments:
                 passed_on = arguments[arguments.index("--") + 1 :]
                 if program == "run_cross_validation.py":
-                    script = (
-                        "run_baseline.py" if any("baseline" in word for word in passed_on) else "run_glue_style.py"
-                    )
-                    parse_only(f"run_{script}.py", [*passed_on, "--output_dir", "outputs"])
+                    name = "baseline" if any("baseline" in word for word in passed_on) else "glue_style"
+                    parse_only(f"run_{name}.py", [*passed_on, "--output_dir", "outputs"])
                 else:
                     place = passed_on.index("--score")
                     scoring = ["--model_name_or_path", "outputs", *passed_on[place + 1 :]]

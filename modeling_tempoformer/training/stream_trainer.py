@@ -45,6 +45,10 @@ class StreamTrainingArguments(HubTrainingArguments):
             stream attention, fusion and head. Default: `learning_rate`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
             `metric_for_best_model`.
+        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collator reads columns
+            that are not arguments of `forward`.
+        restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): Whether early stopping keeps
+            its patience when a training resumes.
 
     Raises a `ValueError` for arguments that make no sense here: `label_smoothing_factor`, `prediction_loss_only`,
     `batch_eval_metrics`, `eval_do_concat_batches=False`, `dataloader_drop_last`.
@@ -59,9 +63,7 @@ class StreamTrainingArguments(HubTrainingArguments):
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations without a better --metric_for_best_model."}
     )
-    # The collator reads columns that are not arguments of `forward`.
     remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
-    # A resumed training goes on with the patience that was left.
     restore_callback_states_from_checkpoint: bool = field(
         default=True, metadata={"help": "Whether early stopping goes on where it was when a training resumes."}
     )

@@ -26,13 +26,14 @@ class TemporalTrainingArguments(HubTrainingArguments):
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         time_learning_rate (`float`, *optional*): Learning rate of time embeddings, W_T and alpha, which are new.
             Default: `learning_rate`.
+        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collator reads columns
+            that are not arguments of `forward`.
     """
 
     time_learning_rate: float | None = field(
         default=None,
         metadata={"help": "Learning rate of time embeddings, W_T and alpha, which are new. Default: --learning_rate."},
     )
-    # The collator reads columns that are not arguments of `forward`.
     remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
 
     def __post_init__(self):

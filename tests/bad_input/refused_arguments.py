@@ -104,13 +104,14 @@ def one_fold(folder: Path) -> str:
     return f"--folds_file={write(folder, 'folds.txt', json.dumps(folds))}"
 
 
+TINY_ENCODER = ("--config_name", "configuration/encoder_tiny.json", "--tokenizer_name", "tokenization")
 GLUE = {
     "no model": (
         lambda folder: run("run_glue_style", "--output_dir", str(folder)),
         "--model_name_or_path…--config_name",
     ),
     "no posts": (
-        lambda folder: run("run_glue_style", "--model_name_or_path", "x", "--output_dir", str(folder)),
+        lambda folder: run("run_glue_style", *TINY_ENCODER, "--do_train", "--output_dir", str(folder)),
         "--dataset_name…--train_file…--validation_file",
     ),
     "a dataset and a file": (glue("--dataset_name", "x"), "--dataset_name…--train_file"),

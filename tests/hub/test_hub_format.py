@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 
+import pytest
 import torch
 from helpers import HUB_MODULES, PACKAGE, TOKENIZER_MODULES, tiny_batch, tiny_model
 from safetensors.torch import load_file, save_file
