@@ -1,6 +1,8 @@
 """Tiny models, batches, tokenizers and tables that the tests share."""
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -261,3 +263,11 @@ def fixed_batch(window: int = 4, num_posts: int = 6) -> dict[str, torch.Tensor]:
         "stream_index": index.unsqueeze(0),
         "elapsed": elapsed_seconds(times, index).unsqueeze(0),
     }
+
+
+def run_without_package(code: str, *arguments: Path | str):
+    """Runs code in a process that cannot import the package; `sys.argv[1:]` are the arguments."""
+    blocked = f'import sys\nsys.modules["modeling_tempoformer"] = None\n{code}'
+    command = [sys.executable, "-c", blocked, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
