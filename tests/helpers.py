@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -282,3 +284,11 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 def read_json(path: Path):
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def run_without_package(code: str, *arguments: Path | str):
+    """Runs code in a process that cannot import the package; `sys.argv[1:]` are the arguments."""
+    blocked = f'import sys\nsys.modules["modeling_tempoformer"] = None\n{code}'
+    command = [sys.executable, "-c", blocked, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

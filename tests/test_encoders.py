@@ -1,12 +1,9 @@
 """Every encoder family against its own code in Transformers, on tiny random models."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from dense_reference import dense_logits, family_stream_logits, plain_encoder
-from helpers import ENCODERS, fixed_batch, move_to_meta, tiny_batch, tiny_encoder, tiny_model
+from helpers import ENCODERS, fixed_batch, move_to_meta, run_without_package, tiny_batch, tiny_encoder, tiny_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
@@ -244,7 +241,7 @@ def test_device_map_keeps_layers_whole(tmp_path, family):
 
 @FAMILIES
 def test_layers_on_several_devices(family):
-    """The upper layers on a second device, for which the meta device stands in: shapes and places, no values."""
+    """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
     model, batch = family_model(family, attn_implementation="eager"), family_batch(family)
     base = model.tempoformer
     layers = base.adapter.layers(base.encoder)
@@ -257,9 +254,7 @@ def test_layers_on_several_devices(family):
 
 
 ELSEWHERE = """
-import sys
 from pathlib import Path
-sys.modules["modeling_tempoformer"] = None  # an import of the package fails, as where it is not installed
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
@@ -276,9 +271,7 @@ def test_all_families_travel_without_the_package(tmp_path):
     for family, model in models.items():
         model.save_pretrained(tmp_path / family / "model")
         save_file(family_batch(family), tmp_path / family / "batch.safetensors")
-    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_without_package(ELSEWHERE, tmp_path)
     for family, model in models.items():
         logits = load_file(tmp_path / family / "logits.safetensors")["logits"]
         torch.testing.assert_close(logits, model(**family_batch(family)).logits, atol=1e-5, rtol=0, msg=family)

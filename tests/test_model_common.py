@@ -84,17 +84,6 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch):
     )
 
 
-def test_other_labels_need_to_be_asked_for(tmp_path):
-    tiny_model().save_pretrained(tmp_path)
-    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
-        TempoFormerForStreamClassification.from_pretrained(tmp_path, num_labels=5)
-    model, info = TempoFormerForStreamClassification.from_pretrained(
-        tmp_path, num_labels=5, ignore_mismatched_sizes=True, output_loading_info=True
-    )
-    assert {key[0] for key in info["mismatched_keys"]} == {"classifier.mlp.6.weight", "classifier.mlp.6.bias"}
-    assert model.classifier.mlp[-1].out_features == 5
-
-
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_weights_missing_from_a_checkpoint_are_drawn_as_in_a_new_model(settings):
     new = tiny_model(seed=3, **settings)
@@ -104,7 +93,7 @@ def test_weights_missing_from_a_checkpoint_are_drawn_as_in_a_new_model(settings)
     for name, weight in new.state_dict().items():
         other = filled.state_dict()[name]
         assert other.is_contiguous() and other.dtype == weight.dtype
-        # The order of drawing may differ, the law must not.
+        # Drawn in another order, from the same distribution.
         torch.testing.assert_close(other.std(), weight.std(), atol=0.15, rtol=0.3)
 
 
@@ -130,15 +119,6 @@ def test_vocabulary_grows_and_shrinks(batch):
     replacement = torch.nn.Embedding(60, 16)
     model.set_input_embeddings(replacement)
     assert model.get_input_embeddings() is replacement and model.get_output_embeddings() is None
-
-
-def test_names_that_the_library_relies_on():
-    model = tiny_model()
-    assert model.base_model is model.tempoformer and model.main_input_name == "input_ids"
-    assert model.config.encoder_config is model.tempoformer.encoder.config
-    modules = {type(module).__name__ for module in model.modules()}
-    no_split = set(model._no_split_modules)
-    assert no_split <= modules and "BertLayer" in no_split
 
 
 def test_backend_can_be_switched(batch):
@@ -169,10 +149,6 @@ def test_gradients_reach_the_returned_states(batch):
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     returned = [output.hidden_states[0], output.attentions[0], output.stream_attentions[0]]
     for tensor in returned:
-        tensor.retain_grad()
-    torch.autograd.grad(output.loss, model.get_input_embeddings().weight, retain_graph=True)
-    # What is returned is a padded copy; that it depends on the weights is what users of it need.
-    for tensor in returned:
         (gradient,) = torch.autograd.grad(
             tensor.square().sum(), model.get_input_embeddings().weight, retain_graph=True
         )
@@ -201,14 +177,14 @@ def test_layers_offloaded_to_disk(tmp_path, batch):
 
 @pytest.mark.parametrize("settings", [*VARIANTS, {"stream_residual": True}], ids=str)
 def test_layers_on_several_devices(batch, settings):
-    """The upper layers on a second device, for which the meta device stands in: shapes and places, no values."""
+    """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
     model = tiny_model(attn_implementation="eager", **settings)
     base = model.tempoformer
     for module in (*base.encoder.encoder.layer[1:], base.stream_layers, base.encoder.pooler, base.fusion):
         if module is not None:
             move_to_meta(module)
     move_to_meta(model.classifier)
-    # With the weights asked for, no mask across posts has to be looked into, which meta tensors do not allow.
+    # With `output_attentions`, as the mask of other attention looks into values, which meta tensors do not have.
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)
 

@@ -1,12 +1,10 @@
 """The pipeline, against the model on the collated timeline."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
 import torch
-from helpers import tiny_encoder, tiny_model
+from helpers import run_without_package, tiny_encoder, tiny_model
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, pipeline
 
@@ -180,8 +178,6 @@ def test_long_posts_are_cut_to_what_the_encoder_reads(saved):
 
 
 ELSEWHERE = """
-import sys
-sys.modules["modeling_tempoformer"] = None
 import torch
 from safetensors.torch import save_file
 from transformers import pipeline
@@ -203,8 +199,6 @@ def test_it_travels_with_the_model(calibrated, tmp_path):
     assert expected[:2] != expected[2:]
     for number in range(2):
         target, scores = tmp_path / f"again_{number}", tmp_path / f"scores_{number}.safetensors"
-        command = [sys.executable, "-c", ELSEWHERE, str(folder), str(target), str(scores)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        run_without_package(ELSEWHERE, folder, target, scores)
         torch.testing.assert_close(load_file(scores)["scores"], torch.tensor(expected), atol=1e-5, rtol=0)
         folder = target

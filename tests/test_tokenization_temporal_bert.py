@@ -1,15 +1,13 @@
 """Tokenizers that take the time of texts."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
-from helpers import TIMES
+from helpers import TIMES, run_without_package
 from helpers import dated_bert as bert
 from helpers import dated_roberta as roberta
 from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
@@ -159,8 +157,7 @@ def test_target_words_become_tokens_that_begin_as_the_mean_of_their_pieces():
 
 
 ELSEWHERE = """
-import json, sys
-sys.modules["modeling_tempoformer"] = None
+import json
 from transformers import AutoTokenizer
 
 source, target, result = sys.argv[1:]
@@ -177,7 +174,5 @@ def test_round_trip_without_the_package(make, tmp_path):
     tokenizer.save_pretrained(tmp_path / "0")
     expected = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data
     for number in range(2):
-        paths = [str(tmp_path / name) for name in (str(number), str(number + 1), "result.json")]
-        done = subprocess.run([sys.executable, "-c", ELSEWHERE, *paths], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        run_without_package(ELSEWHERE, *(tmp_path / name for name in (str(number), str(number + 1), "result.json")))
         assert json.loads((tmp_path / "result.json").read_text()) == expected
