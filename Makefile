@@ -38,7 +38,7 @@ test: install
 	$(BIN)/python -m pytest
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.
-LOWEST := transformers==5.8.0
+LOWEST := transformers==5.11.0
 
 test-lowest: .venv-lowest/installed
 	.venv-lowest/bin/python -m pytest
