@@ -46,7 +46,7 @@ test-slow: install
 	$(PYTEST) -m slow
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.
-LOWEST := transformers==5.8.0
+LOWEST := transformers==5.11.0
 
 test-lowest: .venv-lowest/installed
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest --numprocesses $(JOBS)

@@ -46,7 +46,7 @@ def batches(draw, window: int, pad: int) -> dict[str, torch.Tensor]:
     return {**batch, "elapsed": elapsed} if draw(st.booleans()) else batch
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), config=CONFIGS)
 def test_agrees_with_the_plain_form(data, config):
     model = tiny_model(**config)

@@ -39,11 +39,9 @@ def test_a_checkpoint_in_16_bits_gives_a_model_in_32(tmp_path, saved):
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_every_parameter_gets_a_gradient(family, settings):
-    model = tiny_model(family, **settings).train()
-    # Streams that fill the window: otherwise the embeddings of its first positions are not used.
-    batch = tiny_batch(pad=model.config.encoder_config.pad_token_id)
+def test_every_parameter_gets_a_gradient(batch, settings):
+    """Some streams fill the window, so that all position embeddings are used."""
+    model = tiny_model(**settings).train()
     batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
     model(**batch).loss.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()] == []
@@ -71,11 +69,6 @@ def test_logits_do_not_depend_on_the_rest_of_the_batch(attention, settings):
             ).logits
             torch.testing.assert_close(together[row : row + 1, :posts], alone, atol=1e-5, rtol=0)
     assert not together[1, 4:].any()
-
-
-def test_eager_and_sdpa_agree(batch):
-    eager, sdpa = (tiny_model(attn_implementation=name)(**batch).logits for name in ("eager", "sdpa"))
-    torch.testing.assert_close(eager, sdpa, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
@@ -136,24 +129,6 @@ def test_attention_across_posts_is_there_with_any_backend(batch):
     assert sdpa.attentions is None
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_gradient_checkpointing_changes_no_gradient(batch, reentrant):
-    plain, checkpointed = tiny_model(), tiny_model()
-    for model in (plain, checkpointed):
-        for module in model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-        model.config.encoder_config.attention_probs_dropout_prob = 0.0
-        model.train()
-    checkpointed.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
-    checkpointed.enable_input_require_grads()
-    for model in (plain, checkpointed):
-        model(**batch).loss.backward()
-    grads = dict(checkpointed.named_parameters())
-    for name, parameter in plain.named_parameters():
-        torch.testing.assert_close(parameter.grad, grads[name].grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name} {m}")
-
-
 def test_bfloat16_is_close(batch):
     single, half = tiny_model(), tiny_model().to(torch.bfloat16)
     with torch.no_grad():
@@ -182,19 +157,6 @@ def test_save_and_load(tmp_path, batch, settings):
         base(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state,
         model.tempoformer(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state,
     )
-
-
-@pytest.mark.parametrize("settings", [{}, {"head": "lstm"}], ids=str)
-def test_every_tensor_is_initialised_on_the_meta_device(settings):
-    """What a checkpoint lacks must not be left as raw memory."""
-    model = tiny_model(**settings)
-    torch.manual_seed(0)
-    filled, _ = TempoFormerForStreamClassification.from_pretrained(
-        None, config=model.config, state_dict={}, output_loading_info=True
-    )
-    for name, tensor in [*filled.named_parameters(), *filled.named_buffers()]:
-        assert tensor.isfinite().all() and tensor.abs().max() < 100, name
-    assert torch.equal(filled.tempoformer.encoder.embeddings.position_ids[0], torch.arange(24))
 
 
 def test_no_label_at_all_is_no_loss(batch):
@@ -266,7 +228,7 @@ def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(timed):
         assert torch.equal(model(**fits).logits, tiny_model()(**fits).logits)
         with pytest.raises(ValueError, match=f"`timed={timed}` in its configuration"):
             model(**other)
-        # Those that do not read time have no such condition.
+        # Models that do not read time accept both.
         for settings in ({"stream_attention": "rotary"}, {"num_stream_layers": 0}):
             tiny_model(timed=timed, **settings)(**other)
     posts = {"input_ids": batch["input_ids"][0, :2], "timeline_ids": ["ann", "ann"]}

@@ -56,7 +56,7 @@ def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], state=Non
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data(), variant=st.sampled_from(VARIANTS), timed=st.booleans())
 def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, variant, timed):
     model, people = tiny_model(**variant), timelines(timed=timed)

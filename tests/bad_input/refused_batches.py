@@ -115,10 +115,6 @@ FORWARD = {
         "6…`window`…4",
     ),
     "times of another shape": (batch(elapsed=lambda elapsed: elapsed[..., 0]), "`elapsed`"),
-    "no times for a model that was trained with them": (
-        batch(lambda: tiny_model(timed=True), elapsed=None),
-        "`timed=True`",
-    ),
     "labels of another shape": (batch(labels=lambda labels: labels[:, :1]), "`labels`…6…1"),
     "an argument that there is not": (batch(timestamps=torch.zeros(2, 6)), "timestamps", "TypeError"),
 }
