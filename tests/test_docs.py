@@ -13,6 +13,7 @@ import re
 import runpy
 import shlex
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
@@ -132,7 +133,9 @@ def lengthen(path: Path):
         shown = list(csv.DictReader(file))
     assert shown and all(None not in row and None not in row.values() for row in shown), f"{path}: not a table"
     if path.name == "posts.csv":
-        posts = synthetic_posts(12, seed=0, posts_per_timeline=6)
+        posts = list(synthetic_posts(12, seed=0, posts_per_timeline=6))
+        for post in posts:
+            post["timestamp"] = datetime.fromtimestamp(post["timestamp"], UTC).isoformat()
         shown += [{name: post[name] for name in shown[0]} for post in posts]
     elif path.name == "texts.csv":
         shown *= 20

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,11 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     posts = fingerprint(data) if isinstance(data, Dataset) else None
     # Through JSON, as the record is read back.
     trained_on = json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
-    with args.main_process_first():
-        checkpoint = last_checkpoint(output_dir)
+    checkpoint = get_last_checkpoint(output_dir)
     if checkpoint is not None:
-        check_same(checkpoint, trained_on)
+        check_same(Path(checkpoint), trained_on)
+        with args.main_process_first():
+            checkpoint = drop_incomplete(output_dir)
     if args.resume_from_checkpoint is not None:
         checkpoint = Path(args.resume_from_checkpoint)
         if not is_complete(checkpoint):
@@ -88,14 +90,13 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     trainer.save_state()
 
 
-def last_checkpoint(output_dir: Path) -> Path | None:
-    """The last complete checkpoint. Later ones, whose writing was interrupted, are renamed."""
+def drop_incomplete(output_dir: Path) -> Path | None:
+    """The last complete checkpoint. Later ones, whose writing was interrupted, are deleted."""
     while (checkpoint := get_last_checkpoint(output_dir)) is not None:
-        path = Path(checkpoint)
-        if is_complete(path):
-            return path
-        logger.warning("%s was not written to its end: renaming it.", path)
-        path.rename(path.with_name(f"incomplete-{path.name}"))
+        if is_complete(Path(checkpoint)):
+            return Path(checkpoint)
+        logger.warning("Deleting %s, which was not written to its end.", checkpoint)
+        shutil.rmtree(checkpoint)
     return None
 
 

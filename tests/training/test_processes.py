@@ -139,22 +139,6 @@ def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
         torch.testing.assert_close(others[name], weight, atol=1e-6, rtol=0, msg=name)
 
 
-def test_a_second_run_in_a_folder_ends_at_once(tmp_path, files):
-    """With one line, and the first run goes on; two processes of one run are not in each other's way."""
-    arguments = training(files, tmp_path / "out", max_steps=200)
-    process = launch(arguments, 2, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    while not (tmp_path / "out" / "_trained_on.json").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
-    second = launch(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    _, said = second.communicate(timeout=300)
-    assert second.returncode == 1 and "Traceback" not in said
-    (line,) = (line for line in said.splitlines() if line.startswith("error: "))
-    assert str(tmp_path / "out") in line
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-
-
 STREAM = """
 import json, os, sys
 from transformers import AutoTokenizer, Trainer, TrainingArguments
