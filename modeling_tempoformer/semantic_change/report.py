@@ -1,6 +1,7 @@
 """The report on scored words: a ranked table, the agreement with gold scores, and figures."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from transformers.utils import logging
 
-from ..evaluation.figures import new_figure
-from ..evaluation.text_tables import escape_control_characters, format_table
 from .measures import Agreement, agreement
 
 
@@ -18,6 +17,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 logger = logging.get_logger(__name__)
+
+
+def escape_control_characters(text: str) -> str:
+    """Writes out characters that are not printable: a newline breaks a table, and a terminal obeys escape codes."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
+    """A table in aligned columns. Numbers have three digits, missing values are blank."""
+    table = pd.DataFrame(rows).rename(columns=escape_control_characters)
+    table = table.map(lambda cell: escape_control_characters(cell) if isinstance(cell, str) else cell)
+    return table.to_string(index=False, na_rep="", float_format="{:.3f}".format)
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure, sizes in inches."""
+    from matplotlib.figure import Figure  # Only here, because it belongs to the extra `change`.
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def ranked_table(
@@ -48,7 +66,7 @@ def ranked_table(
 
 
 def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], title: str):
-    """Draws predicted against gold ranks. Raises an `ImportError` without matplotlib."""
+    """Draws predicted against gold ranks."""
     ranks = pd.DataFrame({"predicted": pd.Series(scores), "gold": pd.Series(truth)}).dropna().rank(ascending=False)
     figure = new_figure(7, 7)
     axes = figure.subplots()

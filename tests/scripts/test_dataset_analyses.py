@@ -10,8 +10,8 @@ import pytest
 import torch
 from datasets import Dataset
 
+from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.data.timelines import to_timelines
-from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 
 
 POSTS = [

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from modeling_tempoformer.evaluation.text_tables import format_table
+from modeling_tempoformer.semantic_change.report import format_table
 
 
 def test_cells_of_a_table():

@@ -9,7 +9,7 @@ import pandas as pd
 from datasets import Dataset
 from sklearn.preprocessing import normalize
 
-from .predictions import labels_of
+from modeling_tempoformer.evaluation.predictions import labels_of
 
 
 def dataset_statistics(timelines: Dataset, label_names: Sequence[str]) -> dict[str, Any]:
@@ -112,13 +112,10 @@ def neighbour_bertscore(timelines: Dataset, model_type: str = "roberta-large") -
             `bert-score` knows.
 
     Returns:
-        NaN if no timeline has two posts. A pair in which a post has no words counts as 0. Raises an `ImportError`
-        without `bert-score`.
+        NaN if no timeline has two posts. A pair in which a post has no words counts as 0.
     """
-    try:
-        from bert_score import score
-    except ImportError as problem:
-        raise ImportError('BERTScore needs bert-score: pip install "modeling-tempoformer[diversity]".') from problem
+    from bert_score import score
+
     pairs = [pair for texts in timelines["texts"] for pair in zip(texts, texts[1:], strict=False)]
     # bert-score also gives 0 to empty texts, but fails on them with the tokenizers of Transformers 5.
     scored = [(later, earlier) for earlier, later in pairs if earlier.strip() and later.strip()]
