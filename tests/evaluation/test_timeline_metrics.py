@@ -7,8 +7,6 @@ import pytest
 
 from modeling_tempoformer.evaluation.timeline_metrics import (
     Timeline,
-    coverage_scores,
-    detection_delays,
     timeline_scores,
     window_scores,
 )
@@ -75,16 +73,17 @@ def test_no_matching_of_predictions_has_more_pairs():
     ],
 )
 def test_coverage_scores(actual, predicted, expected):
-    found = coverage_scores(Timeline(digits(actual), digits(predicted)), 1)
+    scores = timeline_scores([Timeline(digits(actual), digits(predicted))], ["No", "Switch"])
+    found = scores["coverage_precision_Switch"], scores["coverage_recall_Switch"]
     assert found == pytest.approx(expected, nan_ok=True)
 
 
 def test_delays_end_where_the_next_region_begins():
     times = [0, 10, 30, 60, 100, 150, 210, 280]
-    timeline = Timeline(digits("01100110"), digits("10010000"), times)
-    assert detection_delays(timeline, 1) == ([2], [50], 1)
-    timeline = Timeline(digits("01100110"), digits("01000001"), times)
-    assert detection_delays(timeline, 1) == ([0, 2], [0, 130], 0)
+    for predicted, posts, seconds, missed in (("10010000", 2, 50, 1 / 2), ("01000001", (0 + 2) / 2, (0 + 130) / 2, 0)):
+        scores = timeline_scores([Timeline(digits("01100110"), digits(predicted), times)], ["No", "Switch"])
+        assert scores["median_delay_posts_Switch"] == posts and scores["median_delay_seconds_Switch"] == seconds
+        assert scores["missed_Switch"] == missed
 
 
 def test_scores_are_means_over_the_timelines_that_have_them():
