@@ -85,8 +85,7 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
         the least cost of moving one distribution to the other, where moving between two clusters costs the cosine
         distance between the mean of the one before and the mean of the other after.
         All are NaN if there are no usages before or after. The distances of one clustering are NaN, with a warning, if
-        affinity propagation does not converge, or if there are fewer usages than `num_clusters`. Raises an
-        `ImportError` without POT.
+        affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
     """
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
@@ -113,10 +112,8 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
 
 def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray]) -> float:
     """The Wasserstein distance between the clusters before and after, each represented by the mean of its usages."""
-    try:
-        import ot
-    except ImportError as problem:
-        raise ImportError('Wasserstein distances need POT: pip install "modeling-tempoformer[change]".') from problem
+    import ot  # Only here, because it belongs to the extra `change`.
+
     means, shares = [], []
     for vectors, part in zip(usages, labels, strict=True):
         clusters, counts = np.unique(part, return_counts=True)
@@ -188,26 +185,12 @@ def agreement(scores: dict[str, float], truth: dict[str, float], seed: int = 0, 
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Constant resamples are counted instead.
-        resampled = bootstrap(
-            pairs,
-            correlations,
-            n_resamples=resamples,
-            paired=True,
-            vectorized=True,
-            method="percentile",
-            rng=seed,
-        ).bootstrap_distribution
-    lows, highs = np.nanpercentile(resampled, (2.5, 97.5), axis=-1).tolist()
-    pearson, spearman = pearsonr(*pairs), spearmanr(*pairs)
-    return Agreement(
-        pearson=float(pearson.statistic),
-        pearson_p=float(pearson.pvalue),
-        pearson_interval=(lows[0], highs[0]),
-        spearman=float(spearman.statistic),
-        spearman_p=float(spearman.pvalue),
-        spearman_interval=(lows[1], highs[1]),
-        num_words=len(words),
-        missing=missing,
-        extra=extra,
-        skipped_resamples=int(np.isnan(resampled[0]).sum()),
-    )
+        result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
+    resampled = result.bootstrap_distribution
+    intervals = map(tuple, np.nanpercentile(resampled, (2.5, 97.5), axis=-1).T.tolist())
+    found = {}
+    for name, correlate, interval in zip(("pearson", "spearman"), (pearsonr, spearmanr), intervals, strict=True):
+        r, p = correlate(*pairs)
+        found |= {name: float(r), f"{name}_p": float(p), f"{name}_interval": interval}
+    skipped = int(np.isnan(resampled[0]).sum())
+    return Agreement(**found, num_words=len(words), missing=missing, extra=extra, skipped_resamples=skipped)

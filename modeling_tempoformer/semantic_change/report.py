@@ -45,11 +45,6 @@ def ranked_table(
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
     Rank 1 changed most, and words with the same score share their mean rank. Gold ranks are among the words that have
     both scores.
-
-    Args:
-        scores: For each measure the score of each word, NaN if it has none.
-        counts: For each word its number of usages at each time.
-        truth: Gold scores by word.
     """
     first, *_ = scores
     table = pd.DataFrame(scores, index=pd.Index(scores[first], name="word"))
@@ -103,8 +98,8 @@ def compare_with_gold(
     scores: dict[str, dict[str, float]], truth: dict[str, float], seed: int
 ) -> tuple[dict[str, Agreement], list[str]]:
     """
-    The agreement of each measure with the gold scores, and notes on measures and words without one. Raises a
-    `ValueError` if the first measure has no correlation.
+    The agreement of each measure with the gold scores; a table of it, and notes on measures and words without one.
+    Raises a `ValueError` if the first measure has no correlation.
     """
     found, notes = {}, []
     for name, of_word in scores.items():
@@ -119,12 +114,7 @@ def compare_with_gold(
             notes.append(f"{name}: no score for {', '.join(found[name].missing)}, which have a gold score.")
         if found[name].extra:
             notes.append(f"{name}: no gold score for {', '.join(found[name].extra)}.")
-    return found, notes
-
-
-def agreement_table(found: dict[str, Agreement]) -> str:
-    """The correlations of each measure as text."""
-    return format_table(
+    table = format_table(
         {
             "measure": name,
             "words": value.num_words,
@@ -137,6 +127,7 @@ def agreement_table(found: dict[str, Agreement]) -> str:
         }
         for name, value in found.items()
     )
+    return found, [table, *notes]
 
 
 def write_report(
@@ -148,7 +139,14 @@ def write_report(
 ) -> str:
     """
     Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` (if matplotlib is installed) and,
-    with gold scores, `ranks.png`. Arguments as for [`ranked_table`]; `seed` is the seed of the bootstrap.
+    with gold scores, `ranks.png`.
+
+    Args:
+        output_dir: Folder of the files; created if needed.
+        scores: For each measure the score of each word, NaN if it has none.
+        counts: For each word its number of usages at each time.
+        truth: Gold scores by word.
+        seed: Seed of the bootstrap.
 
     Returns:
         The table and the agreement with gold scores as text, which also names the measures without a correlation.
@@ -161,8 +159,11 @@ def write_report(
         raise ValueError(f"'{first}' has no score for any of the {len(counts)} words: {', '.join(counts)}.")
     table = ranked_table(scores, counts, truth)
     table.to_csv(folder / "changes.csv", index=False)
-    gaps = {word: [time for time, count in by_time.items() if not count] for word, by_time in counts.items()}
-    gaps = {word: times for word, times in gaps.items() if times}
+    gaps = {
+        word: [time for time, count in by_time.items() if not count]
+        for word, by_time in counts.items()
+        if not all(by_time.values())
+    }
     lines = [format_table(table), ""]
     lines += [f"No usage of '{word}' in {', '.join(times)}." for word, times in gaps.items()]
     found: dict[str, Agreement] = {}
@@ -170,8 +171,8 @@ def write_report(
         missing = {name: [word for word in of_word if pd.isna(of_word[word])] for name, of_word in scores.items()}
         lines += [f"{name}: no score for {', '.join(words)}." for name, words in missing.items() if words]
     else:
-        found, notes = compare_with_gold(scores, truth, seed)
-        lines += ["", agreement_table(found), *notes]
+        found, compared = compare_with_gold(scores, truth, seed)
+        lines += ["", *compared]
         plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
     results = {"gaps": gaps, "agreement": {name: asdict(value) for name, value in found.items()}}
     (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")

@@ -85,7 +85,7 @@ def test_accents_may_be_written_apart(tmp_path):
     for line, target in ((apart, joined), (joined, apart)):
         (sentence,) = read_one(tmp_path / "c.txt", f"das {line} geht", [target])
         assert marked(sentence) == [(target, joined)] and sentence.text == f"das {joined} geht"
-    with pytest.raises(ValueError, match="accents"):
+    with pytest.raises(ValueError, match="c.txt"):
         read_one(tmp_path / "c.txt", "das", [apart, joined])
 
 
@@ -101,11 +101,6 @@ def test_files_and_folders(tmp_path):
     # A corpus is not read before it is needed.
     with pytest.raises(FileNotFoundError):
         next(sentences)
-
-
-def test_missing_targets_are_named(tmp_path, caplog):
-    assert len(read_one(tmp_path / "c.txt", "a b", ["a", "x", "y"])) == 1
-    assert "c.txt" in caplog.text and "x, y" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["both", "both/lemma", "blank.txt", "plain.txt.gz"])
@@ -160,7 +155,7 @@ def write_uses(path, *uses):
         file.writelines(json.dumps(use) + "\n" for use in uses)
 
 
-def test_uses(tmp_path, caplog):
+def test_uses(tmp_path):
     path = tmp_path / "uses.jsonl.gz"
     write_uses(path, USE, {**USE, "lemma": "pin_vb"}, {**USE, "target_span": [14, 19], "target_token": 4, "period": 2})
     first, other, second = read_dwug(path)
@@ -170,8 +165,7 @@ def test_uses(tmp_path, caplog):
     assert marked(second) == [("plane_nn", "plane")]
     assert second.tokens == ("two", "plane", ",", "a", "plane_nn", ".")
     assert marked(other) == [("pin_vb", "planes")]
-    assert [s.time for s in read_dwug(path, ("old", "new"), ["plane_nn", "x_nn"])] == ["old", "new"]
-    assert "x_nn" in caplog.text
+    assert [use.time for use in read_dwug(path, ("old", "new"))] == ["old", "old", "new"]
 
 
 @pytest.mark.parametrize(
