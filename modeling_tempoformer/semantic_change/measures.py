@@ -128,12 +128,10 @@ class Agreement:
     How well scores agree with gold scores, over the words that have both.
 
     Attributes:
-        pearson (`float`): The correlation of scores.
-        pearson_p (`float`): Its two-sided p-value.
-        pearson_interval (`tuple[float, float]`): Its 95 % percentile-bootstrap interval over words.
-        spearman (`float`): The correlation of ranks.
-        spearman_p (`float`): Its two-sided p-value.
-        spearman_interval (`tuple[float, float]`): Its 95 % percentile-bootstrap interval over words.
+        pearson, spearman (`float`): The correlations of scores and of ranks.
+        pearson_p, spearman_p (`float`): Their two-sided p-values.
+        pearson_interval, spearman_interval (`tuple[float, float]`): Their 95 % percentile-bootstrap intervals over
+            words.
         num_words (`int`): Number of words that have both scores.
         missing (`tuple[str, ...]`): Words with a gold score but no score (or NaN).
         extra (`tuple[str, ...]`): Words with a score (or NaN) but no gold score.

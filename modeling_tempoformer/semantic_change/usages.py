@@ -1,5 +1,6 @@
 """Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022), and scores from predicted times."""
 
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -190,13 +191,13 @@ def time_differences(
         word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
         for word, by_time in usages.items()
     }
-    probabilities = predict_times(
-        model, tokenizer, [text for of_word in texts.values() for text in of_word], batch_size
-    )
+    distinct = list(dict.fromkeys(text for of_word in texts.values() for text in of_word))
+    probabilities = predict_times(model, tokenizer, distinct, batch_size)
     first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
-    differences = np.abs(probabilities[:, last] - probabilities[:, first])
-    by_word = np.split(differences, np.cumsum([len(of_word) for of_word in texts.values()]))
+    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
     return {
-        word: float(of_word.mean()) if by_time[times[0]] and by_time[times[-1]] else float("nan")
-        for (word, by_time), of_word in zip(usages.items(), by_word, strict=False)
+        word: float(np.mean([differences[text] for text in texts[word]]))
+        if by_time[times[0]] and by_time[times[-1]]
+        else math.nan
+        for word, by_time in usages.items()
     }
