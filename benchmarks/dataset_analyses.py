@@ -73,12 +73,9 @@ def dataset_diversity(embeddings: np.ndarray, timelines: Dataset) -> dict[str, f
         scaled to length 1; averaged over the posts of a timeline, then over timelines. It is 0 if all posts are the
         same. If the other posts cancel out, the similarity counts as 0.
         `single_post_timelines`: the number of timelines with one post, which the first and the last score leave out.
-        A score without any pair of posts is NaN. Raises a `ValueError` if there is not one finite embedding for each
-        post.
+        A score without any pair of posts is NaN.
     """
     sizes = np.array([len(texts) for texts in timelines["texts"]])
-    if len(embeddings) != sizes.sum():
-        raise ValueError(f"There must be one embedding for each of the {sizes.sum()} posts, got {len(embeddings)}.")
     units = normalize(np.asarray(embeddings, dtype=np.float64))
     several = [posts for posts in np.split(units, np.cumsum(sizes)[:-1]) if len(posts) > 1]
     return {

@@ -1,7 +1,6 @@
-"""Scores of timelines, on examples worked by hand and against plain loops."""
+"""Scores of timelines, on examples worked by hand."""
 
 import math
-import random
 
 import pytest
 
@@ -35,29 +34,6 @@ def digits(text: str) -> list[int]:
 def test_window_scores(actual, predicted, window, expected):
     found = window_scores(Timeline(digits(actual), digits(predicted)), 1, window)
     assert found == pytest.approx(expected, nan_ok=True)
-
-
-def most_pairs(actual: list[int], predicted: list[int], window: int) -> int:
-    """The largest one-to-one matching, tried out."""
-    if not actual:
-        return 0
-    best = most_pairs(actual[1:], predicted, window)
-    for place, post in enumerate(predicted):
-        if abs(post - actual[0]) <= window:
-            best = max(best, 1 + most_pairs(actual[1:], predicted[:place] + predicted[place + 1 :], window))
-    return best
-
-
-def test_no_matching_of_predictions_has_more_pairs():
-    generator = random.Random(0)
-    for _ in range(200):
-        timeline = Timeline(*([generator.randint(0, 1) for _ in range(9)] for _ in range(2)))
-        places = [[i for i, label in enumerate(labels) if label] for labels in (timeline.actual, timeline.predicted)]
-        window = generator.randint(0, 3)
-        precision, recall = window_scores(timeline, 1, window)
-        pairs = most_pairs(*places, window)
-        if places[0] and places[1]:
-            assert (precision, recall) == pytest.approx((pairs / len(places[1]), pairs / len(places[0])))
 
 
 @pytest.mark.parametrize(
