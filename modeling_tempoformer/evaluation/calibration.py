@@ -25,13 +25,13 @@ TOLERANCE = 1e-12
 
 
 def labelled_posts(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Drops the posts without a label (-100). Raises a `ValueError` if none is left or a score is not finite."""
+    """The posts with a label (not -100)."""
     scores, labels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
     return check_X_y(scores[labels != -100], labels[labels != -100])
 
 
 def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As [`labelled_posts`], for rows that must sum to 1."""
+    """The posts with a label, for rows that must sum to 1."""
     probabilities, labels = labelled_posts(probabilities, labels)
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=1), 1, atol=1e-3):
         raise ValueError("`probabilities` must not be negative, and every row must sum to 1. Are they logits?")

@@ -26,9 +26,8 @@ def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: n
     The values of the wanted posts, shape (posts, classes). `post_ids` has the posts of each row of `values`, which has
     the shape (rows, posts, classes); padding may follow the posts of a row.
     """
-    by_post = {}
-    for ids, row in zip(post_ids, values, strict=True):
-        by_post.update(zip(ids, row, strict=False))
+    pairs = chain.from_iterable(zip(ids, row, strict=False) for ids, row in zip(post_ids, values, strict=True))
+    by_post = dict(pairs)
     return np.stack([by_post[post_id] for post_id in wanted])
 
 

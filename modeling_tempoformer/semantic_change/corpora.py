@@ -150,28 +150,20 @@ def target_forms(files: list[Path], targets: list[str]) -> dict[str, str]:
         logger.warning(f"{files[0]} has no tags: looking for {untagged(tagged[0])} instead of {tagged[0]}, and so on.")
     forms: dict[str, str] = {}
     for target in targets:
-        form = compose_accents(target if has_tags else untagged(target))
+        # A list of words and a corpus may write accents differently: together with their letters, or apart.
+        form = unicodedata.normalize("NFC", target if has_tags else untagged(target))
         if (other := forms.setdefault(form, target)) != target:
             raise ValueError(f"'{other}' and '{target}' cannot be told apart in {files[0]}: both are '{form}' there.")
     return forms
 
 
-def compose_accents(text: str) -> str:
-    """Joins accents to their letters (NFC), because a list of words and a corpus may write them differently."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def strip_punctuation(token: str) -> str:
-    """Removes punctuation, symbols and invisible characters of any script around a token."""
-    return token.strip("".join(char for char in token if unicodedata.category(char)[0] in "PSC"))
-
-
 def to_sentence(time: str, line: str, forms: dict[str, str]) -> DatedSentence:
     """Finds the targets in one line of a corpus."""
     words, targets, tokens, start = [], [], [], 0
-    for token in compose_accents(line).split():
-        # The whole token first, because a target may end in punctuation.
-        bare = token if token in forms else strip_punctuation(token)
+    for token in unicodedata.normalize("NFC", line).split():
+        # Punctuation, symbols and invisible characters of any script, which a target may also have itself.
+        marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
+        bare = token if token in forms else token.strip(marks)
         word, name, offset = untagged(bare), forms.get(bare), token.index(bare)
         if name is not None:
             targets.append((name, start + offset, start + offset + len(word)))

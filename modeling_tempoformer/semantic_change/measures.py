@@ -41,12 +41,7 @@ def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
-
-    Args:
-        before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
-
-    Returns:
-        NaN if one of them is empty. Raises a `ValueError` if the widths differ or a vector is not finite.
+    Arguments and NaN as for [`prototype_distance`].
     """
     if not len(before) or not len(after):
         return math.nan

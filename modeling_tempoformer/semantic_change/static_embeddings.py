@@ -117,9 +117,7 @@ def neighbour_change(
     (Gonen et al., 2020). It needs no alignment.
 
     Args:
-        vectors (`dict[str, KeyedVectors]`): As [`train_sgns`] returns them.
-        targets (`list[str]`): The words.
-        times (`tuple[str, str]`): The names of the two time points.
+        vectors, targets, times: As for [`procrustes_change`].
         k (`int`, *optional*, defaults to 1000): Number of neighbours. At most half of the candidates, with a warning:
             if all of them were neighbours, no word would ever change.
         min_frequency (`int`, *optional*, defaults to 20): Candidates are words that occur at least this often at both
