@@ -41,7 +41,9 @@ def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
-    Arguments and NaN as for [`prototype_distance`].
+
+    Args:
+        before, after: As for [`prototype_distance`], also where the result is NaN.
     """
     if not len(before) or not len(after):
         return math.nan
