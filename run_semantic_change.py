@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import torch
 from transformers import (
     AutoModel,
@@ -122,7 +123,7 @@ def read_sentences(args: ChangeArguments, words: list[str]) -> Iterator[DatedSen
 def check_extras(args: ChangeArguments):
     """Raises an `ImportError` for a missing library before any work is done."""
     needed = {
-        "gensim": any(measure in STATIC for measure in args.measures),
+        "gensim": bool(set(args.measures) & set(STATIC)),
         "ot": "clusters" in args.measures,
         "matplotlib": args.truth is not None,
     }
@@ -165,27 +166,25 @@ def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict
         raise ValueError(f"None of the {len(words)} words is in the texts: {', '.join(words)}.")
     # Before a model is loaded, because the texts may be too small for static embeddings.
     static = score_static(args, words) if set(args.measures) & set(STATIC) else {}
-    vectors = {}
-    if args.model_name_or_path is not None:
+    if set(args.measures) - set(STATIC):
         model, tokenizer = load_model(args)
-        if set(args.measures) & set(CONTEXTUAL):
-            settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
-            vectors = embed_usages(model, tokenizer, usages, *settings)
+    vectors = {}
+    if set(args.measures) & set(CONTEXTUAL):
+        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
+        vectors = embed_usages(model, tokenizer, usages, *settings)
     ends = {word: (by_time[args.times[0]], by_time[args.times[-1]]) for word, by_time in vectors.items()}
     scores: dict[str, dict[str, float]] = {}
     for measure in args.measures:
-        if measure == "prt":
-            scores[measure] = {word: prototype_distance(*pair) for word, pair in ends.items()}
-        elif measure == "apd":
-            scores[measure] = {word: average_pairwise_distance(*pair) for word, pair in ends.items()}
-        elif measure == "clusters":
-            found = {word: cluster_distances(*pair, args.seed, args.num_clusters) for word, pair in ends.items()}
-            for name in next(iter(found.values())):
-                scores[name] = {word: distances[name] for word, distances in found.items()}
+        if measure in STATIC:
+            scores[measure] = static[measure]
         elif measure == "time_diff":
             scores[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
+        elif measure == "clusters":
+            found = {word: cluster_distances(*pair, args.seed, args.num_clusters) for word, pair in ends.items()}
+            scores |= pd.DataFrame.from_dict(found, orient="index").to_dict()
         else:
-            scores[measure] = static[measure]
+            distance = {"prt": prototype_distance, "apd": average_pairwise_distance}[measure]
+            scores[measure] = {word: distance(*pair) for word, pair in ends.items()}
     if len(args.times) > 2 and vectors:
         paths = {word: trajectory([by_time[time] for time in args.times]) for word, by_time in vectors.items()}
         for step, pair in enumerate(pairwise(args.times)):

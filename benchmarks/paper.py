@@ -23,12 +23,12 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from matplotlib.figure import Figure
 
+from benchmarks.confusion_matrix import confusion_figure
+from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.data.timelines import label_names, to_timelines
-from modeling_tempoformer.evaluation.classification_report import write_classification_report
-from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
-from modeling_tempoformer.evaluation.figures import new_figure
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
 from modeling_tempoformer.training.parts import load_posts
 
@@ -190,7 +190,8 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
         if -1 in predicted:
             print(f"{row}: no confusion matrix, {predicted.count(-1)} posts have no prediction.")
         else:
-            write_classification_report(paper.folder(row), actual, predicted, labels, num_seeds)
+            figure = confusion_figure(actual, predicted, labels, num_seeds)
+            figure.savefig(paper.folder(row) / "confusion_matrix.png", dpi=150)
         lines.append(line)
     paper.write(name, lines)
 
@@ -252,7 +253,7 @@ def table_6(paper: Paper):
 
 def table_8(paper: Paper):
     """Macro F1 by window, and figure 3."""
-    figure = new_figure(6, 4)
+    figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     lines = []
     for row in ["BiLSTM", *RECURRENT]:
@@ -309,8 +310,6 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main():
     args = parse_args()
-    # Without matplotlib this fails now and not after hours of runs.
-    new_figure(1, 1)
     paper = Paper(args)
     TABLES[args.table](paper)
     if paper.failed:

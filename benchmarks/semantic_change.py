@@ -104,9 +104,8 @@ def main():
     rows = []
     for (mode, name), value in found.items():
         show(benchmark=f"table {args.table}", model=mode, measure=name, **value)
-        rows.append([mode, name, f"{value['pearson']:.3f}", f"{value['pearson_p']:.3f}"])
-        rows[-1] += [f"{value['spearman']:.3f}", f"{value['spearman_p']:.3f}"]
-        rows[-1].append("{:.2f} to {:.2f}".format(*value["spearman_interval"]))
+        figures = [f"{value[kind]:.3f}" for kind in ("pearson", "pearson_p", "spearman", "spearman_p")]
+        rows.append([mode, name, *figures, "{:.2f} to {:.2f}".format(*value["spearman_interval"])])
     table(["model", "measure", "Pearson r", "p", "Spearman rho", "p", "95 % of rho"], rows)
 
 

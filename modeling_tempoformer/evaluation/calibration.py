@@ -25,13 +25,13 @@ TOLERANCE = 1e-12
 
 
 def labelled_posts(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Drops the posts without a label (-100). Raises a `ValueError` if none is left or a score is not finite."""
+    """The posts with a label (not -100)."""
     scores, labels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
     return check_X_y(scores[labels != -100], labels[labels != -100])
 
 
 def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As [`labelled_posts`], for rows that must sum to 1."""
+    """The posts with a label, for rows that must sum to 1."""
     probabilities, labels = labelled_posts(probabilities, labels)
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=1), 1, atol=1e-3):
         raise ValueError("`probabilities` must not be negative, and every row must sum to 1. Are they logits?")
@@ -89,11 +89,10 @@ def tune_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> list[float
     """
     The thresholds with the highest macro F1, where a post gets the class with the largest probability / threshold.
 
-    It is a coordinate search. It starts at equal thresholds, which choose the most probable class, and moves one
-    threshold at a time to its best value, while the others keep their ratios, until no move improves macro F1. For two
-    classes the result is optimal: the threshold of the second class is the best of 0.5 and the midpoints between its
-    probabilities. For more classes it can stop where only a move of two thresholds at once would help. Among equally
-    good values it takes the one closest to equal thresholds.
+    A coordinate search: it starts at equal thresholds, and moves one threshold at a time to its best value, while the
+    others keep their ratios, until no move improves macro F1. For two classes the result is optimal. For more classes
+    it can stop where only moving two thresholds at once would help. Of equally good values it takes the one closest to
+    equal thresholds.
 
     Args:
         probabilities (`np.ndarray` of shape `(posts, classes)`): Probabilities of posts that the model was not trained
@@ -126,7 +125,7 @@ def tune_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> list[float
 
 def move_threshold(probabilities: np.ndarray, labels: np.ndarray, thresholds: np.ndarray, label: int) -> np.ndarray:
     """Moves the threshold of one class to the value with the highest macro F1; the others keep their ratios."""
-    num_posts, num_classes = probabilities.shape
+    num_classes = probabilities.shape[1]
     others = np.delete(np.arange(num_classes), label)
     weights = thresholds[others] / thresholds[others].sum()
     # Let the class have the threshold t and the others (1 - t) * weights. A post gets the class if
@@ -138,13 +137,12 @@ def move_threshold(probabilities: np.ndarray, labels: np.ndarray, thresholds: np
 
     # Row i counts, for each class, the decisions and the hits if the first i posts get the class and the rest their
     # rival.
-    gets_rival = rival_classes[:, None] == np.arange(num_classes)
-    decisions, hits = np.zeros((2, num_posts + 1, num_classes))
-    decisions[:-1] = gets_rival[::-1].cumsum(axis=0)[::-1]
-    hits[:-1] = (gets_rival & (rival_classes == actual)[:, None])[::-1].cumsum(axis=0)[::-1]
-    decisions[:, label] = np.arange(num_posts + 1)
-    hits[1:, label] = (actual == label).cumsum()
-    scores = (2 * hits / (decisions + np.bincount(labels, minlength=num_classes))).mean(axis=1)
+    one_hot = np.eye(num_classes)
+    before, change = one_hot[rival_classes], one_hot[label] - one_hot[rival_classes]
+    is_actual = one_hot[actual]
+    decisions = np.vstack([before.sum(axis=0), change]).cumsum(axis=0)
+    hits = np.vstack([(before * is_actual).sum(axis=0), change * is_actual]).cumsum(axis=0)
+    scores = (2 * hits / (decisions + is_actual.sum(axis=0))).mean(axis=1)
 
     edges = np.concatenate([[1.0], shares, [0.0]])
     cuts = (edges[:-1] + edges[1:]) / 2

@@ -23,19 +23,11 @@ logger = logging.getLogger(__name__)
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
     """
-    Selects the values of posts in a given order.
-
-    Args:
-        wanted (`Sequence[str]`): Post ids in the order of the result.
-        post_ids (`Sequence[Sequence[str]]`): The post ids of each row that was classified.
-        values (`np.ndarray` of shape `(rows, posts, classes)`): Padding may follow the posts of a row.
-
-    Returns:
-        `np.ndarray` of shape `(wanted posts, classes)`. Raises a `KeyError` if a post has no value.
+    The values of the wanted posts, shape (posts, classes). `post_ids` has the posts of each row of `values`, which has
+    the shape (rows, posts, classes); padding may follow the posts of a row.
     """
-    by_post = {}
-    for ids, row in zip(post_ids, values, strict=True):
-        by_post.update(zip(ids, row, strict=False))
+    pairs = chain.from_iterable(zip(ids, row, strict=False) for ids, row in zip(post_ids, values, strict=True))
+    by_post = dict(pairs)
     return np.stack([by_post[post_id] for post_id in wanted])
 
 
@@ -105,19 +97,15 @@ def prediction_rows(
     the probability of each class. A missing label or prediction is missing there too. Arguments as for
     [`score_posts`].
     """
-    sizes = [len(post_ids) for post_ids in timelines["post_ids"]]
     class_names = dict(enumerate(names))
-    table = pd.DataFrame(
-        {
-            "post_id": post_ids_of(timelines),
-            "timeline_id": np.repeat(np.array(timelines["timeline_id"], dtype=object), sizes),
-            "label": pd.Series(labels_of(timelines)).map(class_names),
-            "prediction": pd.Series(predicted).map(class_names),
-            **{f"probability_{name}": np.float64(probabilities[:, label]) for label, name in class_names.items()},
-        }
-    )
-    order = np.argsort(list(chain.from_iterable(timelines["post_rows"])))
-    return table.iloc[order]
+    columns = {"post_ids": "post_id", "timeline_id": "timeline_id", "labels": "label", "post_rows": "row"}
+    table = pd.DataFrame({name: timelines[column] for column, name in columns.items()})
+    table = table.explode(["post_id", "label", "row"], ignore_index=True)
+    table["label"] = table["label"].map(class_names)
+    table["prediction"] = pd.Series(predicted).map(class_names)
+    for label, name in class_names.items():
+        table[f"probability_{name}"] = np.float64(probabilities[:, label])
+    return table.sort_values("row").drop(columns="row")
 
 
 def write_results(output_dir: str, scores: dict[str, float]):

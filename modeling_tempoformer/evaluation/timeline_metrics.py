@@ -1,5 +1,6 @@
 """Scores of whole timelines: windows and coverage (Tsakalidis et al., 2022), and how late a change is detected."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,67 +42,48 @@ def regions_of(labels: Sequence[int], label: int) -> list[set[int]]:
     return [set(run.tolist()) for run in runs if len(run)]
 
 
-def window_scores(timeline: Timeline, label: int, window: int = 1) -> tuple[float, float]:
+def window_scores(timeline: Timeline, label: int, window: int) -> tuple[float, float]:
     """
-    Precision and recall of a class in one timeline, where a prediction is correct if it is at most `window` posts away
-    from a post of the class, and each prediction matches at most one post (Tsakalidis et al., 2022, section 5).
-
-    Returns:
-        `tuple[float, float]`: Precision, NaN if the class is never predicted; recall, NaN if no post has the class.
+    Precision and recall, NaN if undefined. A prediction is correct if it is at most `window` posts away from a post of
+    the class, and each prediction matches at most one post (Tsakalidis et al., 2022, section 5).
     """
     actual, predicted = positions_of(timeline.actual, label), positions_of(timeline.predicted, label)
-    unmatched, matches = predicted.tolist(), 0
+    unmatched = predicted.tolist()
     for position in actual:
         # The earliest one, which leaves the later ones for later posts.
         match = next((other for other in unmatched if abs(other - position) <= window), None)
         if match is not None:
             unmatched.remove(match)
-            matches += 1
-    return (
-        matches / len(predicted) if len(predicted) else float("nan"),
-        matches / len(actual) if len(actual) else float("nan"),
-    )
-
-
-def coverage_scores(timeline: Timeline, label: int) -> tuple[float, float]:
-    """
-    Coverage-based precision and recall of a class in one timeline. Each region counts with its length times its
-    largest overlap (intersection over union) with a region of the other side (Tsakalidis et al., 2022, section 5).
-
-    Returns:
-        `tuple[float, float]`: Precision, over the predicted regions, and recall, over the actual regions; NaN if there
-        are none.
-    """
-    actual, predicted = regions_of(timeline.actual, label), regions_of(timeline.predicted, label)
-    return coverage(predicted, actual), coverage(actual, predicted)
+    matches = len(predicted) - len(unmatched)
+    precision, recall = (matches / len(found) if len(found) else math.nan for found in (predicted, actual))
+    return precision, recall
 
 
 def coverage(regions: list[set[int]], others: list[set[int]]) -> float:
-    """How well `others` cover `regions`, from 0 to 1."""
+    """
+    How well `others` cover `regions`, from 0 to 1; NaN without regions. A region counts with its length times its
+    largest overlap (intersection over union) with one of the others (Tsakalidis et al., 2022, section 5).
+    """
     if not regions:
-        return float("nan")
+        return math.nan
     overlaps = [max((len(r & other) / len(r | other) for other in others), default=0.0) for r in regions]
     return float(np.average(overlaps, weights=[len(region) for region in regions]))
 
 
-def detection_delays(timeline: Timeline, label: int) -> tuple[list[int], list[float], int]:
+def detection_delays(timeline: Timeline, label: int) -> list[tuple[float, float]]:
     """
-    How late each region of a class is detected: the delay from its first post to the first prediction of the class at
-    or after it, but before the next region starts.
-
-    Returns:
-        Delays in posts, delays in seconds (empty without timestamps), and the number of missed regions.
+    The delay of each region in posts and seconds: from its first post to the first prediction of the class at or after
+    it, but before the next region starts. NaN if it is missed, and for seconds without timestamps.
     """
     starts = [min(region) for region in regions_of(timeline.actual, label)]
     predicted = positions_of(timeline.predicted, label)
-    posts, seconds = [], []
+    times = np.full(len(timeline.actual), math.nan) if timeline.timestamps is None else timeline.timestamps
+    delays = []
     for start, end in zip(starts, [*starts[1:], len(timeline.actual)], strict=False):
-        detections = predicted[(start <= predicted) & (predicted < end)]
-        if len(detections):
-            posts.append(int(detections[0]) - start)
-            if timeline.timestamps is not None:
-                seconds.append(timeline.timestamps[detections[0]] - timeline.timestamps[start])
-    return posts, seconds, len(starts) - len(posts)
+        detection = next((post for post in predicted.tolist() if start <= post < end), None)
+        missed = detection is None
+        delays.append((math.nan, math.nan) if missed else (detection - start, times[detection] - times[start]))
+    return delays
 
 
 def timeline_scores(timelines: Iterable[Timeline], label_names: Sequence[str], window: int = 1) -> dict[str, float]:
@@ -121,18 +103,18 @@ def timeline_scores(timelines: Iterable[Timeline], label_names: Sequence[str], w
     timelines = [timeline.labelled() for timeline in timelines]
     scores: dict[str, float] = {}
     for label, name in enumerate(label_names):
-        for kind, pairs in (
-            ("window", [window_scores(timeline, label, window) for timeline in timelines]),
-            ("coverage", [coverage_scores(timeline, label) for timeline in timelines]),
-        ):
-            precision, recall = pd.DataFrame(pairs, columns=["precision", "recall"]).mean()
-            scores |= {f"{kind}_precision_{name}": float(precision), f"{kind}_recall_{name}": float(recall)}
-        delays = [detection_delays(timeline, label) for timeline in timelines]
-        posts = pd.Series([delay for found, _, _ in delays for delay in found], dtype=float)
-        seconds = pd.Series([delay for _, found, _ in delays for delay in found], dtype=float)
-        missed = sum(count for _, _, count in delays)
-        scores[f"median_delay_posts_{name}"] = float(posts.median())
-        if len(seconds):
-            scores[f"median_delay_seconds_{name}"] = float(seconds.median())
-        scores[f"missed_{name}"] = missed / (missed + len(posts)) if missed or len(posts) else float("nan")
+        rows, delays = [], []
+        for timeline in timelines:
+            actual, predicted = (regions_of(labels, label) for labels in (timeline.actual, timeline.predicted))
+            covered = coverage(predicted, actual), coverage(actual, predicted)
+            rows.append((*window_scores(timeline, label, window), *covered))
+            delays += detection_delays(timeline, label)
+        kinds = ["window_precision", "window_recall", "coverage_precision", "coverage_recall"]
+        means = pd.DataFrame(rows, columns=kinds, dtype=float).mean()
+        regions = pd.DataFrame(delays, columns=["posts", "seconds"], dtype=float)
+        medians = regions.median().add_prefix("median_delay_")
+        if regions["seconds"].isna().all():
+            del medians["median_delay_seconds"]
+        found = {**means, **medians, "missed": regions["posts"].isna().mean()}
+        scores |= {f"{kind}_{name}": float(value) for kind, value in found.items()}
     return scores

@@ -3,7 +3,7 @@
 import json
 import math
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,22 @@ class DatedSentence:
     tokens: tuple[str, ...]
 
 
+def read_words(path: str | Path, parse: Callable[[str], tuple[str, Any]], expected: str) -> dict[str, Any]:
+    """The value of each word in a file with one word on each line. `parse` raises a `ValueError` for other lines."""
+    words: dict[str, Any] = {}
+    for number, line in read_lines(path):
+        try:
+            word, value = parse(line)
+        except ValueError:
+            raise ValueError(f"{path}, line {number}: expected {expected}, got {line!r}.") from None
+        if word in words:
+            raise ValueError(f"{path}, line {number}: '{word}' is there twice.")
+        words[word] = value
+    if not words:
+        raise ValueError(f"{path} is empty.")
+    return words
+
+
 def read_targets(path: str | Path) -> list[str]:
     """
     Reads the target words from a file with one word on each line.
@@ -48,17 +64,12 @@ def read_targets(path: str | Path) -> list[str]:
 
     Raises a `ValueError` that names the line if it is not one word or repeats a word, or if the file is empty.
     """
-    path, targets = Path(path), []
-    for number, line in read_lines(path):
-        words = line.split()
-        if len(words) > 1:
-            raise ValueError(f"{path}, line {number}: expected one word, got {line!r}.")
-        if words[0] in targets:
-            raise ValueError(f"{path}, line {number}: '{words[0]}' is there twice.")
-        targets += words
-    if not targets:
-        raise ValueError(f"{path} is empty.")
-    return targets
+
+    def parse(line: str) -> tuple[str, None]:
+        (word,) = line.split()
+        return word, None
+
+    return list(read_words(path, parse, "one word"))
 
 
 def read_truth(path: str | Path) -> dict[str, float]:
@@ -71,21 +82,14 @@ def read_truth(path: str | Path) -> dict[str, float]:
     Raises a `ValueError` that names the line if it has another form, repeats a word, or has a score that is not a
     finite number; and if the file is empty.
     """
-    path, truth = Path(path), {}
-    for number, line in read_lines(path):
-        word, _, value = (part.strip() for part in line.partition("\t"))
-        try:
-            score = float(value)
-        except ValueError:
-            score = math.nan
-        if not word or not math.isfinite(score):
-            raise ValueError(f"{path}, line {number}: expected a word, a tab and a finite number, got {line!r}.")
-        if word in truth:
-            raise ValueError(f"{path}, line {number}: '{word}' is there twice.")
-        truth[word] = score
-    if not truth:
-        raise ValueError(f"{path} is empty.")
-    return truth
+
+    def parse(line: str) -> tuple[str, float]:
+        word, _, score = line.partition("\t")
+        if not word.strip() or not math.isfinite(float(score)):
+            raise ValueError
+        return word.strip(), float(score)
+
+    return read_words(path, parse, "a word, a tab and a finite number")
 
 
 def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> Iterator[DatedSentence]:
@@ -102,7 +106,7 @@ def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> It
     Args:
         paths_by_time (`dict[str, str | Path]`): For each time point a text file, a `.gz` of one, or a folder, whose
             `.txt` and `.txt.gz` files are read, including subfolders.
-        targets (`list[str]`): The target words. A warning names the targets that a corpus lacks.
+        targets (`list[str]`): The target words.
 
     Returns:
         An iterator over [`DatedSentence`], time by time. `text` has no tags and single spaces; `tokens` are the tokens
@@ -113,16 +117,13 @@ def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> It
     for time, path in paths_by_time.items():
         files = corpus_files(Path(path))
         forms = target_forms(files, targets)
-        found, is_empty = set(), True
+        sentence = None
         for file in files:
             for _, line in read_lines(file):
                 sentence = to_sentence(time, line, forms)
-                found.update(name for name, _, _ in sentence.targets)
-                is_empty = False
                 yield sentence
-        if is_empty:
+        if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
-        warn_of_missing(targets, found, path)
 
 
 def corpus_files(path: Path) -> list[Path]:
@@ -149,29 +150,20 @@ def target_forms(files: list[Path], targets: list[str]) -> dict[str, str]:
         logger.warning(f"{files[0]} has no tags: looking for {untagged(tagged[0])} instead of {tagged[0]}, and so on.")
     forms: dict[str, str] = {}
     for target in targets:
-        form = compose_accents(target if has_tags else untagged(target))
+        # A list of words and a corpus may write accents differently: together with their letters, or apart.
+        form = unicodedata.normalize("NFC", target if has_tags else untagged(target))
         if (other := forms.setdefault(form, target)) != target:
-            why = "which has no tags" if untagged(target) != target and not has_tags else "because of their accents"
-            raise ValueError(f"'{other}' and '{target}' are the same in {files[0]}, {why}.")
+            raise ValueError(f"'{other}' and '{target}' cannot be told apart in {files[0]}: both are '{form}' there.")
     return forms
-
-
-def compose_accents(text: str) -> str:
-    """Joins accents to their letters (NFC), because a list of words and a corpus may write them differently."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def strip_punctuation(token: str) -> str:
-    """Removes punctuation, symbols and invisible characters of any script around a token."""
-    return token.strip("".join(char for char in token if unicodedata.category(char)[0] in "PSC"))
 
 
 def to_sentence(time: str, line: str, forms: dict[str, str]) -> DatedSentence:
     """Finds the targets in one line of a corpus."""
     words, targets, tokens, start = [], [], [], 0
-    for token in compose_accents(line).split():
-        # The whole token first, because a target may end in punctuation.
-        bare = token if token in forms else strip_punctuation(token)
+    for token in unicodedata.normalize("NFC", line).split():
+        # Punctuation, symbols and invisible characters of any script, which a target may also have itself.
+        marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
+        bare = token if token in forms else token.strip(marks)
         word, name, offset = untagged(bare), forms.get(bare), token.index(bare)
         if name is not None:
             targets.append((name, start + offset, start + offset + len(word)))
@@ -181,11 +173,7 @@ def to_sentence(time: str, line: str, forms: dict[str, str]) -> DatedSentence:
     return DatedSentence(time, " ".join(words), tuple(targets), tuple(tokens))
 
 
-def read_dwug(
-    path: str | Path,
-    period_names: tuple[str, str] = ("1810-1860", "1960-2010"),
-    targets: list[str] | None = None,
-) -> Iterator[DatedSentence]:
+def read_dwug(path: str | Path, period_names: tuple[str, str] = ("1810-1860", "1960-2010")) -> Iterator[DatedSentence]:
     """
     Reads the uses of a Diachronic Word Usage Graph data set (Schlechtweg et al., 2021) lazily.
 
@@ -194,29 +182,22 @@ def read_dwug(
             `target_span` (first character, character after the last), `period` (1 or 2), `lemmas` (of the text) and
             `target_token` (index into `lemmas`).
         period_names (`tuple[str, str]`, *optional*, defaults to `("1810-1860", "1960-2010")`): The time points.
-        targets (`list[str]`, *optional*): The words whose uses are read, all if omitted. A warning names the words
-            without uses.
 
     Returns:
         An iterator over [`DatedSentence`], one for each use, in the order of the file. `targets` has this use only,
         even if the word is in the sentence twice; `tokens` are the lemmas. Raises a `ValueError` that names the first
         line with another form, or if the file is empty.
     """
-    path, found, is_empty = Path(path), set(), True
+    sentence = None
     for number, line in read_lines(path):
-        is_empty = False
         try:
             sentence = to_use(json.loads(line), period_names)
         except (KeyError, TypeError, ValueError) as problem:
             what = f"{problem} is missing" if isinstance(problem, KeyError) else problem
             raise ValueError(f"{path}, line {number}: {what}.") from None
-        word = sentence.targets[0][0]
-        if targets is None or word in targets:
-            found.add(word)
-            yield sentence
-    if is_empty:
+        yield sentence
+    if sentence is None:
         raise ValueError(f"{path} is empty.")
-    warn_of_missing(targets or [], found, path)
 
 
 def to_use(use: dict[str, Any], period_names: tuple[str, str]) -> DatedSentence:
@@ -235,9 +216,3 @@ def to_use(use: dict[str, Any], period_names: tuple[str, str]) -> DatedSentence:
             raise ValueError(f"the value of '{name}' is invalid or out of range: {use[name]!r}")
     tokens = (*lemmas[:index], word, *lemmas[index + 1 :])
     return DatedSentence(period_names[use["period"] - 1], text, ((word, start, end),), tokens)
-
-
-def warn_of_missing(targets: Iterable[str], found: Collection[str], path: str | Path):
-    """Warns of targets that are not in a corpus."""
-    if missing := [target for target in targets if target not in found]:
-        logger.warning(f"{path} has no sentence with: {', '.join(missing)}.")

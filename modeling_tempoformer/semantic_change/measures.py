@@ -43,10 +43,7 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
 
     Args:
-        before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
-
-    Returns:
-        NaN if one of them is empty. Raises a `ValueError` if the widths differ or a vector is not finite.
+        before, after: As for [`prototype_distance`], also where the result is NaN.
     """
     if not len(before) or not len(after):
         return math.nan
@@ -85,8 +82,7 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
         the least cost of moving one distribution to the other, where moving between two clusters costs the cosine
         distance between the mean of the one before and the mean of the other after.
         All are NaN if there are no usages before or after. The distances of one clustering are NaN, with a warning, if
-        affinity propagation does not converge, or if there are fewer usages than `num_clusters`. Raises an
-        `ImportError` without POT.
+        affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
     """
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
@@ -113,10 +109,8 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
 
 def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray]) -> float:
     """The Wasserstein distance between the clusters before and after, each represented by the mean of its usages."""
-    try:
-        import ot
-    except ImportError as problem:
-        raise ImportError('Wasserstein distances need POT: pip install "modeling-tempoformer[change]".') from problem
+    import ot  # Only here, because it belongs to the extra `change`.
+
     means, shares = [], []
     for vectors, part in zip(usages, labels, strict=True):
         clusters, counts = np.unique(part, return_counts=True)
@@ -131,12 +125,10 @@ class Agreement:
     How well scores agree with gold scores, over the words that have both.
 
     Attributes:
-        pearson (`float`): The correlation of scores.
-        pearson_p (`float`): Its two-sided p-value.
-        pearson_interval (`tuple[float, float]`): Its 95 % percentile-bootstrap interval over words.
-        spearman (`float`): The correlation of ranks.
-        spearman_p (`float`): Its two-sided p-value.
-        spearman_interval (`tuple[float, float]`): Its 95 % percentile-bootstrap interval over words.
+        pearson, spearman (`float`): The correlations of scores and of ranks.
+        pearson_p, spearman_p (`float`): Their two-sided p-values.
+        pearson_interval, spearman_interval (`tuple[float, float]`): Their 95 % percentile-bootstrap intervals over
+            words.
         num_words (`int`): Number of words that have both scores.
         missing (`tuple[str, ...]`): Words with a gold score but no score (or NaN).
         extra (`tuple[str, ...]`): Words with a score (or NaN) but no gold score.
@@ -188,26 +180,12 @@ def agreement(scores: dict[str, float], truth: dict[str, float], seed: int = 0, 
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Constant resamples are counted instead.
-        resampled = bootstrap(
-            pairs,
-            correlations,
-            n_resamples=resamples,
-            paired=True,
-            vectorized=True,
-            method="percentile",
-            rng=seed,
-        ).bootstrap_distribution
-    lows, highs = np.nanpercentile(resampled, (2.5, 97.5), axis=-1).tolist()
-    pearson, spearman = pearsonr(*pairs), spearmanr(*pairs)
-    return Agreement(
-        pearson=float(pearson.statistic),
-        pearson_p=float(pearson.pvalue),
-        pearson_interval=(lows[0], highs[0]),
-        spearman=float(spearman.statistic),
-        spearman_p=float(spearman.pvalue),
-        spearman_interval=(lows[1], highs[1]),
-        num_words=len(words),
-        missing=missing,
-        extra=extra,
-        skipped_resamples=int(np.isnan(resampled[0]).sum()),
-    )
+        result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
+    resampled = result.bootstrap_distribution
+    intervals = map(tuple, np.nanpercentile(resampled, (2.5, 97.5), axis=-1).T.tolist())
+    found = {}
+    for name, correlate, interval in zip(("pearson", "spearman"), (pearsonr, spearmanr), intervals, strict=True):
+        r, p = correlate(*pairs)
+        found |= {name: float(r), f"{name}_p": float(p), f"{name}_interval": interval}
+    skipped = int(np.isnan(resampled[0]).sum())
+    return Agreement(**found, num_words=len(words), missing=missing, extra=extra, skipped_resamples=skipped)

@@ -1,6 +1,7 @@
 """The report on scored words: a ranked table, the agreement with gold scores, and figures."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from transformers.utils import logging
 
-from ..evaluation.figures import new_figure
-from ..evaluation.text_tables import escape_control_characters, format_table
 from .measures import Agreement, agreement
 
 
@@ -20,6 +19,25 @@ if TYPE_CHECKING:
 logger = logging.get_logger(__name__)
 
 
+def escape_control_characters(text: str) -> str:
+    """Writes out characters that are not printable: a newline breaks a table, and a terminal obeys escape codes."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
+    """A table in aligned columns. Numbers have three digits, missing values are blank."""
+    table = pd.DataFrame(rows).rename(columns=escape_control_characters)
+    table = table.map(lambda cell: escape_control_characters(cell) if isinstance(cell, str) else cell)
+    return table.to_string(index=False, na_rep="", float_format="{:.3f}".format)
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure, sizes in inches."""
+    from matplotlib.figure import Figure  # Only here, because it belongs to the extra `change`.
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def ranked_table(
     scores: dict[str, dict[str, float]], counts: dict[str, dict[str, int]], truth: dict[str, float] | None
 ) -> pd.DataFrame:
@@ -27,11 +45,6 @@ def ranked_table(
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
     Rank 1 changed most, and words with the same score share their mean rank. Gold ranks are among the words that have
     both scores.
-
-    Args:
-        scores: For each measure the score of each word, NaN if it has none.
-        counts: For each word its number of usages at each time.
-        truth: Gold scores by word.
     """
     first, *_ = scores
     table = pd.DataFrame(scores, index=pd.Index(scores[first], name="word"))
@@ -48,7 +61,7 @@ def ranked_table(
 
 
 def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], title: str):
-    """Draws predicted against gold ranks. Raises an `ImportError` without matplotlib."""
+    """Draws predicted against gold ranks."""
     ranks = pd.DataFrame({"predicted": pd.Series(scores), "gold": pd.Series(truth)}).dropna().rank(ascending=False)
     figure = new_figure(7, 7)
     axes = figure.subplots()
@@ -85,8 +98,8 @@ def compare_with_gold(
     scores: dict[str, dict[str, float]], truth: dict[str, float], seed: int
 ) -> tuple[dict[str, Agreement], list[str]]:
     """
-    The agreement of each measure with the gold scores, and notes on measures and words without one. Raises a
-    `ValueError` if the first measure has no correlation.
+    The agreement of each measure with the gold scores; a table of it, and notes on measures and words without one.
+    Raises a `ValueError` if the first measure has no correlation.
     """
     found, notes = {}, []
     for name, of_word in scores.items():
@@ -101,12 +114,7 @@ def compare_with_gold(
             notes.append(f"{name}: no score for {', '.join(found[name].missing)}, which have a gold score.")
         if found[name].extra:
             notes.append(f"{name}: no gold score for {', '.join(found[name].extra)}.")
-    return found, notes
-
-
-def agreement_table(found: dict[str, Agreement]) -> str:
-    """The correlations of each measure as text."""
-    return format_table(
+    table = format_table(
         {
             "measure": name,
             "words": value.num_words,
@@ -119,6 +127,7 @@ def agreement_table(found: dict[str, Agreement]) -> str:
         }
         for name, value in found.items()
     )
+    return found, [table, *notes]
 
 
 def write_report(
@@ -130,7 +139,14 @@ def write_report(
 ) -> str:
     """
     Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` (if matplotlib is installed) and,
-    with gold scores, `ranks.png`. Arguments as for [`ranked_table`]; `seed` is the seed of the bootstrap.
+    with gold scores, `ranks.png`.
+
+    Args:
+        output_dir: Folder of the files; created if needed.
+        scores: For each measure the score of each word, NaN if it has none.
+        counts: For each word its number of usages at each time.
+        truth: Gold scores by word.
+        seed: Seed of the bootstrap.
 
     Returns:
         The table and the agreement with gold scores as text, which also names the measures without a correlation.
@@ -143,8 +159,11 @@ def write_report(
         raise ValueError(f"'{first}' has no score for any of the {len(counts)} words: {', '.join(counts)}.")
     table = ranked_table(scores, counts, truth)
     table.to_csv(folder / "changes.csv", index=False)
-    gaps = {word: [time for time, count in by_time.items() if not count] for word, by_time in counts.items()}
-    gaps = {word: times for word, times in gaps.items() if times}
+    gaps = {
+        word: [time for time, count in by_time.items() if not count]
+        for word, by_time in counts.items()
+        if not all(by_time.values())
+    }
     lines = [format_table(table), ""]
     lines += [f"No usage of '{word}' in {', '.join(times)}." for word, times in gaps.items()]
     found: dict[str, Agreement] = {}
@@ -152,8 +171,8 @@ def write_report(
         missing = {name: [word for word in of_word if pd.isna(of_word[word])] for name, of_word in scores.items()}
         lines += [f"{name}: no score for {', '.join(words)}." for name, words in missing.items() if words]
     else:
-        found, notes = compare_with_gold(scores, truth, seed)
-        lines += ["", agreement_table(found), *notes]
+        found, compared = compare_with_gold(scores, truth, seed)
+        lines += ["", *compared]
         plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
     results = {"gaps": gaps, "agreement": {name: asdict(value) for name, value in found.items()}}
     (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")

@@ -47,12 +47,10 @@ def train_sgns(
 
     Returns:
         gensim's `KeyedVectors` for each time point. Raises a `ValueError` if no word of a time point is frequent
-        enough, and an `ImportError` without gensim.
+        enough.
     """
-    try:
-        from gensim.models import Word2Vec
-    except ImportError as problem:
-        raise ImportError('SGNS needs gensim: pip install "modeling-tempoformer[change]".') from problem
+    from gensim.models import Word2Vec  # Only here, because it belongs to the extra `change`.
+
     tokens: dict[str, list[list[str]]] = {time: [] for time in times}
     for sentence in sentences:
         if sentence.time in tokens:
@@ -60,16 +58,8 @@ def train_sgns(
             tokens[sentence.time].append([sys.intern(token) for token in sentence.tokens])
     vectors = {}
     for time, corpus in tokens.items():
-        model = Word2Vec(
-            vector_size=vector_size,
-            window=window,
-            sg=1,
-            negative=negative,
-            min_count=min_count,
-            epochs=epochs,
-            seed=seed,
-            workers=1,
-        )
+        settings = {"vector_size": vector_size, "window": window, "negative": negative, "min_count": min_count}
+        model = Word2Vec(sg=1, seed=seed, workers=1, **settings)
         model.build_vocab(corpus)
         if not len(model.wv):
             raise ValueError(
@@ -127,9 +117,7 @@ def neighbour_change(
     (Gonen et al., 2020). It needs no alignment.
 
     Args:
-        vectors (`dict[str, KeyedVectors]`): As [`train_sgns`] returns them.
-        targets (`list[str]`): The words.
-        times (`tuple[str, str]`): The names of the two time points.
+        vectors, targets, times: As for [`procrustes_change`].
         k (`int`, *optional*, defaults to 1000): Number of neighbours. At most half of the candidates, with a warning:
             if all of them were neighbours, no word would ever change.
         min_frequency (`int`, *optional*, defaults to 20): Candidates are words that occur at least this often at both
@@ -140,9 +128,9 @@ def neighbour_change(
         are fewer than two candidates.
     """
     shared = shared_words(vectors, times)
-    candidates = [
-        word for word in shared if all(vectors[time].get_vecattr(word, "count") >= min_frequency for time in times)
-    ]
+    candidates = np.array(
+        [word for word in shared if all(vectors[time].get_vecattr(word, "count") >= min_frequency for time in times)]
+    )
     if len(candidates) < 2:
         raise ValueError(
             f"'{times[0]}' and '{times[1]}' share {len(candidates)} words that occur {min_frequency} times "
@@ -152,16 +140,14 @@ def neighbour_change(
         half = len(candidates) // 2
         logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` becomes {half}.")
         k = half
-    candidate_ids = {word: index for index, word in enumerate(candidates)}
     spaces = {time: normalize(vectors[time][candidates]) for time in times}
     changes = dict.fromkeys(targets, math.nan)
     for target in set(targets).intersection(shared):
         nearest = []
         for time, space in spaces.items():
             similarities = space @ vectors[time][target]
-            if target in candidate_ids:
-                # A word is not its own neighbour.
-                similarities[candidate_ids[target]] = -np.inf
+            # A word is not its own neighbour.
+            similarities[candidates == target] = -np.inf
             nearest.append(np.argpartition(-similarities, k - 1)[:k])
         changes[target] = 1 - np.intersect1d(*nearest).size / k
     return changes

@@ -1,7 +1,8 @@
 """Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022), and scores from predicted times."""
 
+import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -64,23 +65,13 @@ def sample_usages(
     for sentence in sentences:
         for word in {word for word, _, _ in sentence.targets} & found.keys():
             found[word][sentence.time].append(sentence)
-    usages: Usages = {word: {} for word in targets}
-    for word, by_time in found.items():
-        for time, present in by_time.items():
-            sample = random.Random(f"{seed} {word} {time}").sample(present, min(num_samples, len(present)))
-            usages[word][time] = [
-                Usage(time, sentence.text, start, end)
-                for sentence in sample
-                for name, start, end in sentence.targets
-                if name == word
-            ]
-    return usages
 
+    def draw(word: str, time: str, present: list[DatedSentence]) -> list[Usage]:
+        sample = random.Random(f"{seed} {word} {time}").sample(present, min(num_samples, len(present)))
+        found = ((sentence.text, *target) for sentence in sample for target in sentence.targets)
+        return [Usage(time, text, start, end) for text, name, start, end in found if name == word]
 
-def window_around(num_tokens: int, first: int, last: int, size: int) -> tuple[int, int]:
-    """The start and end of the `size` tokens around the tokens from `first` to `last` (exclusive)."""
-    start = max(0, min((first + last - size) // 2, num_tokens - size))
-    return start, min(num_tokens, start + size)
+    return {word: {time: draw(word, time, by_time[time]) for time in times} for word, by_time in found.items()}
 
 
 def encode_usage(
@@ -101,10 +92,11 @@ def encode_usage(
     ]
     if all(ids[index] == tokenizer.unk_token_id for index in pieces):
         return None
-    start, end = window_around(len(ids), pieces[0], pieces[-1] + 1, max_length - len(before) - len(after))
-    first, last = max(pieces[0], start), min(pieces[-1] + 1, end)
-    row = make_row(ids[start:end], before, after, time_id)
-    return row, len(before) + first - start, len(before) + last - start
+    size = max_length - len(before) - len(after)
+    start = max(0, min((pieces[0] + pieces[-1] + 1 - size) // 2, len(ids) - size))
+    first, last = max(pieces[0] - start, 0), min(pieces[-1] + 1 - start, size)
+    row = make_row(ids[start : start + size], before, after, time_id)
+    return row, len(before) + first, len(before) + last
 
 
 @torch.inference_mode()
@@ -165,12 +157,10 @@ def embed_usages(
                     f"The vector of '{word}' in {usage.text!r} is not finite. Check the model's weights, and that "
                     f"`max_length` ({max_length}) leaves room for the word."
                 )
-    indices_of: dict[tuple[str, str], list[int]] = {}
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, (word, usage, *_) in enumerate(known):
-        indices_of.setdefault((word, usage.time), []).append(index)
-    return {
-        word: {time: vectors[indices_of.get((word, time), [])] for time in by_time} for word, by_time in usages.items()
-    }
+        places[word, usage.time].append(index)
+    return {word: {time: vectors[places[word, time]] for time in by_time} for word, by_time in usages.items()}
 
 
 def time_differences(
@@ -201,13 +191,13 @@ def time_differences(
         word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
         for word, by_time in usages.items()
     }
-    probabilities = predict_times(
-        model, tokenizer, [text for of_word in texts.values() for text in of_word], batch_size
-    )
+    distinct = list(dict.fromkeys(text for of_word in texts.values() for text in of_word))
+    probabilities = predict_times(model, tokenizer, distinct, batch_size)
     first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
-    differences = np.abs(probabilities[:, last] - probabilities[:, first])
-    by_word = np.split(differences, np.cumsum([len(of_word) for of_word in texts.values()]))
+    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
     return {
-        word: float(of_word.mean()) if by_time[times[0]] and by_time[times[-1]] else float("nan")
-        for (word, by_time), of_word in zip(usages.items(), by_word, strict=False)
+        word: float(np.mean([differences[text] for text in texts[word]]))
+        if by_time[times[0]] and by_time[times[-1]]
+        else math.nan
+        for word, by_time in usages.items()
     }

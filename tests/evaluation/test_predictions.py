@@ -24,24 +24,14 @@ NAMES = ["No-Switch", "Switch"]
 @pytest.fixture
 def timelines() -> Dataset:
     """Two timelines whose posts alternate in the input, one post without a label."""
-    return Dataset.from_list(
-        [
-            {
-                "timeline_id": "a",
-                "post_ids": ["p0", "p2"],
-                "post_rows": [0, 2],
-                "labels": [0, 1],
-                "timestamps": [0, 5],
-            },
-            {
-                "timeline_id": "b",
-                "post_ids": ["p1", "p3", "p4"],
-                "post_rows": [1, 3, 4],
-                "labels": [-100, 1, 1],
-                "timestamps": [0, 60, 90],
-            },
-        ]
-    )
+    columns = {
+        "timeline_id": ["a", "b"],
+        "post_ids": [["p0", "p2"], ["p1", "p3", "p4"]],
+        "post_rows": [[0, 2], [1, 3, 4]],
+        "labels": [[0, 1], [-100, 1, 1]],
+        "timestamps": [[0, 5], [0, 60, 90]],
+    }
+    return Dataset.from_dict(columns)
 
 
 def test_values_are_found_by_post_whatever_follows_them(timelines):

@@ -1,14 +1,11 @@
-"""Scores of timelines, on examples worked by hand and against plain loops."""
+"""Scores of timelines, on examples worked by hand."""
 
 import math
-import random
 
 import pytest
 
 from modeling_tempoformer.evaluation.timeline_metrics import (
     Timeline,
-    coverage_scores,
-    detection_delays,
     timeline_scores,
     window_scores,
 )
@@ -39,29 +36,6 @@ def test_window_scores(actual, predicted, window, expected):
     assert found == pytest.approx(expected, nan_ok=True)
 
 
-def most_pairs(actual: list[int], predicted: list[int], window: int) -> int:
-    """The largest one-to-one matching, tried out."""
-    if not actual:
-        return 0
-    best = most_pairs(actual[1:], predicted, window)
-    for place, post in enumerate(predicted):
-        if abs(post - actual[0]) <= window:
-            best = max(best, 1 + most_pairs(actual[1:], predicted[:place] + predicted[place + 1 :], window))
-    return best
-
-
-def test_no_matching_of_predictions_has_more_pairs():
-    generator = random.Random(0)
-    for _ in range(200):
-        timeline = Timeline(*([generator.randint(0, 1) for _ in range(9)] for _ in range(2)))
-        places = [[i for i, label in enumerate(labels) if label] for labels in (timeline.actual, timeline.predicted)]
-        window = generator.randint(0, 3)
-        precision, recall = window_scores(timeline, 1, window)
-        pairs = most_pairs(*places, window)
-        if places[0] and places[1]:
-            assert (precision, recall) == pytest.approx((pairs / len(places[1]), pairs / len(places[0])))
-
-
 @pytest.mark.parametrize(
     "actual, predicted, expected",
     [
@@ -75,16 +49,17 @@ def test_no_matching_of_predictions_has_more_pairs():
     ],
 )
 def test_coverage_scores(actual, predicted, expected):
-    found = coverage_scores(Timeline(digits(actual), digits(predicted)), 1)
+    scores = timeline_scores([Timeline(digits(actual), digits(predicted))], ["No", "Switch"])
+    found = scores["coverage_precision_Switch"], scores["coverage_recall_Switch"]
     assert found == pytest.approx(expected, nan_ok=True)
 
 
 def test_delays_end_where_the_next_region_begins():
     times = [0, 10, 30, 60, 100, 150, 210, 280]
-    timeline = Timeline(digits("01100110"), digits("10010000"), times)
-    assert detection_delays(timeline, 1) == ([2], [50], 1)
-    timeline = Timeline(digits("01100110"), digits("01000001"), times)
-    assert detection_delays(timeline, 1) == ([0, 2], [0, 130], 0)
+    for predicted, posts, seconds, missed in (("10010000", 2, 50, 1 / 2), ("01000001", (0 + 2) / 2, (0 + 130) / 2, 0)):
+        scores = timeline_scores([Timeline(digits("01100110"), digits(predicted), times)], ["No", "Switch"])
+        assert scores["median_delay_posts_Switch"] == posts and scores["median_delay_seconds_Switch"] == seconds
+        assert scores["missed_Switch"] == missed
 
 
 def test_scores_are_means_over_the_timelines_that_have_them():

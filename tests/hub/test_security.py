@@ -17,6 +17,7 @@ from helpers import PACKAGE, ROOT, dated_config, tiny_encoder, tiny_model
 from helpers import make_trainer as make_stock_trainer
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
+from benchmarks.confusion_matrix import confusion_figure
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     TempoFormerForStreamClassification,
@@ -27,7 +28,6 @@ from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.baselines.modeling_history import HistoryForStreamClassification
 from modeling_tempoformer.conversion import main as convert
 from modeling_tempoformer.data.timelines import PostError, to_timelines
-from modeling_tempoformer.evaluation.classification_report import confusion_figure
 from modeling_tempoformer.semantic_change.report import plot_ranks
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 

@@ -25,12 +25,12 @@ def read_one(path, lines: str, targets: list[str]) -> list[DatedSentence]:
 
 
 def test_tagged_corpus(tmp_path):
-    """Only the tagged form is the target, each time; the text has no tags, the ones of other words neither."""
-    lines = "they  tip_vb the plane_nn and plane_nn\n\nplane the wood\n"
+    """Only the tagged form is the target, each time; the text has no tags, and the tokens are as in the file."""
+    lines = "they  tip_vb. the plane_nn and (plane_nn)\n\nplane the wood\n"
     first, second = read_one(tmp_path / "c.txt", lines, ["plane_nn"])
-    assert first.time == "t" and first.text == "they tip the plane and plane"
-    assert first.targets == (("plane_nn", 13, 18), ("plane_nn", 23, 28))
-    assert first.tokens == ("they", "tip_vb", "the", "plane_nn", "and", "plane_nn")
+    assert first.time == "t" and first.text == "they tip. the plane and (plane)"
+    assert first.targets == (("plane_nn", 14, 19), ("plane_nn", 25, 30))
+    assert first.tokens == ("they", "tip_vb.", "the", "plane_nn", "and", "plane_nn")
     assert second == DatedSentence("t", "plane the wood", (), ("plane", "the", "wood"))
 
 
@@ -73,19 +73,12 @@ def test_what_counts_as_a_target(tmp_path, line, targets, found):
     assert sentence.text == line and marked(sentence) == [(name, name) for name in found]
 
 
-def test_tags_before_punctuation(tmp_path):
-    (sentence,) = read_one(tmp_path / "c.txt", "the plane_nn (plane_nn) flew_vb.", ["plane_nn"])
-    assert sentence.text == "the plane (plane) flew."
-    assert sentence.targets == (("plane_nn", 4, 9), ("plane_nn", 11, 16))
-    assert sentence.tokens == ("the", "plane_nn", "plane_nn", "flew_vb.")
-
-
 def test_accents_may_be_written_apart(tmp_path):
     apart, joined = "Ma\u0308dchen", "M\u00e4dchen"
     for line, target in ((apart, joined), (joined, apart)):
         (sentence,) = read_one(tmp_path / "c.txt", f"das {line} geht", [target])
         assert marked(sentence) == [(target, joined)] and sentence.text == f"das {joined} geht"
-    with pytest.raises(ValueError, match="accents"):
+    with pytest.raises(ValueError, match="c.txt"):
         read_one(tmp_path / "c.txt", "das", [apart, joined])
 
 
@@ -101,11 +94,6 @@ def test_files_and_folders(tmp_path):
     # A corpus is not read before it is needed.
     with pytest.raises(FileNotFoundError):
         next(sentences)
-
-
-def test_missing_targets_are_named(tmp_path, caplog):
-    assert len(read_one(tmp_path / "c.txt", "a b", ["a", "x", "y"])) == 1
-    assert "c.txt" in caplog.text and "x, y" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["both", "both/lemma", "blank.txt", "plain.txt.gz"])
@@ -131,17 +119,9 @@ def test_truth(tmp_path):
     path = tmp_path / "graded.txt"
     path.write_text("plane_nn\t0.88\r\ntip_vb\t1e-1\n\nchairman_nn\t0")
     assert read_truth(path) == {"plane_nn": 0.88, "tip_vb": 0.1, "chairman_nn": 0.0}
-    for lines, named in [
-        ("a\t1\nb 1\n", "line 2.*'b 1'"),
-        ("\t1\n", "line 1"),
-        ("a\t1\t2\n", "line 1"),
-        ("a\tnan\n", "nan"),
-        ("a\tinf\n", "inf"),
-        ("a\t1\nb\t1\na\t1\n", "line 3: 'a'"),
-        ("", "graded.txt"),
-    ]:
-        path.write_text(lines)
-        with pytest.raises(ValueError, match=named):
+    for line in ("b 1", "\t1", "a\t1\t2", "b\tnan", "b\tinf", "a\t2"):
+        path.write_text(f"a\t1\n{line}\n")
+        with pytest.raises(ValueError, match="graded.txt, line 2"):
             read_truth(path)
 
 
@@ -160,7 +140,7 @@ def write_uses(path, *uses):
         file.writelines(json.dumps(use) + "\n" for use in uses)
 
 
-def test_uses(tmp_path, caplog):
+def test_uses(tmp_path):
     path = tmp_path / "uses.jsonl.gz"
     write_uses(path, USE, {**USE, "lemma": "pin_vb"}, {**USE, "target_span": [14, 19], "target_token": 4, "period": 2})
     first, other, second = read_dwug(path)
@@ -170,8 +150,7 @@ def test_uses(tmp_path, caplog):
     assert marked(second) == [("plane_nn", "plane")]
     assert second.tokens == ("two", "plane", ",", "a", "plane_nn", ".")
     assert marked(other) == [("pin_vb", "planes")]
-    assert [s.time for s in read_dwug(path, ("old", "new"), ["plane_nn", "x_nn"])] == ["old", "new"]
-    assert "x_nn" in caplog.text
+    assert [use.time for use in read_dwug(path, ("old", "new"))] == ["old", "old", "new"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.spatial.distance import cosine
-from scipy.stats import spearmanr
+from scipy.stats import linregress, rankdata, spearmanr
 
 from modeling_tempoformer.semantic_change.measures import (
     agreement,
@@ -44,13 +44,6 @@ def test_trajectory():
     right, up = np.array([[1.0, 0.0]]), np.array([[0.0, 3.0], [0.0, 1.0]])
     expected = [1, 0, math.nan, math.nan, 1]
     assert trajectory([right, up, up, EMPTY, up, right]) == pytest.approx(expected, nan_ok=True)
-
-
-@pytest.mark.parametrize("measure", [prototype_distance, average_pairwise_distance])
-@pytest.mark.parametrize("after", [np.ones((2, 2)), np.full((2, 3), np.inf)], ids=["width", "infinite"])
-def test_usages_that_are_refused(measure, after):
-    with pytest.raises(ValueError):
-        measure(np.ones((2, 3)), after)
 
 
 @pytest.mark.parametrize("pair", [(EMPTY, np.ones((2, 2))), (np.ones((2, 2)), EMPTY)])
@@ -95,10 +88,8 @@ def test_agreement():
     result = agreement(scores, truth, seed=3, resamples=400)
     both = np.array([[1.0, 2.0, 3.0, 4.0, 5.0], [0.1, 0.3, 0.2, 0.9, 0.8]])
     assert result.spearman == pytest.approx(0.8) and result.pearson == pytest.approx(np.corrcoef(both)[0, 1])
-    # With 3 degrees of freedom, t = r * sqrt(3 / (1 - r²)) has a closed distribution function.
-    for r, p in ((result.spearman, result.spearman_p), (result.pearson, result.pearson_p)):
-        x = r / math.sqrt(1 - r * r)
-        assert p == pytest.approx(1 - 2 / math.pi * (x / (1 + x * x) + math.atan(x)))
+    assert result.pearson_p == pytest.approx(linregress(*both).pvalue)
+    assert result.spearman_p == pytest.approx(linregress(*rankdata(both, axis=1)).pvalue)
     assert (result.num_words, result.missing, result.extra) == (5, ("gap", "absent"), ("other", "lost"))
 
 

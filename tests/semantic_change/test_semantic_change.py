@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer
 from modeling_tempoformer.semantic_change.corpora import DatedSentence
-from modeling_tempoformer.semantic_change.report import plot_scores, ranked_table, write_report
+from modeling_tempoformer.semantic_change.report import format_table, plot_scores, write_report
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.semantic_change.usages import (
     Usage,
@@ -189,17 +189,8 @@ SCORES = {
 COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "d": {"1": 9, "2": 9}}
 
 
-def test_words_with_the_same_score_share_a_rank_and_missing_ones_come_last():
-    table = ranked_table(SCORES, COUNTS, {"a": 0.2, "d": 0.9, "c": 0.3}).astype(object).fillna("").set_index("word")
-    assert list(table.index) == ["b", "d", "a", "c"]
-    assert table["rank"].tolist() == ["1.5", "1.5", "3", ""]
-    # Among the words with both scores.
-    assert table["gold_rank"].tolist() == ["", "1", "2", ""]
-    assert table["gold"].tolist() == ["", 0.9, 0.2, 0.3] and table["apd"].tolist() == [2, 3, 1, ""]
-    assert table["usages_1"].tolist() == [1, 9, 2, 0] and table["usages_2"].tolist() == [1, 9, 3, 4]
-
-
-def test_a_report_names_missing_words_and_counts_the_words_of_a_correlation(tmp_path):
+def test_a_report_of_scores_and_gold_scores(tmp_path):
+    """Words with the same score share a rank, missing ones come last; gold ranks are of words with both scores."""
     assert "prt: no score for c." in write_report(tmp_path, SCORES, COUNTS)
     text = write_report(tmp_path, SCORES, COUNTS, {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9})
     assert "No usage of 'c' in 1." in text and "prt: no score for c" in text
@@ -207,8 +198,13 @@ def test_a_report_names_missing_words_and_counts_the_words_of_a_correlation(tmp_
     assert results["gaps"] == {"c": ["1"]}
     assert results["agreement"]["apd"]["num_words"] == 3
     assert results["agreement"]["apd"]["spearman"] == pytest.approx(1.0)
-    lines = (tmp_path / "changes.csv").read_text().splitlines()
-    assert lines[0] == "rank,word,prt,apd,gold,gold_rank,usages_1,usages_2" and lines[4] == ",c,,,0.3,,0,4"
+    assert (tmp_path / "changes.csv").read_text().splitlines() == [
+        "rank,word,prt,apd,gold,gold_rank,usages_1,usages_2",
+        "1.5,b,0.5,2.0,0.6,2,1,1",
+        "1.5,d,0.5,3.0,0.9,1,9,9",
+        "3,a,0.1,1.0,0.1,3,2,3",
+        ",c,,,0.3,,0,4",
+    ]
     for name in ("ranks.png", "changes.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
@@ -234,3 +230,8 @@ def test_a_measure_without_any_score_is_named(tmp_path):
         write_report(tmp_path, empty, COUNTS)
     with pytest.raises(ValueError, match="a"):
         write_report(tmp_path, SCORES, COUNTS, {"a": 0.1, "x": 0.5})
+
+
+def test_control_characters_cannot_break_a_table_or_reach_a_terminal():
+    header, line = format_table([{"a\tb": "a\nb\x1b[31m"}]).split("\n")
+    assert header.strip() == r"a\tb" and line.strip() == r"a\nb\x1b[31m"

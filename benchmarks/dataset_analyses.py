@@ -9,7 +9,7 @@ import pandas as pd
 from datasets import Dataset
 from sklearn.preprocessing import normalize
 
-from .predictions import labels_of
+from modeling_tempoformer.evaluation.predictions import labels_of
 
 
 def dataset_statistics(timelines: Dataset, label_names: Sequence[str]) -> dict[str, Any]:
@@ -73,12 +73,9 @@ def dataset_diversity(embeddings: np.ndarray, timelines: Dataset) -> dict[str, f
         scaled to length 1; averaged over the posts of a timeline, then over timelines. It is 0 if all posts are the
         same. If the other posts cancel out, the similarity counts as 0.
         `single_post_timelines`: the number of timelines with one post, which the first and the last score leave out.
-        A score without any pair of posts is NaN. Raises a `ValueError` if there is not one finite embedding for each
-        post.
+        A score without any pair of posts is NaN.
     """
     sizes = np.array([len(texts) for texts in timelines["texts"]])
-    if len(embeddings) != sizes.sum():
-        raise ValueError(f"There must be one embedding for each of the {sizes.sum()} posts, got {len(embeddings)}.")
     units = normalize(np.asarray(embeddings, dtype=np.float64))
     several = [posts for posts in np.split(units, np.cumsum(sizes)[:-1]) if len(posts) > 1]
     return {
@@ -112,13 +109,10 @@ def neighbour_bertscore(timelines: Dataset, model_type: str = "roberta-large") -
             `bert-score` knows.
 
     Returns:
-        NaN if no timeline has two posts. A pair in which a post has no words counts as 0. Raises an `ImportError`
-        without `bert-score`.
+        NaN if no timeline has two posts. A pair in which a post has no words counts as 0.
     """
-    try:
-        from bert_score import score
-    except ImportError as problem:
-        raise ImportError('BERTScore needs bert-score: pip install "modeling-tempoformer[diversity]".') from problem
+    from bert_score import score
+
     pairs = [pair for texts in timelines["texts"] for pair in zip(texts, texts[1:], strict=False)]
     # bert-score also gives 0 to empty texts, but fails on them with the tokenizers of Transformers 5.
     scored = [(later, earlier) for earlier, later in pairs if earlier.strip() and later.strip()]
