@@ -104,16 +104,16 @@ def compare_with_gold(
     found, notes = {}, []
     for name, of_word in scores.items():
         try:
-            found[name] = agreement(of_word, truth, seed)
+            found[name] = value = agreement(of_word, truth, seed)
         except ValueError as problem:
             if not found:
                 raise
             notes.append(f"{name}: no correlation. {problem}")
             continue
-        if found[name].missing:
-            notes.append(f"{name}: no score for {', '.join(found[name].missing)}, which have a gold score.")
-        if found[name].extra:
-            notes.append(f"{name}: no gold score for {', '.join(found[name].extra)}.")
+        if value.missing:
+            notes.append(f"{name}: no score for {', '.join(value.missing)}, which have a gold score.")
+        if value.extra:
+            notes.append(f"{name}: no gold score for {', '.join(value.extra)}.")
     table = format_table(
         {
             "measure": name,
