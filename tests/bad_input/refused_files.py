@@ -4,14 +4,14 @@ import gzip
 from pathlib import Path
 
 import pandas as pd
-from datasets import ClassLabel, Dataset, Features, Value
+from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
 from modeling_tempoformer import TemporalBertTokenizer
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import POSTS_AT_ONCE, label_names, to_timelines
+from modeling_tempoformer.data.timelines import POSTS_AT_ONCE, to_timelines
 
 
 HEADER = "timeline_id,timestamp,text,label\n"
@@ -105,13 +105,6 @@ def long_timeline_out_of_order(folder: Path):
     list(to_timelines(made.to_iterable_dataset()))
 
 
-def class_out_of_range(folder: Path):
-    features = Features({"timeline_id": Value("string"), "text": Value("string"), "label": Value("int64")})
-    made = Dataset.from_list([{"timeline_id": "ann", "text": "sad", "label": 2}], features=features)
-    made._info.features["label"] = ClassLabel(names=["O", "IS"])
-    to_timelines(made, label_names(made))
-
-
 def rows(tokenizer=None, **settings):
     """Rows of two good posts."""
 
@@ -137,7 +130,6 @@ POST_CASES = {
         "PostError",
     ),
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
-    "a class id that the dataset has no name for": (class_out_of_range, "Row 0…'label'", "PostError"),
     "a post id twice": (posts({"id": "p0"}, id_column="id"), "Row 1…'id'…'p0'", "PostError"),
     "no post id": (posts({"id": None}, id_column="id"), "Row 1…'id'", "PostError"),
     "a post id twice, streamed": (posts({"id": "p0"}, streaming=True, id_column="id"), "Row 1…'id'…'p0'", "PostError"),
