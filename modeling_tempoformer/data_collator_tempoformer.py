@@ -50,13 +50,10 @@ class StreamCollator:
                 streams.append(self.streams(row))
             except ValueError as problem:
                 raise ValueError(f"Row {number} of the batch {problem}") from None
-        batch = self.pad_posts(rows)
-        batch["stream_index"] = pad([stream["stream_index"] for stream in streams], -1)
-        if self.timed:
-            batch["elapsed"] = pad([stream["elapsed"] for stream in streams], 0.0)
-        if "labels" in rows[0]:
-            batch["labels"] = pad([stream["labels"] for stream in streams], -100)
-        return batch
+        columns = {"stream_index": -1} | ({"elapsed": 0.0} if self.timed else {})
+        columns |= {"labels": -100} if "labels" in rows[0] else {}
+        padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
+        return self.pad_posts(rows) | padded
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
         """Raises a `ValueError` for columns that differ from those of the first row, or in their lengths."""
@@ -67,8 +64,7 @@ class StreamCollator:
             raise ValueError(f"has no tokens in post {num_tokens.index(0)}.")
         for name in (*self.tokenizer.model_input_names, "labels"):
             if (name in row) != (name in first):
-                has, other = ("", "no ") if name in row else ("no ", "")
-                raise ValueError(f"has {has}'{name}', the first row has {other}'{name}'.")
+                raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
             if name in row and name != "labels" and [len(values) for values in row[name]] != num_tokens:
                 raise ValueError(f"must have as many '{name}' as 'input_ids' in each post.")
 

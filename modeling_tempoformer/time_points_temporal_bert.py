@@ -4,6 +4,7 @@ import math
 import numbers
 import re
 from datetime import date, datetime, time
+from itertools import pairwise
 from typing import Any
 
 
@@ -51,17 +52,18 @@ class TimePoints:
             raise ValueError(f"Time points must differ from each other, got {list(names)}.")
         self.names, self.granularity = list(names), granularity
         self.bins = []
-        if granularity is None:
-            found = ((read_years(name), name) for name in names)
-            self.bins = sorted((years[0], years[-1], name) for years, name in found if years)
+        for name in names if granularity is None else ():
+            years = read_years(name)
             # A month such as 2015-03 is not a span from the year 2015 to the year 3.
-            self.bins = [a_bin for a_bin in self.bins if a_bin[0] <= a_bin[1] or not MONTH.fullmatch(a_bin[2])]
-            for first, last, name in self.bins:
-                if last < first:
-                    raise ValueError(f"The time point '{name}' ends before it begins.")
-            for (_, last, name), (next_first, _, next_name) in zip(self.bins, self.bins[1:], strict=False):
-                if next_first <= last:
-                    raise ValueError(f"The time points '{name}' and '{next_name}' overlap.")
+            if years and (years[0] <= years[-1] or not MONTH.fullmatch(name)):
+                self.bins.append((years[0], years[-1], name))
+        self.bins.sort()
+        for first, last, name in self.bins:
+            if last < first:
+                raise ValueError(f"The time point '{name}' ends before it begins.")
+        for (_, last, name), (next_first, _, next_name) in pairwise(self.bins):
+            if next_first <= last:
+                raise ValueError(f"The time points '{name}' and '{next_name}' overlap.")
 
     def find(self, value: Any) -> str:
         """
