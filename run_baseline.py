@@ -15,7 +15,7 @@ from transformers import AutoConfig, set_seed
 
 from modeling_tempoformer.baselines.class_prior import class_prior_predictions
 from modeling_tempoformer.baselines.frozen_embeddings import reads_times
-from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings
+from modeling_tempoformer.baselines.prepare import BaselineSettings, prepare
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.timelines import label_names
@@ -126,7 +126,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         config_overrides=baseline.config_overrides,
         download_settings=baseline.download_settings,
     )
-    prepared = BASELINES[baseline.method](timelines, settings)
+    prepared = prepare(baseline.method, timelines, settings)
 
     # Trainer
     trainer = StreamTrainer(

@@ -78,21 +78,16 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
             continue
         if granularity is None:
             names[as_name(value)] = None
-            continue
-        parts = read_date(value)
-        if parts is None and not only_dates:
-            continue
-        if parts is None:
+        elif parts := read_date(value):
+            names[name_date(parts, granularity)] = None
+        elif only_dates:
             raise UnknownTimeError(f"Row {row}, column '{time_column}': {value!r} is not a date.")
-        names[name_date(parts, granularity)] = None
     return sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name)))
 
 
 def numbers_in(name: str) -> tuple[int, ...]:
     """The integers in a time point's name, in their order; years before the common era are negative."""
-    if years := read_years(name):
-        return years
-    return tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
+    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -140,11 +135,9 @@ def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[in
     The special tokens before and after a text of some time, and the id of that time (`None` if the tokenizer has no
     times).
     """
-    if hasattr(tokenizer, "time_points"):
-        ids, time_id = tokenizer("", time=time)["input_ids"], tokenizer.time_id(time)
-    else:
-        ids, time_id = tokenizer("")["input_ids"], None
-    return ids[:-1], ids[-1:], time_id
+    dated = hasattr(tokenizer, "time_points")
+    ids = (tokenizer("", time=time) if dated else tokenizer(""))["input_ids"]
+    return ids[:-1], ids[-1:], tokenizer.time_id(time) if dated else None
 
 
 def make_row(words: list[int], before: list[int], after: list[int], time_id: int | None) -> dict[str, list[int]]:

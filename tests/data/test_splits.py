@@ -13,7 +13,6 @@ from modeling_tempoformer.data.splits import (
     read_folds,
     select_fold,
     split_timelines,
-    write_folds,
 )
 from modeling_tempoformer.training.recipes import parse
 from run_glue_style import DataTrainingArguments
@@ -104,8 +103,8 @@ def test_every_timeline_is_trained_on_in_some_fold(uneven):
 
 def test_folds_can_be_given_back(tmp_path, timelines):
     folds = make_folds(timelines, 4, 0.25, seed=0)
-    write_folds(tmp_path / "deep" / "folds.json", folds)
-    assert read_folds(tmp_path / "deep" / "folds.json", timelines) == folds
+    (tmp_path / "folds.json").write_text(json.dumps(folds))
+    assert read_folds(tmp_path / "folds.json", timelines) == folds
     check_tested_once("folds.json", folds)
 
 
