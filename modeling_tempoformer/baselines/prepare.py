@@ -111,7 +111,7 @@ def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: 
     embeddings = embed_texts(
         everything,
         settings.model_name_or_path,
-        settings.max_seq_length or 128,
+        128 if settings.max_seq_length is None else settings.max_seq_length,
         download_settings=settings.download_settings,
     )
     place = {text: index for index, text in enumerate(everything)}
