@@ -133,15 +133,17 @@ def read_objects(path: str) -> Iterator[dict[str, str | None]]:
     decode = partial(json.loads, parse_int=str, parse_float=as_integer, parse_constant=lambda _: None)
     lines = read_lines(path)
     number, first = next(lines, (0, ""))
+    if not first:
+        return
     try:
         if first.lstrip().startswith("["):
             with open_text(path) as file:
                 number, whole = 1, file.read()
             for place, row in enumerate(decode(whole)):
                 yield to_texts(row, f"{path}, entry {place} (counting from 0)")
-            return
-        for number, line in chain([(number, first)], lines) if first else ():
-            yield to_texts(decode(line), f"{path}, line {number}")
+        else:
+            for number, line in chain([(number, first)], lines):
+                yield to_texts(decode(line), f"{path}, line {number}")
     except json.JSONDecodeError as problem:
         line = number + problem.lineno - 1
         what = "a JSON file must have one object in each line, or be one list of objects"
@@ -174,15 +176,9 @@ def load_hub_splits(
     """The train, validation and test splits that a dataset has; only the first is streamed."""
     present = get_dataset_split_names(name, config_name, token=token)
     wanted = ("train", "validation", "test")
+    where = {"cache_dir": cache_dir, "token": token}
     splits = {
-        split: load_dataset(
-            name,
-            config_name,
-            split=split,
-            streaming=streaming and split == "train",
-            cache_dir=cache_dir,
-            token=token,
-        )
+        split: load_dataset(name, config_name, split=split, streaming=streaming and split == "train", **where)
         for split in wanted
         if split in present
     }
