@@ -73,20 +73,21 @@ class StreamCollator:
         num_posts, num_context = len(row["input_ids"]), row.get("num_context", 0)
         if not isinstance(num_context, numbers.Integral) or not 0 <= num_context <= num_posts:
             raise ValueError(f"has the 'num_context' {num_context!r} and {num_posts} posts.")
-        labels = row.get("labels", [-100] * (num_posts - num_context))
-        if len(labels) != num_posts - num_context:
+        num_targets = num_posts - num_context
+        labels = row.get("labels", [-100] * num_targets)
+        if len(labels) != num_targets:
             raise ValueError(
                 f"has {len(labels)} labels for {num_posts} posts, {num_context} of them context. If 'num_context' was "
                 "lost, pass `remove_unused_columns=False` to `TrainingArguments`."
             )
         targets = torch.tensor([num_context + i for i, label in enumerate(labels) if label is not None]).long()
-        stream_index = stream_windows(targets, self.window)
-        streams = {"stream_index": stream_index, "labels": torch.tensor([x for x in labels if x is not None])}
-        if streams["labels"].is_floating_point() and len(targets):
+        classes = torch.tensor([label for label in labels if label is not None])
+        if classes.is_floating_point() and len(targets):
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
-        streams["labels"] = streams["labels"].long()
+        streams = {"stream_index": stream_windows(targets, self.window), "labels": classes.long()}
         if self.timed:
-            streams["elapsed"] = elapsed_seconds(read_times(row.get("timestamps"), num_posts), stream_index)
+            times = read_times(row.get("timestamps"), num_posts)
+            streams["elapsed"] = elapsed_seconds(times, streams["stream_index"])
         elif row.get("timestamps") is not None:
             raise ValueError("has 'timestamps', but the collator has `timed=False`.")
         return streams

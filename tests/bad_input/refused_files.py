@@ -28,16 +28,16 @@ def table(content: str | bytes, name: str = "posts.csv"):
     return read
 
 
-def cut_parquet(folder: Path):
-    pd.DataFrame({"text": ["hello"] * 100}).to_parquet(folder / "posts.parquet")
-    content = (folder / "posts.parquet").read_bytes()
-    (folder / "posts.parquet").write_bytes(content[: len(content) // 2])
-    load_table(str(folder / "posts.parquet"))
+def parquet(texts: list[str], share: float = 1.0):
+    """Reads a Parquet file, or the first part of one."""
 
+    def read(folder: Path):
+        path = folder / "posts.parquet"
+        pd.DataFrame({"text": texts}).to_parquet(path)
+        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+        load_table(str(path))
 
-def empty_parquet(folder: Path):
-    pd.DataFrame({"text": []}).to_parquet(folder / "posts.parquet")
-    load_table(str(folder / "posts.parquet"))
+    return read
 
 
 QUOTE = f"{HEADER[:-7]}\nann,2024-05-01,"  # the text in the last column
@@ -72,8 +72,8 @@ TABLES = {
     "a JSON list of nothing": (table("[]", "posts.json"), "posts.json…no rows"),
     "a JSON list of texts": (table('[{"text": "a"}, "b"]', "posts.json"), "posts.json…entry 1…'b'"),
     "a JSON list cut short": (table('[{"text": "hello"},\n{"te', "posts.json"), "posts.json…line 2"),
-    "a Parquet file cut short": (cut_parquet, "posts.parquet"),
-    "a Parquet file without rows": (empty_parquet, "posts.parquet…no rows"),
+    "a Parquet file cut short": (parquet(["hello"] * 100, 0.5), "posts.parquet"),
+    "a Parquet file without rows": (parquet([]), "posts.parquet…no rows"),
     "a file of another kind": (table(HEADER, "posts.xlsx"), "posts.xlsx….csv"),
     "a file that is not there": (
         lambda folder: load_table(str(folder / "posts.csv")),
