@@ -20,7 +20,7 @@ YEARS = re.compile(r"(\d{1,4}) ?(BCE?)?(?: ?- ?(\d{1,4}) ?(BCE?)?)?", re.IGNOREC
 MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
 # Tables make floats of a column of years with gaps.
-YEAR_WITH_FRACTION = re.compile(r"(-?\d{1,4})\.0+")
+YEAR_WITH_FRACTION = re.compile(r"^(-?\d{1,4})\.0+$")
 
 
 class UnknownTimeError(ValueError):
@@ -77,18 +77,16 @@ class TimePoints:
         """
         if (name := as_name(value)) in self.names:
             return name
-        parts = read_date(value)
-        if parts is None:
-            raise self.unknown(value, "is none of the time points")
-        if self.granularity is None:
+        why = "is in none of the time points"
+        if parts := read_date(value):
+            if self.granularity is not None:
+                if (name := name_date(parts, self.granularity)) in self.names:
+                    return name
+                why = f"is in '{name}', which is none of the time points"
             for first, last, name in self.bins:
                 if first <= parts[0] <= last:
                     return name
-            raise self.unknown(value, "falls into none of the time points")
-        name = name_date(parts, self.granularity)
-        if name not in self.names:
-            raise self.unknown(value, f"is in '{name}', which is none of the time points")
-        return name
+        raise self.unknown(value, why)
 
     def holds(self, value: Any) -> bool:
         """Whether a time is in one of the time points."""
@@ -108,8 +106,7 @@ class TimePoints:
 
 def read_years(name: str) -> tuple[int, ...]:
     """The year, or the first and the last year, in a time point's name; nothing for other names."""
-    match = YEARS.fullmatch(name)
-    if match is None:
+    if not (match := YEARS.fullmatch(name)):
         return ()
     first, is_first_before, last, is_last_before = match.groups()
     # In 200-100BC, both are before.
@@ -133,9 +130,7 @@ def as_name(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, numbers.Real) and math.isfinite(value) and int(value) == value:
         return str(int(value))
-    written = str(value).strip()
-    match = YEAR_WITH_FRACTION.fullmatch(written)
-    return match[1] if match else written
+    return YEAR_WITH_FRACTION.sub(r"\1", str(value).strip())
 
 
 def read_date(value: Any) -> tuple[int, ...] | None:

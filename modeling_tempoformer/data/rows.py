@@ -64,14 +64,8 @@ def to_rows(
         truncated += cut
         return {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
 
-    rows = timelines.map(
-        convert,
-        batched=True,
-        batch_size=1,
-        remove_columns=timelines.column_names,
-        desc="Tokenizing timelines",
-        load_from_cache_file=False,
-    )
+    one_by_one = {"batched": True, "batch_size": 1, "remove_columns": timelines.column_names}
+    rows = timelines.map(convert, **one_by_one, desc="Tokenizing timelines", load_from_cache_file=False)
     if truncated:
         logger.warning(f"Truncated {truncated} posts to {limit} tokens.")
     return rows
