@@ -26,7 +26,15 @@ USUAL = {"timestamp": "timestamp", "label": "label"}
 
 
 class PostError(ValueError):
-    """A post that cannot be read. The message names its row (counting from 0), the column, and the value."""
+    """
+    A post that cannot be read.
+
+    Args:
+        row (`int`): Row of the post, counting from 0.
+        column (`str`): Column that cannot be read.
+        value: What it holds.
+        problem (`str`): What is wrong with it.
+    """
 
     def __init__(self, row: int, column: str, value: Any, problem: str):
         super().__init__(f"Row {row} (counting from 0), column '{column}', value {value!r}: {problem}.")
