@@ -14,8 +14,7 @@ from datasets import Dataset
 from transformers import AutoConfig, set_seed
 
 from modeling_tempoformer.baselines.class_prior import class_prior_predictions
-from modeling_tempoformer.baselines.frozen_embeddings import reads_times
-from modeling_tempoformer.baselines.prepare import BASELINES, BaselineSettings
+from modeling_tempoformer.baselines.prepare import BaselineSettings, prepare
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.timelines import label_names
@@ -94,7 +93,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     # Data: posts, label names, timelines of each part
     if baseline.is_trained:
         encoder = AutoConfig.from_pretrained(baseline.model_name_or_path, **baseline.download_settings)
-        if reads_times(encoder):
+        if getattr(encoder, "temporal_attention", "none") != "none" or getattr(encoder, "prepend_time", False):
             raise ValueError(
                 f"--method {baseline.method} cannot read an encoder with temporal attention; use a plain one."
             )
@@ -126,7 +125,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         config_overrides=baseline.config_overrides,
         download_settings=baseline.download_settings,
     )
-    prepared = BASELINES[baseline.method](timelines, settings)
+    prepared = prepare(baseline.method, timelines, settings)
 
     # Trainer
     trainer = StreamTrainer(

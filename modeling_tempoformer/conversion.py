@@ -33,14 +33,12 @@ def convert_state_dict(
     """
     Builds a model from a state dict of the published code.
 
-    The tensors show the window, the number of stream layers, the kind of stream attention, the fusion, the head and
-    its widths. The rest (`num_attention_heads` of the encoder, `stream_attention="rotary"`) comes from
-    `encoder_config` and `settings`.
-
     Args:
-        published (`dict[str, torch.Tensor]`): The state dict.
+        published (`dict[str, torch.Tensor]`): The state dict. Its tensors show the window, the stream layers, the kind
+            of stream attention, the fusion, the head and its widths.
         encoder_config (`PreTrainedConfig`): Configuration of the BERT-like encoder that was trained.
-        settings: Fields of [`TempoFormerConfig`], which override what the tensors show.
+        settings: Fields of [`TempoFormerConfig`], such as `stream_attention="rotary"`; they override what the tensors
+            show.
 
     Returns:
         The model in evaluation mode. Raises a `ValueError` that lists tensors that are missing or not understood.
@@ -49,9 +47,7 @@ def convert_state_dict(
     stream = "tempoformer.encoder.seq_layer."
     indices = {int(name[len(stream) :].split(".")[0]) for name in published if name.startswith(stream)}
     if not indices:
-        raise ValueError(
-            f"The state dict has no tensor named '{stream}*': it is not a TempoFormer of the published code."
-        )
+        raise ValueError(f"The state dict has no tensor '{stream}*': it is not of the published TempoFormer code.")
     count = max(indices) + 1
     # The layers of the head in order. Ours have the indices 0, 3, 6, ..., with ReLU and dropout between them.
     hidden = sorted({int(name.split(".")[2]) for name in published if name.startswith("classifier.linear_layers.")})
@@ -94,13 +90,12 @@ def convert_state_dict(
         elif "tempoformer.encoder.encoder." not in name:
             for pattern, replacement in RENAMED:
                 name = re.sub(pattern, replacement, name)
-        packed = re.match(r"(.*)\.mha_cls\.in_proj_(weight|bias)$", name)
-        if packed:
+        if packed := re.match(r"(.*)\.mha_cls\.in_proj_(weight|bias)$", name):
             for part, chunk in zip("qkv", tensor.chunk(3), strict=True):
                 converted[f"{packed[1]}.attention.{part}_proj.{packed[2]}"] = chunk
-            continue
-        # The published gate weighs the two inputs the other way round, and 1 - sigmoid(x) = sigmoid(-x).
-        converted[name] = -tensor if ".fusion.gate." in name else tensor
+        else:
+            # The published gate weighs the two inputs the other way round, and 1 - sigmoid(x) = sigmoid(-x).
+            converted[name] = -tensor if ".fusion.gate." in name else tensor
     missing, unexpected = model.load_state_dict(converted, strict=False)
     if missing or unexpected:
         raise ValueError(f"Could not convert: missing {sorted(missing)}, not understood {sorted(unexpected)}.")
@@ -111,9 +106,7 @@ def main():
     parser = argparse.ArgumentParser(description="Convert a checkpoint of the published TempoFormer code.")
     parser.add_argument("checkpoint", help="state dict saved by the published code with torch.save")
     parser.add_argument("output_dir", help="folder for the converted model")
-    parser.add_argument(
-        "--encoder", required=True, help="folder or Hub id of the encoder, for its configuration and tokenizer"
-    )
+    parser.add_argument("--encoder", required=True, help="folder or Hub id of the encoder that was trained")
     parser.add_argument("--without_time", action="store_true", help="it was trained without time (rotary by position)")
     args = parser.parse_args()
     published = torch.load(args.checkpoint, map_location="cpu", weights_only=True)

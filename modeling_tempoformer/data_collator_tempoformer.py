@@ -50,13 +50,10 @@ class StreamCollator:
                 streams.append(self.streams(row))
             except ValueError as problem:
                 raise ValueError(f"Row {number} of the batch {problem}") from None
-        batch = self.pad_posts(rows)
-        batch["stream_index"] = pad([stream["stream_index"] for stream in streams], -1)
-        if self.timed:
-            batch["elapsed"] = pad([stream["elapsed"] for stream in streams], 0.0)
-        if "labels" in rows[0]:
-            batch["labels"] = pad([stream["labels"] for stream in streams], -100)
-        return batch
+        columns = {"stream_index": -1} | ({"elapsed": 0.0} if self.timed else {})
+        columns |= {"labels": -100} if "labels" in rows[0] else {}
+        padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
+        return self.pad_posts(rows) | padded
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
         """Raises a `ValueError` for columns that differ from those of the first row, or in their lengths."""
@@ -67,8 +64,7 @@ class StreamCollator:
             raise ValueError(f"has no tokens in post {num_tokens.index(0)}.")
         for name in (*self.tokenizer.model_input_names, "labels"):
             if (name in row) != (name in first):
-                has, other = ("", "no ") if name in row else ("no ", "")
-                raise ValueError(f"has {has}'{name}', the first row has {other}'{name}'.")
+                raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
             if name in row and name != "labels" and [len(values) for values in row[name]] != num_tokens:
                 raise ValueError(f"must have as many '{name}' as 'input_ids' in each post.")
 
@@ -77,20 +73,21 @@ class StreamCollator:
         num_posts, num_context = len(row["input_ids"]), row.get("num_context", 0)
         if not isinstance(num_context, numbers.Integral) or not 0 <= num_context <= num_posts:
             raise ValueError(f"has the 'num_context' {num_context!r} and {num_posts} posts.")
-        labels = row.get("labels", [-100] * (num_posts - num_context))
-        if len(labels) != num_posts - num_context:
+        num_targets = num_posts - num_context
+        labels = row.get("labels", [-100] * num_targets)
+        if len(labels) != num_targets:
             raise ValueError(
                 f"has {len(labels)} labels for {num_posts} posts, {num_context} of them context. If 'num_context' was "
                 "lost, pass `remove_unused_columns=False` to `TrainingArguments`."
             )
         targets = torch.tensor([num_context + i for i, label in enumerate(labels) if label is not None]).long()
-        stream_index = stream_windows(targets, self.window)
-        streams = {"stream_index": stream_index, "labels": torch.tensor([x for x in labels if x is not None])}
-        if streams["labels"].is_floating_point() and len(targets):
+        classes = torch.tensor([label for label in labels if label is not None])
+        if classes.is_floating_point() and len(targets):
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
-        streams["labels"] = streams["labels"].long()
+        streams = {"stream_index": stream_windows(targets, self.window), "labels": classes.long()}
         if self.timed:
-            streams["elapsed"] = elapsed_seconds(read_times(row.get("timestamps"), num_posts), stream_index)
+            times = read_times(row.get("timestamps"), num_posts)
+            streams["elapsed"] = elapsed_seconds(times, streams["stream_index"])
         elif row.get("timestamps") is not None:
             raise ValueError("has 'timestamps', but the collator has `timed=False`.")
         return streams

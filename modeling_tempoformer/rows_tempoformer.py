@@ -15,19 +15,12 @@ def tokenize_posts(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int, timestamps: list[float] | None = None
 ) -> tuple[dict[str, list], int]:
     """
-    Tokenizes posts, each cut to a number of tokens.
+    Tokenizes posts, each cut to `limit` tokens.
 
-    Args:
-        tokenizer (`PreTrainedTokenizerBase`): Tokenizer of the encoder.
-        texts (`list[str]`): One post each.
-        limit (`int`): Tokens of a post at most.
-        timestamps (`list[float]`, *optional*): Seconds of each post, from which a tokenizer of dated texts takes the
-            calendar time in UTC.
-
-    Returns:
-        The tokenizer's columns except the attention mask, which the collator makes: for each a list of token lists;
-        and the number of posts that were cut. Raises a `ValueError` that names a post whose time the tokenizer does
-        not know, or whose text has half of a surrogate pair.
+    From `timestamps` (seconds) a tokenizer of dated texts takes the calendar time in UTC. Returns the tokenizer's
+    columns except the attention mask, which the collator makes (for each a list of token lists); and the number of
+    posts that were cut. Raises a `ValueError` that names a post whose time the tokenizer does not know, or whose text
+    has half of a surrogate pair.
     """
     for post, text in enumerate(texts):
         try:

@@ -4,6 +4,7 @@ import math
 import numbers
 import re
 from datetime import date, datetime, time
+from itertools import pairwise
 from typing import Any
 
 
@@ -19,7 +20,7 @@ YEARS = re.compile(r"(\d{1,4}) ?(BCE?)?(?: ?- ?(\d{1,4}) ?(BCE?)?)?", re.IGNOREC
 MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
 # Tables make floats of a column of years with gaps.
-YEAR_WITH_FRACTION = re.compile(r"(-?\d{1,4})\.0+")
+YEAR_WITH_FRACTION = re.compile(r"^(-?\d{1,4})\.0+$")
 
 
 class UnknownTimeError(ValueError):
@@ -51,17 +52,18 @@ class TimePoints:
             raise ValueError(f"Time points must differ from each other, got {list(names)}.")
         self.names, self.granularity = list(names), granularity
         self.bins = []
-        if granularity is None:
-            found = ((read_years(name), name) for name in names)
-            self.bins = sorted((years[0], years[-1], name) for years, name in found if years)
+        for name in names if granularity is None else ():
+            years = read_years(name)
             # A month such as 2015-03 is not a span from the year 2015 to the year 3.
-            self.bins = [a_bin for a_bin in self.bins if a_bin[0] <= a_bin[1] or not MONTH.fullmatch(a_bin[2])]
-            for first, last, name in self.bins:
-                if last < first:
-                    raise ValueError(f"The time point '{name}' ends before it begins.")
-            for (_, last, name), (next_first, _, next_name) in zip(self.bins, self.bins[1:], strict=False):
-                if next_first <= last:
-                    raise ValueError(f"The time points '{name}' and '{next_name}' overlap.")
+            if years and (years[0] <= years[-1] or not MONTH.fullmatch(name)):
+                self.bins.append((years[0], years[-1], name))
+        self.bins.sort()
+        for first, last, name in self.bins:
+            if last < first:
+                raise ValueError(f"The time point '{name}' ends before it begins.")
+        for (_, last, name), (next_first, _, next_name) in pairwise(self.bins):
+            if next_first <= last:
+                raise ValueError(f"The time points '{name}' and '{next_name}' overlap.")
 
     def find(self, value: Any) -> str:
         """
@@ -75,18 +77,16 @@ class TimePoints:
         """
         if (name := as_name(value)) in self.names:
             return name
-        parts = read_date(value)
-        if parts is None:
-            raise self.unknown(value, "is none of the time points")
-        if self.granularity is None:
+        why = "is in none of the time points"
+        if parts := read_date(value):
+            if self.granularity is not None:
+                if (name := name_date(parts, self.granularity)) in self.names:
+                    return name
+                why = f"is in '{name}', which is none of the time points"
             for first, last, name in self.bins:
                 if first <= parts[0] <= last:
                     return name
-            raise self.unknown(value, "falls into none of the time points")
-        name = name_date(parts, self.granularity)
-        if name not in self.names:
-            raise self.unknown(value, f"is in '{name}', which is none of the time points")
-        return name
+        raise self.unknown(value, why)
 
     def holds(self, value: Any) -> bool:
         """Whether a time is in one of the time points."""
@@ -106,8 +106,7 @@ class TimePoints:
 
 def read_years(name: str) -> tuple[int, ...]:
     """The year, or the first and the last year, in a time point's name; nothing for other names."""
-    match = YEARS.fullmatch(name)
-    if match is None:
+    if not (match := YEARS.fullmatch(name)):
         return ()
     first, is_first_before, last, is_last_before = match.groups()
     # In 200-100BC, both are before.
@@ -131,9 +130,7 @@ def as_name(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, numbers.Real) and math.isfinite(value) and int(value) == value:
         return str(int(value))
-    written = str(value).strip()
-    match = YEAR_WITH_FRACTION.fullmatch(written)
-    return match[1] if match else written
+    return YEAR_WITH_FRACTION.sub(r"\1", str(value).strip())
 
 
 def read_date(value: Any) -> tuple[int, ...] | None:

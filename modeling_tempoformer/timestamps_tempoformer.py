@@ -7,10 +7,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 
-# Seconds of the year 5138: larger numbers are milliseconds.
-LARGEST_SECONDS = 1e11
-# The years 1 to 9999, which are all that Python's dates can hold.
-FIRST_SECONDS, END_SECONDS = -62135596800.0, 253402300800.0
+# From the year 1 to the year 5138. Python's dates end at the first, and larger numbers are milliseconds.
+FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
 END_OF_1970 = 365 * 86400
 SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
@@ -28,44 +26,28 @@ def to_seconds(value: Any) -> float | None:
         anything else, including NaN, infinite numbers, and numbers that a spreadsheet has shortened
         (`"1.71455E+09"`).
     """
-    return in_seconds(parse_time(value))
+    return read_time(value)[1]
 
 
-def in_seconds(parsed: float | datetime | None) -> float | None:
-    """Seconds of a parsed time. Raises a `ValueError` if Python's dates cannot hold it."""
-    if parsed is None:
-        return None
-    seconds = parsed.timestamp() if isinstance(parsed, datetime) else parsed
-    if not FIRST_SECONDS <= seconds < END_SECONDS:
-        raise ValueError("the time is outside the years 1 to 9999")
-    return seconds
-
-
-def parse_time(value: Any) -> float | datetime | None:
-    """A time as a number of seconds or a `datetime` with a zone, whichever it was written as; None if missing."""
-    if value is None or type(value).__name__ == "NaTType":
-        return None
+def read_time(value: Any) -> tuple[str, float | None]:
+    """How a time is written ("a number", "a date" or "missing"), and its seconds."""
     if isinstance(value, str):
-        value = value.strip()
-        if not value:
-            return None
-        value = parse_text(value)
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
+        value = read_text(value.strip())
+    if value is None or type(value).__name__ == "NaTType":
+        return "missing", None
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
+        return "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"a {type(value).__name__} is not a time")
-    # `math.isfinite` fails on integers that no float can hold.
-    if value != value or abs(value) == math.inf:
-        raise ValueError("the time must be finite")
-    if abs(value) >= LARGEST_SECONDS:
-        raise ValueError("the number is too large for seconds; divide milliseconds by 1000")
-    return float(value)
+    # Also false of a NaN.
+    if not FIRST_SECONDS <= value < END_SECONDS:
+        raise ValueError("the number must be seconds within the years 1 to 5138; divide milliseconds by 1000")
+    return "a number", float(value)
 
 
-def parse_text(text: str) -> float | datetime:
-    """A numeric string as a number, any other as an ISO-8601 date."""
+def read_text(text: str) -> float | datetime | None:
+    """A numeric string as a number, any other as an ISO-8601 date, an empty one as None."""
     if looks_shortened(text):
         raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")
     try:
@@ -74,7 +56,7 @@ def parse_text(text: str) -> float | datetime:
     except ValueError:
         pass
     try:
-        return datetime.fromisoformat(text)
+        return datetime.fromisoformat(text) if text else None
     except ValueError:
         raise ValueError(
             "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; convert a column of other dates "
@@ -101,18 +83,8 @@ class TimeColumn:
         self.smallest, self.largest = math.inf, -math.inf
 
     def read(self, place: Any, value: Any) -> float | None:
-        """
-        Seconds of a time, or `None` if it is missing.
-
-        Args:
-            place: Names the value in errors about later ones, such as `"row 3"`.
-            value: As [`to_seconds`] takes it.
-
-        Raises the `ValueError`s of [`to_seconds`], and one that names the first place if the kinds differ.
-        """
-        parsed = parse_time(value)
-        seconds = in_seconds(parsed)
-        kind = "missing" if parsed is None else "a number" if isinstance(parsed, float) else "a date"
+        """[`to_seconds`]. Raises a `ValueError` that names the first `place`, such as "row 0", if the kinds differ."""
+        kind, seconds = read_time(value)
         if self.first is None:
             self.first = kind, place, value
         elif self.first[0] != kind:

@@ -31,8 +31,7 @@ class HistoryConfig(PreTrainedConfig):
             The largest number of posts in a stream. Seq-Sig-Net reads as many units as fit, at least 1. n units cover
             the last `5 + 3 (n - 1)` posts.
         timed (`bool`, *optional*, defaults to `True`):
-            Whether SWNU and Seq-Sig-Net read the seconds between posts. If not, posts are evenly spaced. The other
-            architectures read no time.
+            Whether SWNU and Seq-Sig-Net read the seconds between posts. If not, posts are evenly spaced.
         hidden_sizes (`list[int]`, *optional*):
             Hidden widths of the classifier. Defaults to (128, 128) for FFN-History, (32, 32) for SWNU and Seq-Sig-Net,
             and none for BiLSTM.
@@ -44,10 +43,8 @@ class HistoryConfig(PreTrainedConfig):
             Channels that SWNU reduces an embedding to. Time is added as one more channel.
         unit_hidden_size (`int`, *optional*, defaults to 12):
             Width of each direction of SWNU's BiLSTM over log-signatures.
-        focal_gamma (`float`, *optional*, defaults to 2.0):
-            Focusing exponent of the focal loss. 0 gives cross-entropy.
-        class_weights (`list[float]`, *optional*):
-            Weight of each class in the loss, in the order of `id2label`. Defaults to 1 for all.
+        focal_gamma, class_weights:
+            As in [`TempoFormerConfig`].
     """
 
     model_type = "post_history"

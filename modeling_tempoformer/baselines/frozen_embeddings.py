@@ -9,14 +9,7 @@ from typing import Any
 import datasets
 import numpy as np
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.dated_texts import token_limit
@@ -51,12 +44,9 @@ def embed_texts(
         download_settings (`dict`, *optional*): Keyword arguments for `from_pretrained`, such as `revision`.
 
     Returns:
-        `np.ndarray` of shape `(len(texts), hidden_size)`, float32. Raises a `ValueError` for an encoder that reads the
-        times of texts.
+        `np.ndarray` of shape `(len(texts), hidden_size)`, float32.
     """
     config = AutoConfig.from_pretrained(model_name_or_path, **(download_settings or {}))
-    if reads_times(config):
-        raise ValueError(f"`model_name_or_path` {model_name_or_path} has temporal attention. Use a plain encoder.")
     tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **(download_settings or {}))
     limit = min(max_seq_length, token_limit(config, tokenizer))
     tokens, num_truncated = tokenize_posts(tokenizer, texts, limit)
@@ -81,11 +71,6 @@ def embed_texts(
     np.save(partial, embeddings, allow_pickle=False)
     partial.replace(path)
     return embeddings
-
-
-def reads_times(config: PreTrainedConfig) -> bool:
-    """Whether an encoder reads the times of texts, by temporal attention or as tokens."""
-    return getattr(config, "temporal_attention", "none") != "none" or getattr(config, "prepend_time", False)
 
 
 def hash_inputs(model: PreTrainedModel, tokens: dict[str, list]) -> str:
@@ -131,14 +116,9 @@ class EmbeddedStreams(torch.utils.data.Dataset):
     An item is a dict of tensors for `default_data_collator`: `embeddings` (window, embedding_size), 0 on the left
     where there are no earlier posts; `mask` (window,), False there; `elapsed` (window,), seconds to the newest post,
     if the timelines have timestamps; `labels`, a class id or -100. The attribute `post_ids` names each item's target.
-
-    Raises a `ValueError` if there is not one embedding for each post.
     """
 
     def __init__(self, timelines: datasets.Dataset, embeddings: np.ndarray, window: int, only_labelled: bool = False):
-        num_posts = sum(len(posts) for posts in timelines["post_ids"])
-        if len(embeddings) != num_posts:
-            raise ValueError(f"`embeddings` has {len(embeddings)} rows for {num_posts} posts.")
         self.embeddings = torch.from_numpy(embeddings)
         self.post_ids: list[str] = []
         streams, elapsed, labels = [], [], []

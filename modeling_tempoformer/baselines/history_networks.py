@@ -20,15 +20,8 @@ def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
 
 def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
     """
-    The sum of the final forward and backward states of a bidirectional LSTM, as in the published code of SWNU.
-
-    Args:
-        lstm (`nn.LSTM`): One layer, `batch_first`.
-        states (`torch.Tensor` of shape `(num_streams, length, width)`): Input sequences, padded on the left.
-        mask (`torch.BoolTensor` of shape `(num_streams, length)`): False for padding; True at least once in each row.
-
-    Returns:
-        `torch.Tensor` of shape `(num_streams, hidden_size)`.
+    The sum of the final forward and backward states of a bidirectional LSTM, as in the published code of SWNU:
+    (streams, hidden_size). `states` (streams, length, width) are padded on the left, where `mask` is False.
     """
     # Packing expects padding on the right. Flipped sequences only swap the two directions.
     packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)

@@ -28,23 +28,15 @@ from .text_classification import to_sequences
 
 @dataclass
 class Prepared:
-    """
-    A baseline's model and data, ready for the Trainer.
-
-    Attributes:
-        model (`nn.Module`): The model to train.
-        items (`dict[str, Dataset]`): For each part, a dataset with one item for each post to classify.
-        post_ids (`dict[str, list[list[str]]]`): For each part, the ids of the posts that each item classifies.
-        collator (`Callable`): Makes batches of items.
-        tokenizer (`PreTrainedTokenizerBase`, *optional*): Saved with the model.
-        compute_loss (`Callable`, *optional*): The loss, where the model does not compute it.
-    """
+    """A baseline's model and data, ready for the Trainer; `items` and `post_ids` have an entry for each part."""
 
     model: nn.Module
     items: dict[str, Any]
+    # For each item the ids of the posts that it classifies.
     post_ids: dict[str, list[list[str]]]
     collator: Callable
     tokenizer: PreTrainedTokenizerBase | None = None
+    # The loss, where the model does not compute it.
     compute_loss: Callable | None = None
 
 
@@ -53,17 +45,9 @@ class BaselineSettings:
     """
     The settings that all baselines share.
 
-    Attributes:
-        model_name_or_path (`str`): Folder or Hub id of the encoder.
-        names (`list[str]`): Names of the classes, in the order of their ids.
-        class_weights (`list[float]`): Class weights of the focal loss.
-        window (`int`): Number of posts in a stream.
-        timed (`bool`): Whether the posts have times.
-        max_seq_length (`int`, *optional*): Maximum tokens of a sequence. Default: the encoder's limit, or 128 for
-            frozen embeddings.
-        config_overrides (`dict`, *optional*): Fields of the model's configuration.
-        download_settings (`dict`, *optional*): `cache_dir`, `revision`, `token` and `trust_remote_code` for
-            `from_pretrained`.
+    `names` are the classes in the order of their ids, `class_weights` their weights in the focal loss, `window` the
+    number of posts in a stream, and `config_overrides` fields of the model's configuration. Without `max_seq_length`
+    a sequence has at most the encoder's limit of tokens, or 128 for frozen embeddings.
     """
 
     model_name_or_path: str
@@ -78,14 +62,11 @@ class BaselineSettings:
     @property
     def labels(self) -> dict[str, dict]:
         """The classes as fields of a configuration."""
-        return {
-            "id2label": dict(enumerate(self.names)),
-            "label2id": {name: label for label, name in enumerate(self.names)},
-        }
+        return {"id2label": dict(enumerate(self.names)), "label2id": {n: i for i, n in enumerate(self.names)}}
 
 
 def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
-    """The stock sequence classifier on each post and its history in one sequence."""
+    """The stock sequence classifier on each post and its history (`window - 1` posts) in one sequence."""
     config = AutoConfig.from_pretrained(settings.model_name_or_path, **settings.download_settings)
     if unknown := sorted(name for name in settings.config_overrides or {} if not hasattr(config, name)):
         raise ValueError(f"--config_overrides has fields that a '{config.model_type}' lacks: {', '.join(unknown)}.")
@@ -104,11 +85,10 @@ def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings)
         name: to_sequences(part, tokenizer, settings.window, settings.max_seq_length, only_labelled=name != "test")
         for name, part in timelines.items()
     }
-    post_ids = {name: [[post_id] for post_id in part["post_id"]] for name, part in items.items()}
     return Prepared(
         model=model,
         items={name: part.remove_columns("post_id") for name, part in items.items()},
-        post_ids=post_ids,
+        post_ids={name: [[post_id] for post_id in part["post_id"]] for name, part in items.items()},
         collator=DataCollatorWithPadding(tokenizer),
         tokenizer=tokenizer,
         compute_loss=partial(focal_loss_of_output, class_weights=settings.class_weights),
@@ -122,31 +102,24 @@ def focal_loss_of_output(
     return focal_loss(outputs["logits"], labels, class_weights=class_weights, num_items_in_batch=num_items_in_batch)
 
 
-def prepare_posts(timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
-    """The stock sequence classifier on each post alone."""
-    return prepare_sequences(timelines, replace(settings, window=1))
-
-
 def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
     """A small network over frozen embeddings of the posts of a stream."""
     check_overrides(settings.config_overrides, HistoryConfig)
-    names = list(timelines)
-    texts = {name: [text for posts in timelines[name]["texts"] for text in posts] for name in names}
+    texts = {name: [text for posts in part["texts"] for text in posts] for name, part in timelines.items()}
     # All posts at once, so that every fold of a cross-validation finds the same cache.
     everything = sorted({text for part in texts.values() for text in part})
-    limit = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
     embeddings = embed_texts(
-        everything, settings.model_name_or_path, download_settings=settings.download_settings, **limit
+        everything,
+        settings.model_name_or_path,
+        128 if settings.max_seq_length is None else settings.max_seq_length,
+        download_settings=settings.download_settings,
     )
     place = {text: index for index, text in enumerate(everything)}
     items = {
         name: EmbeddedStreams(
-            timelines[name],
-            embeddings[[place[text] for text in texts[name]]],
-            settings.window,
-            only_labelled=name != "test",
+            part, embeddings[[place[text] for text in texts[name]]], settings.window, only_labelled=name != "test"
         )
-        for name in names
+        for name, part in timelines.items()
     }
     config = HistoryConfig(
         architecture=architecture,
@@ -165,9 +138,10 @@ def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: 
     )
 
 
-# For each trained baseline the function that prepares it.
-BASELINES: dict[str, Callable[[dict[str, Dataset], BaselineSettings], Prepared]] = {
-    "post": prepare_posts,
-    "concatenated": prepare_sequences,
-    **{name: partial(prepare_history, name) for name in ("ffn_history", "bilstm", "swnu", "seq_sig_net")},
-}
+def prepare(method: str, timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
+    """Prepares the trained baseline that `--method` names."""
+    if method == "post":
+        return prepare_sequences(timelines, replace(settings, window=1))
+    if method == "concatenated":
+        return prepare_sequences(timelines, settings)
+    return prepare_history(method, timelines, settings)

@@ -68,15 +68,8 @@ def build_instructions(label_names: Sequence[str], task: str | None = None) -> s
 
 def draw_examples(labels: Sequence[int], num_examples: int, seed: int = 0) -> list[int]:
     """
-    Draws examples without replacement: first one of each class, then any of the other labelled posts.
-
-    Args:
-        labels (`Sequence[int]`): The class id of each post; posts with -100 are not drawn.
-        num_examples (`int`): How many to draw. If there are more classes, some have no example.
-        seed (`int`, *optional*, defaults to 0): Seed of the draw.
-
-    Returns:
-        Positions in `labels`, in random order. Raises a `ValueError` if too few posts have a label.
+    The positions of examples that are drawn without replacement: first one of each class (if `num_examples` allows),
+    then any of the other labelled posts. Raises a `ValueError` if too few posts have a label.
     """
     labels = np.asarray(labels)
     generator = np.random.default_rng(seed)
@@ -110,22 +103,6 @@ def format_stream(timeline: dict, post: int, num_posts: int) -> str:
     return "\n".join(lines)
 
 
-def build_chat(
-    instructions: str, examples: Sequence[tuple[dict, int, str]], timeline: dict, post: int, num_posts: int
-) -> list[dict[str, str]]:
-    """
-    A chat that asks for the label of a post. The model seems to have labelled the examples before, each a timeline,
-    the position of a post and a label. The instructions open the first turn, as some templates refuse a system turn.
-    """
-    chat = []
-    for *example, label in examples:
-        chat.append({"role": "user", "content": format_stream(*example, num_posts)})
-        chat.append({"role": "assistant", "content": label})
-    chat.append({"role": "user", "content": format_stream(timeline, post, num_posts)})
-    chat[0]["content"] = f"{instructions}\n\n{chat[0]['content']}"
-    return chat
-
-
 def fit_chats(
     tokenizer: PreTrainedTokenizerBase,
     instructions: str,
@@ -135,14 +112,20 @@ def fit_chats(
     limit: int,
 ) -> list[list[dict[str, str]]]:
     """
-    The chat for each post of `test`, with streams of `window` posts, or of as many as fit in `limit` tokens. A warning
-    counts the shortened chats. Raises a `ValueError` that names the post if its chat does not fit with posts alone.
+    A chat for each post of `test` that asks for its label. The model seems to have labelled the examples before (each
+    a timeline, the position of a post and a label). Streams have `window` posts, or as many as fit in `limit` tokens.
     """
     chats, num_shortened = [], 0
     for timeline in test:
         for post, post_id in enumerate(timeline["post_ids"]):
             for num_posts in range(window, 0, -1):
-                chat = build_chat(instructions, examples, timeline, post, num_posts)
+                turns = []
+                for *example, label in examples:
+                    turns += [("user", format_stream(*example, num_posts)), ("assistant", label)]
+                turns.append(("user", format_stream(timeline, post, num_posts)))
+                chat = [{"role": role, "content": content} for role, content in turns]
+                # Some templates refuse a system turn.
+                chat[0]["content"] = f"{instructions}\n\n{chat[0]['content']}"
                 tokens = tokenizer.apply_chat_template(chat, add_generation_prompt=True, **TEMPLATE_SETTINGS)
                 if (length := len(tokens["input_ids"])) <= limit:
                     break
@@ -211,15 +194,16 @@ def few_shot_predictions(
         prompts. Raises a `ValueError` that names the post if a prompt does not fit even without earlier posts.
     """
     posts = [(timeline, post, label) for timeline in train for post, label in enumerate(timeline["labels"])]
-    drawn = draw_examples([label for *_, label in posts], num_examples, seed)
-    examples = [(timeline, post, label_names[label]) for timeline, post, label in (posts[row] for row in drawn)]
+    drawn = [posts[row] for row in draw_examples([label for *_, label in posts], num_examples, seed)]
+    examples = [(timeline, post, label_names[label]) for timeline, post, label in drawn]
 
-    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **(download_settings or {}))
+    download_settings = download_settings or {}
+    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
     if tokenizer.chat_template is None:
         raise ValueError(f"{model_name_or_path} has no chat template. Use an instruction-tuned model.")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(model_name_or_path, use_safetensors=True, **(download_settings or {}))
+    model = AutoModelForCausalLM.from_pretrained(model_name_or_path, use_safetensors=True, **download_settings)
     # A quote or a line break may come before the name.
     max_new_tokens = max(len(tokenizer.tokenize(name)) for name in label_names) + 4
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
@@ -238,10 +222,8 @@ def few_shot_predictions(
     )
     answers = logging.tqdm(answers, desc="Labelling posts", total=len(chats))
     labels = [parse_label(answer[0]["generated_text"], label_names) for answer in answers]
-    predictions = np.zeros((len(labels), len(label_names)), dtype=np.float32)
-    for row, label in enumerate(labels):
-        if label is not None:
-            predictions[row, label] = 1
+    # A row of zeros for None.
+    predictions = np.array([[label == column for column in range(len(label_names))] for label in labels], np.float32)
     unparsable = labels.count(None)
     if unparsable:
         logger.warning(f"{unparsable} of {len(labels)} answers name no label.")

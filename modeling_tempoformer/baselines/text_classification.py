@@ -11,24 +11,6 @@ from ..rows_tempoformer import row_bounds
 logger = logging.getLogger(__name__)
 
 
-def stream_texts(timelines: Dataset, window: int, separator: str, only_labelled: bool) -> Dataset:
-    """
-    One row for each target post: `post_id`, `label`, `text` and `history`, which joins the up to `window - 1` posts
-    before it by the separator, oldest to newest.
-    """
-    rows: dict[str, list] = {"post_id": [], "label": [], "text": [], "history": []}
-    for timeline in timelines:
-        texts = timeline["texts"]
-        for start, post, _ in row_bounds(len(texts), window, targets_per_row=1):
-            if only_labelled and timeline["labels"][post] < 0:
-                continue
-            rows["post_id"].append(timeline["post_ids"][post])
-            rows["label"].append(timeline["labels"][post])
-            rows["text"].append(texts[post])
-            rows["history"].append(f" {separator} ".join(texts[start:post]))
-    return Dataset.from_dict(rows)
-
-
 def to_sequences(
     timelines: Dataset,
     tokenizer: PreTrainedTokenizerBase,
@@ -55,9 +37,8 @@ def to_sequences(
     limit = min(tokenizer.model_max_length, max_seq_length or tokenizer.model_max_length)
     num_truncated = 0
 
-    def tokenize(row: dict) -> dict[str, list]:
+    def tokenize(text: str, history: str | None) -> dict[str, list]:
         nonlocal num_truncated
-        text, history = row["text"], row["history"] or None
         tokens = tokenizer(text, history, verbose=False)
         if len(tokens["input_ids"]) <= limit:
             return dict(tokens)
@@ -69,10 +50,14 @@ def to_sequences(
         tokenizer.truncation_side = "left"
         return dict(tokenizer(text, history, truncation="only_second", max_length=limit))
 
-    side = tokenizer.truncation_side
-    texts = stream_texts(timelines, window, tokenizer.sep_token or "", only_labelled)
-    sequences = texts.map(tokenize, remove_columns=["text", "history"], load_from_cache_file=False, desc="Tokenizing")
+    side, separator, rows = tokenizer.truncation_side, f" {tokenizer.sep_token or ''} ", []
+    for timeline in timelines:
+        texts, labels = timeline["texts"], timeline["labels"]
+        for start, post, _ in row_bounds(len(texts), window, targets_per_row=1):
+            if labels[post] >= 0 or not only_labelled:
+                tokens = tokenize(texts[post], separator.join(texts[start:post]) or None)
+                rows.append({**tokens, "labels": labels[post], "post_id": timeline["post_ids"][post]})
     tokenizer.truncation_side = side
     if num_truncated:
-        logger.warning("Truncated %d of %d sequences to %d tokens.", num_truncated, len(sequences), limit)
-    return sequences.rename_column("label", "labels")
+        logger.warning("Truncated %d of %d sequences to %d tokens.", num_truncated, len(rows), limit)
+    return Dataset.from_list(rows)

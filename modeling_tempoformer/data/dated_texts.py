@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,13 @@ def read_text_file(path: str) -> Iterator[dict[str, str]]:
     The lines of a text file that is named by its time point (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
     ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
     """
-    name = Path(path).name
-    suffix = next((suffix for suffix in TEXT_SUFFIXES if name.endswith(suffix)), None)
-    if suffix is None:
+    name = Path(path).name.removesuffix(".gz")
+    if not name.endswith(".txt"):
         raise ValueError(f"{path}: a text file must be named by its time, TIME.txt or TIME.txt.gz.")
     number = None
     for number, line in read_lines(path):
         text = " ".join(untagged(token) for token in line.split())
-        yield {"time": name.removesuffix(suffix), "text": text, SOURCE: f"{path}, line {number}"}
+        yield {"time": name.removesuffix(".txt"), "text": text, SOURCE: f"{path}, line {number}"}
     if number is None:
         raise ValueError(f"{path} has no text.")
 
@@ -78,21 +78,16 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
             continue
         if granularity is None:
             names[as_name(value)] = None
-            continue
-        parts = read_date(value)
-        if parts is None and not only_dates:
-            continue
-        if parts is None:
+        elif parts := read_date(value):
+            names[name_date(parts, granularity)] = None
+        elif only_dates:
             raise UnknownTimeError(f"Row {row}, column '{time_column}': {value!r} is not a date.")
-        names[name_date(parts, granularity)] = None
     return sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name)))
 
 
 def numbers_in(name: str) -> tuple[int, ...]:
     """The integers in a time point's name, in their order; years before the common era are negative."""
-    if years := read_years(name):
-        return years
-    return tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
+    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -106,10 +101,8 @@ def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Da
 
 def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
     """The most tokens that a model reads, special tokens included."""
-    if config.model_type in ENCODER_ADAPTERS:
-        most = ENCODER_ADAPTERS[config.model_type].max_tokens(config)
-    else:
-        most = config.max_position_embeddings
+    adapter = ENCODER_ADAPTERS.get(config.model_type)
+    most = config.max_position_embeddings if adapter is None else adapter.max_tokens(config)
     return min(tokenizer.model_max_length, most)
 
 
@@ -140,11 +133,9 @@ def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[in
     The special tokens before and after a text of some time, and the id of that time (`None` if the tokenizer has no
     times).
     """
-    if hasattr(tokenizer, "time_points"):
-        ids, time_id = tokenizer("", time=time)["input_ids"], tokenizer.time_id(time)
-    else:
-        ids, time_id = tokenizer("")["input_ids"], None
-    return ids[:-1], ids[-1:], time_id
+    dated = hasattr(tokenizer, "time_points")
+    ids = (tokenizer("", time=time) if dated else tokenizer(""))["input_ids"]
+    return ids[:-1], ids[-1:], tokenizer.time_id(time) if dated else None
 
 
 def make_row(words: list[int], before: list[int], after: list[int], time_id: int | None) -> dict[str, list[int]]:
@@ -190,23 +181,23 @@ def to_mlm_rows(
         texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
 
     def convert(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
-        values, sources = batch[time_column], batch.get(SOURCE) or [f"row {index}" for index in indices]
-        time_ids = [check_text(tokenizer, *row) for row in zip(sources, values, batch[text_column], strict=True)]
+        times, found = batch[time_column], batch[text_column]
+        sources = batch.get(SOURCE) or [f"row {index}" for index in indices]
+        time_ids = [check_text(tokenizer, *row) for row in zip(sources, times, found, strict=True)]
         # RoBERTa's tokens include the space before a word, which texts that are joined need.
-        start = "" if line_by_line else " "
-        words = [start + text for text in batch[text_column]]
-        tokens = tokenizer(words, time=values, add_special_tokens=False, verbose=False)["input_ids"]
+        words = [text if line_by_line else f" {text}" for text in found]
+        tokens = tokenizer(words, time=times, add_special_tokens=False, verbose=False)["input_ids"]
         by_time: dict[int, list[int]] = {}
-        for place, (source, time_id, ids) in enumerate(zip(sources, time_ids, tokens, strict=True)):
-            if not ids:
-                raise ValueError(f"{source}: the tokenizer finds no token in the text {batch[text_column][place]!r}.")
+        for place, time_id in enumerate(time_ids):
+            if not tokens[place]:
+                raise ValueError(f"{sources[place]}: the tokenizer finds no token in the text {found[place]!r}.")
             by_time.setdefault(time_id, []).append(place)
         rows = []
         for places in by_time.values():
-            before, after, time_id = frame(tokenizer, values[places[0]])
+            before, after, time_id = frame(tokenizer, times[places[0]])
             size = max_length - len(before) - len(after)
             parts = [tokens[place] for place in places]
-            for part in parts if line_by_line else [[token for ids in parts for token in ids]]:
+            for part in parts if line_by_line else [list(chain.from_iterable(parts))]:
                 rows += [make_row(part[i : i + size], before, after, time_id) for i in range(0, len(part), size)]
         return {name: [row[name] for row in rows] for name in rows[0]}
 

@@ -14,14 +14,8 @@ LOCK = "_lock"
 @contextmanager
 def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[None]:
     """
-    Holds a folder for one run; makes it where it does not exist.
-
-    Args:
-        folder (`str` or `Path`): The output folder.
-        is_main_process (`bool`, *optional*, defaults to `True`): Of several processes of one run only the main one
-            takes the lock.
-
-    Raises a `ValueError` at once where another run holds the folder.
+    Holds an output folder for one run, and makes it if it does not exist. Only the main process of a run takes the
+    lock. Raises a `ValueError` at once if another run holds the folder.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -52,13 +52,8 @@ def to_rows(
         if max_seq_length > limit:
             logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
         limit = min(limit, max_seq_length)
-    settings = {
-        "tokenizer": tokenizer,
-        "window": window,
-        "targets_per_row": targets_per_row,
-        "limit": limit,
-        "only_labelled": only_labelled,
-    }
+    settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row}
+    settings |= {"limit": limit, "only_labelled": only_labelled}
     if isinstance(timelines, IterableDataset):
         return IterableDataset.from_generator(stream_rows, gen_kwargs={"timelines": timelines, **settings})
     truncated = 0
@@ -67,16 +62,10 @@ def to_rows(
         nonlocal truncated
         rows, cut = timeline_to_rows({name: values[0] for name, values in batch.items()}, **settings)
         truncated += cut
-        return rows
+        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
 
-    rows = timelines.map(
-        convert,
-        batched=True,
-        batch_size=1,
-        remove_columns=timelines.column_names,
-        desc="Tokenizing timelines",
-        load_from_cache_file=False,
-    )
+    one_by_one = {"batched": True, "batch_size": 1, "remove_columns": timelines.column_names}
+    rows = timelines.map(convert, **one_by_one, desc="Tokenizing timelines", load_from_cache_file=False)
     if truncated:
         logger.warning(f"Truncated {truncated} posts to {limit} tokens.")
     return rows
@@ -85,22 +74,20 @@ def to_rows(
 def stream_rows(timelines: IterableDataset, window: int, limit: int, **settings) -> Iterator[dict[str, Any]]:
     """Rows of a stream of timelines. Each piece of a long timeline needs the end of the piece before as context."""
     check_workers(timelines)
-    before: dict[str, Any] = {}
-    for timeline in timelines:
-        num_context = 0
-        if before.get("timeline_id") == timeline["timeline_id"]:
+    before: dict[str, Any] = {"timeline_id": None}
+    for piece in timelines:
+        num_context, timeline = 0, piece
+        if before["timeline_id"] == piece["timeline_id"]:
             num_context = len(before["texts"])
             timeline = {
-                name: before[name] + values if isinstance(values, list) else values
-                for name, values in timeline.items()
+                name: before[name] + values if name != "timeline_id" else values for name, values in piece.items()
             }
         first = max(0, len(timeline["texts"]) - window + 1)
-        before = {name: values[first:] if isinstance(values, list) else values for name, values in timeline.items()}
+        before = {name: values[first:] if name != "timeline_id" else values for name, values in timeline.items()}
         rows, cut = timeline_to_rows(timeline, window=window, limit=limit, num_context=num_context, **settings)
         if cut:
             logger.warning_once(f"Truncating posts of more than {limit} tokens.")
-        for values in zip(*rows.values(), strict=True):
-            yield dict(zip(rows, values, strict=True))
+        yield from rows
 
 
 def timeline_to_rows(
@@ -111,8 +98,8 @@ def timeline_to_rows(
     limit: int,
     only_labelled: bool,
     num_context: int = 0,
-) -> tuple[dict[str, list], int]:
-    """The rows of a timeline, column by column, and how many posts were cut. The first posts are context only."""
+) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a timeline, and how many posts were cut. The first `num_context` posts are context only."""
     try:
         columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
     except ValueError as problem:
@@ -121,11 +108,9 @@ def timeline_to_rows(
         columns["timestamps"] = timeline["timestamps"]
     columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline["labels"]]
     columns["post_ids"] = timeline["post_ids"]
-    rows: dict[str, list] = {name: [] for name in (*columns, "num_context")}
+    rows = []
     for row in cut_rows(columns, window, targets_per_row, num_context):
-        for name in ("labels", "post_ids"):
-            row[name] = row[name][row["num_context"] :]
-        if any(label is not None for label in row["labels"]):
-            for name, value in row.items():
-                rows[name].append(value)
+        targets = {name: row[name][row["num_context"] :] for name in ("labels", "post_ids")}
+        if any(label is not None for label in targets["labels"]):
+            rows.append(row | targets)
     return rows, cut

@@ -8,8 +8,6 @@ import numpy as np
 from datasets import Dataset
 from sklearn.model_selection import StratifiedGroupKFold
 
-from .files import write_json
-
 
 PARTS = ("train", "validation", "test")
 
@@ -31,9 +29,8 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
     # 0.33 is meant to be a third.
     if folds < 2 or abs(fraction - 1 / folds) > 0.005:
         raise ValueError(f"Cannot split by a fraction of {fraction}: it must be 1/2, 1/3, 1/4 and so on.")
-    check_enough(timelines, folds, f"a fraction of {fraction}")
-    lengths = np.array([len(labels) for labels in timelines["labels"]])
     cuts = cut(timelines, folds, seed)
+    lengths = np.array([len(labels) for labels in timelines["labels"]])
     wrong = np.array([abs(folds * lengths[part].sum() / lengths.sum() - 1) for _, part in cuts])
     # Any fold whose size is right to within a tenth, else the nearest. The first always has the largest timeline.
     near = np.flatnonzero(wrong <= max(wrong.min(), 0.1))
@@ -41,17 +38,13 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
     return timelines.select(rest), timelines.select(part)
 
 
-def check_enough(timelines: Dataset, folds: int, wanted: str):
-    """Raises a `ValueError` if there are fewer timelines than parts."""
-    if len(timelines) < folds:
-        raise ValueError(
-            f"Cannot split {len(timelines)} timelines: {wanted} needs at least {folds}, as a timeline is never cut. "
-            "If there should be more, check the column of timeline ids; else give each part as a file of its own."
-        )
-
-
 def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each fold the indices of the timelines outside it and in it."""
+    if len(timelines) < folds:
+        raise ValueError(
+            f"Cannot split {len(timelines)} timelines: this split needs at least {folds}, as a timeline is never cut. "
+            "If there should be more, check the column of timeline ids; else give each part as a file of its own."
+        )
     labels = timelines["labels"]
     posts = np.concatenate([np.asarray(values) for values in labels])
     groups = np.repeat(np.arange(len(timelines)), [len(values) for values in labels])
@@ -77,7 +70,6 @@ def make_folds(
     """
     if num_folds < 2:
         raise ValueError(f"Cannot make {num_folds} folds: there must be at least 2.")
-    check_enough(timelines, num_folds, f"cross-validation with {num_folds} folds")
     folds = []
     for number, (rest, test) in enumerate(cut(timelines, num_folds, seed)):
         # Each fold has its own seed, so that no timeline is always in the validation part.
@@ -85,11 +77,6 @@ def make_folds(
         parts = (train, validation, timelines.select(test))
         folds.append({name: list(part["timeline_id"]) for name, part in zip(PARTS, parts, strict=True)})
     return folds
-
-
-def write_folds(path: str | Path, folds: list[dict[str, list[str]]]):
-    """Writes the folds as JSON: a list of objects with `train`, `validation` and `test`."""
-    write_json(Path(path), folds)
 
 
 def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:

@@ -31,13 +31,9 @@ def synthetic_posts(num_timelines: int, seed: int, posts_per_timeline: int = 16)
             good = generator.random() < 0.5
             words = generator.choices(FILLERS, k=generator.randint(2, 5))
             words.insert(generator.randint(0, len(words)), generator.choice(GOOD if good else BAD))
-            switch = number > 0 and quick and not good
-            yield {
-                "timeline_id": f"person-{timeline}",
-                "timestamp": round(timestamp),
-                "text": " ".join(words),
-                "label": "Switch" if switch else "No-Switch",
-            }
+            label = "Switch" if number > 0 and quick and not good else "No-Switch"
+            post = {"timeline_id": f"person-{timeline}", "timestamp": round(timestamp)}
+            yield {**post, "text": " ".join(words), "label": label}
 
 
 def main():

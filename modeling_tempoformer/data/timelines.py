@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 from datasets import ClassLabel, Dataset, IterableDataset
@@ -102,16 +102,14 @@ def label_names(posts: Posts, column: str = "label") -> list[str]:
 
 def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, str | None]) -> Iterator[Post]:
     """
-    Checks the posts one by one.
-
-    `columns` names the column of each role; where a timestamp or label has None, the usual column is read if there is
-    one.
+    Checks the posts one by one. `columns` names the column of each role; where it has None for the timestamp or the
+    label, the usual column is read if there is one.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
     named = class_label(posts, columns["label"])
-    known = None if labels is None else {name if named else to_label(name): i for i, name in enumerate(labels)}
-    times, row = TimeColumn(), -1
+    known = {name if named else to_label(name): label for label, name in enumerate(labels or ())}
+    times, row, timeline_id, seen = TimeColumn(), -1, None, set()
     for batch in posts.iter(1000):
         for role, column in required.items():
             check_column(batch, column, role)
@@ -123,9 +121,18 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
                 if lost_digits(post[role]):
                     problem = "the id has lost digits, as in a spreadsheet or in floats; export the column as text"
                     raise PostError(row, columns[role], post[role], problem)
-            timeline_id = to_name(post["timeline"])
+            previous, timeline_id = timeline_id, to_name(post["timeline"])
             if timeline_id is None:
                 raise PostError(row, columns["timeline"], post["timeline"], "a timeline id must not be missing")
+            if columns["id"] is None:
+                post_id = str(row)
+            else:
+                post_id = to_name(post["id"])
+                if timeline_id != previous and isinstance(posts, IterableDataset):
+                    seen.clear()  # The ids of a whole stream would fill the memory.
+                if post_id in seen or post_id is None:
+                    raise PostError(row, columns["id"], post["id"], "a post id must be unique and not missing")
+                seen.add(post_id)
             if not isinstance(post["text"], str):
                 raise PostError(row, columns["text"], post["text"], "a text must be a string; it may be empty")
             try:
@@ -135,22 +142,12 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
             label = post["label"]
             if named is None or label is None:
                 label = to_label(label)
-            elif label >= len(named.names):
-                problem = f"the dataset has names for {len(named.names)} labels only"
-                raise PostError(row, columns["label"], label, problem)
             else:
                 label = named.names[label] if label >= 0 else None
-            if label is not None and known is not None and label not in known:
+            if labels is not None and label is not None and label not in known:
                 problem = f"the label is not one of {', '.join(labels)}"
                 raise PostError(row, columns["label"], post["label"], problem)
-            yield Post(
-                row=row,
-                post_id=str(row) if columns["id"] is None else to_name(post["id"]),
-                timeline_id=timeline_id,
-                timestamp=timestamp,
-                text=post["text"],
-                label=NO_LABEL if label is None or known is None else known[label],
-            )
+            yield Post(row, post_id, timeline_id, timestamp, post["text"], known.get(label, NO_LABEL))
     if times.warning is not None:
         logger.warning_once(f"Column '{columns['timestamp']}': {times.warning}")
 
@@ -160,26 +157,35 @@ def lost_digits(value: Any) -> bool:
     return looks_shortened(value) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT)
 
 
-def check_id(post: Post, seen: set[str], column: str):
-    """Adds the id of a post to those seen before. Raises a [`PostError`] if it is missing or was seen."""
-    if post.post_id in seen or post.post_id is None:
-        raise PostError(post.row, column, post.post_id, "a post id must be unique and not missing")
-    seen.add(post.post_id)
-
-
-def make_timeline(posts: list[Post]) -> tuple[dict[str, Any], bool]:
-    """One timeline, its posts sorted by time (ties keep their order), and whether it had to be sorted."""
-    ordered = posts if posts[0].timestamp is None else sorted(posts, key=lambda post: post.timestamp)
-    timeline = {
-        "timeline_id": posts[0].timeline_id,
-        "post_ids": [post.post_id for post in ordered],
-        "post_rows": [post.row for post in ordered],
-        "texts": [post.text for post in ordered],
-        "labels": [post.label for post in ordered],
-    }
-    if posts[0].timestamp is not None:
-        timeline["timestamps"] = [post.timestamp for post in ordered]
-    return timeline, ordered != posts
+def make_timelines(
+    posts: Iterator[Post], columns: dict[str, str | None], most: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Timelines of posts that follow each other, each in pieces of at most `most` posts."""
+    finished: set[str] = set()
+    for timeline_id, group in groupby(posts, key=lambda post: post.timeline_id):
+        newest = None
+        while members := list(islice(group, most)):
+            if timeline_id in finished:
+                problem = "the posts of a timeline must follow each other in a streaming dataset; sort the file by it"
+                raise PostError(members[0].row, columns["timeline"], timeline_id, problem)
+            timed = members[0].timestamp is not None
+            ordered = sorted(members, key=lambda post: post.timestamp) if timed else members
+            if ordered != members:
+                logger.warning_once("Sorting the posts of timelines by time.")
+            first = ordered[0]
+            if newest is not None and first.timestamp < newest:
+                problem = f"earlier than {newest}; so long a timeline must be in order of time to be streamed"
+                raise PostError(first.row, columns["timestamp"] or "timestamp", first.timestamp, problem)
+            newest = ordered[-1].timestamp
+            timeline = {
+                "timeline_id": timeline_id,
+                "post_ids": [post.post_id for post in ordered],
+                "post_rows": [post.row for post in ordered],
+                "texts": [post.text for post in ordered],
+                "labels": [post.label for post in ordered],
+            }
+            yield {**timeline, "timestamps": [post.timestamp for post in ordered]} if timed else timeline
+        finished.add(timeline_id)
 
 
 def to_timelines(
@@ -203,7 +209,7 @@ def to_timelines(
             default, times are read from a column "timestamp" and labels from a column "label", if there is one. Times
             are all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]); without them, timelines keep
             the order of their posts. Without `id_column` a post's id is its row; ids must be unique (in a streaming
-            dataset among the 10,000 posts of a timeline that are held at a time).
+            dataset within each timeline).
 
     Returns:
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
@@ -220,15 +226,9 @@ def to_timelines(
         settings = {"posts": posts, "labels": names, "columns": columns}
         return IterableDataset.from_generator(stream_timelines, gen_kwargs=settings)
     groups: dict[str, list[Post]] = {}
-    seen: set[str] = set()
     for post in read_posts(posts, labels, columns):
-        if id_column is not None:
-            check_id(post, seen, id_column)
         groups.setdefault(post.timeline_id, []).append(post)
-    made = [make_timeline(groups.pop(name)) for name in list(groups)]
-    if unsorted := sum(was_unsorted for _, was_unsorted in made):
-        logger.warning(f"Sorted the posts of {unsorted} timelines by time.")
-    return Dataset.from_list([timeline for timeline, _ in made])
+    return Dataset.from_list(list(make_timelines(chain.from_iterable(groups.values()), columns)))
 
 
 def check_workers(stream: IterableDataset):
@@ -246,25 +246,4 @@ def stream_timelines(
 ) -> Iterator[dict[str, Any]]:
     """Timelines of a stream of posts, each as soon as it is complete or has `POSTS_AT_ONCE` posts."""
     check_workers(posts)
-    finished: set[str] = set()
-    for timeline_id, group in groupby(read_posts(posts, labels, columns), key=lambda post: post.timeline_id):
-        newest = None
-        while members := list(islice(group, POSTS_AT_ONCE)):
-            if timeline_id in finished:
-                problem = "the posts of a timeline must follow each other in a streaming dataset; sort the file by it"
-                raise PostError(members[0].row, columns["timeline"], timeline_id, problem)
-            if columns["id"] is not None:
-                seen: set[str] = set()
-                for post in members:
-                    check_id(post, seen, columns["id"])
-            timeline, was_unsorted = make_timeline(members)
-            if "timestamps" in timeline:
-                first = timeline["timestamps"][0]
-                if newest is not None and first < newest:
-                    problem = f"earlier than {newest}; so long a timeline must be in order of time to be streamed"
-                    raise PostError(timeline["post_rows"][0], columns["timestamp"] or "timestamp", first, problem)
-                newest = timeline["timestamps"][-1]
-            if was_unsorted:
-                logger.warning_once("Sorting the posts of streamed timelines by time.")
-            yield timeline
-        finished.add(timeline_id)
+    yield from make_timelines(read_posts(posts, labels, columns), columns, POSTS_AT_ONCE)

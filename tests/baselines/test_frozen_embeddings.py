@@ -2,7 +2,6 @@
 
 import logging
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -18,9 +17,9 @@ from modeling_tempoformer.data.timelines import to_timelines
 TEXTS = ["so happy today, at home again", "", "tired", "tired of it all again and again", "so happy today"]
 
 
-def save_encoder(folder, seed: int = 0, **settings):
+def save_encoder(folder, seed: int = 0):
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    settings = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.5, **settings}
+    settings = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.5}
     torch.manual_seed(seed)
     AutoModel.from_config(AutoConfig.for_model(**settings)).save_pretrained(folder)
 
@@ -83,13 +82,6 @@ def test_only_embeddings_of_the_same_tokens_and_weights_are_read_from_the_cache(
     assert np.array_equal(embed(TEXTS), first + 100)
 
 
-def test_the_default_cache_is_beside_the_data_sets(encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
-    first = embed_texts(TEXTS, str(encoder))
-    (path,) = (tmp_path / "datasets" / "post_embeddings").iterdir()
-    assert np.array_equal(np.load(path), first)
-
-
 def test_weights_that_a_checkpoint_lacks_change_nothing(encoder, tmp_path):
     """The pooler is drawn at each loading; neither the cache nor what is drawn next may depend on it."""
     weights = load_file(encoder / "model.safetensors")
@@ -106,18 +98,6 @@ def test_weights_that_a_checkpoint_lacks_change_nothing(encoder, tmp_path):
     torch.manual_seed(7)
     assert torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[0], torch.rand(3))
     assert len(list((tmp_path / "cache").iterdir())) == 1
-
-
-@pytest.mark.parametrize(
-    "times", [{"temporal_attention": "attention"}, {"temporal_attention": "none", "prepend_time": True}]
-)
-def test_encoders_that_read_times_are_refused(encoder, embed, times):
-    settings = {"model_type": "temporal_bert", "times": ["1815"]}
-    save_encoder(encoder, **settings, **times)
-    with pytest.raises(ValueError, match="encoder has temporal attention"):
-        embed(TEXTS)
-    save_encoder(encoder, **settings, temporal_attention="none")
-    np.testing.assert_allclose(embed(TEXTS), plain_embeddings(encoder, TEXTS), atol=1e-5)
 
 
 POSTS = [
@@ -174,8 +154,3 @@ def test_window_of_one_and_no_look_ahead():
     later = EmbeddedStreams(timelines(), changed, window=3)
     same = [torch.equal(streams[item]["embeddings"], later[item]["embeddings"]) for item in range(5)]
     assert same == [True, True, False, True, True]
-
-
-def test_embeddings_of_other_posts_are_refused():
-    with pytest.raises(ValueError, match="4 rows for 5 posts"):
-        EmbeddedStreams(timelines(), EMBEDDINGS[1:], window=2)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from test_signatures import plain_log_signature
-from transformers import Trainer, TrainingArguments
 
 from modeling_tempoformer import focal_loss
 from modeling_tempoformer.baselines.configuration_history import HistoryConfig
@@ -217,29 +216,3 @@ def test_settings_that_are_refused(settings, message):
 def test_time_is_neither_lost_nor_ignored(architecture, timed):
     with pytest.raises(ValueError, match=f"`elapsed`.*`timed={timed}`"):
         tiny_model(architecture, timed=timed)(**tiny_batch([8, 3], timed=not timed))
-
-
-def test_the_trainer_teaches_it_time(tmp_path):
-    """The embeddings are random. The class is whether the last gap was an hour or a month."""
-    generator = torch.Generator().manual_seed(0)
-    items = []
-    for number in range(64):
-        elapsed = torch.tensor([9e6, 8e6, 3600.0 if number % 2 else 2.6e6, 0.0])
-        embeddings = torch.randn(4, 3, generator=generator)
-        mask = torch.ones(4, dtype=torch.bool)
-        items.append({"embeddings": embeddings, "mask": mask, "elapsed": elapsed, "labels": torch.tensor(number % 2)})
-    model = tiny_model("swnu", num_labels=2, hidden_sizes=[8]).float()
-    arguments = TrainingArguments(
-        tmp_path,
-        max_steps=60,
-        per_device_train_batch_size=32,
-        learning_rate=3e-2,
-        use_cpu=True,
-        report_to="none",
-        save_strategy="no",
-        disable_tqdm=True,
-    )
-    trainer = Trainer(model, arguments, train_dataset=items)
-    trainer.train()
-    predicted = trainer.predict(items)
-    assert (predicted.predictions.argmax(-1) == predicted.label_ids).mean() > 0.95

@@ -61,13 +61,10 @@ def test_examples_are_labelled_posts_of_every_class():
 @pytest.mark.parametrize(
     "seconds, words",
     [
-        (0, "0 seconds"),
         (90, "90 seconds"),
         (120, "2 minutes"),
-        (5400, "90 minutes"),
         (7200, "2 hours"),
         (3 * 86400 + 7200, "3 days"),
-        (700 * 86400, "700 days"),
         (800 * 86400, "2 years"),
     ],
 )

@@ -73,35 +73,6 @@ def test_increment_and_area():
     assert log_signatures(path.flip(1), 2)[0, :, 2].tolist() == [0, 0, -1, -1]
 
 
-def test_chen_s_identity():
-    """The log-signature of a path from those of its two parts, by the Baker-Campbell-Hausdorff formula at depth 2."""
-    path = random_paths(1, 7, 3)
-    whole, first, second = (log_signatures(part, 2)[0, -1] for part in (path, path[:, :4], path[:, 3:]))
-    crossed = [(first[i] * second[j] - first[j] * second[i]) / 2 for i, j in ((0, 1), (0, 2), (1, 2))]
-    expected = first + second + torch.stack([*[torch.zeros(()).double()] * 3, *crossed])
-    torch.testing.assert_close(whole, expected)
-
-
-def test_a_reversed_path_cancels_the_path():
-    path = random_paths(4, 6, 3)
-    there, back = log_signatures(path)[:, -1], log_signatures(path.flip(1))[:, -1]
-    torch.testing.assert_close(back, -there)
-    both = log_signatures(torch.cat((path, path.flip(1)), dim=1))[:, -1]
-    torch.testing.assert_close(both, torch.zeros_like(both), atol=1e-12, rtol=0)
-
-
-def test_neither_speed_nor_start_matter():
-    """Points in between, also repeated ones, and a shift change nothing."""
-    path = random_paths(3, 4, 2)
-    expected = log_signatures(path)
-    speeds = torch.tensor([0.0, 0.1, 0.9, 0.9, 1.0], dtype=torch.float64)[:, None]
-    slow = torch.cat(
-        [path[:, i : i + 1] + speeds * (path[:, i + 1 : i + 2] - path[:, i : i + 1]) for i in range(3)], 1
-    )
-    torch.testing.assert_close(log_signatures(slow)[:, 4::5], expected[:, 1:])
-    torch.testing.assert_close(log_signatures(path + torch.tensor([3.0, -1.0])), expected)
-
-
 def test_sizes_by_witt_s_formula():
     moebius = {1: 1, 2: -1, 3: -1, 4: 0, 5: -1, 6: 1}
     for channels, depth in product((1, 2, 3, 7, 11), range(1, 7)):

@@ -242,8 +242,3 @@ def test_a_masked_word_of_a_text_of_unknown_time_stays_unknown():
     assert features[0]["time_ids"] == [2] * 5
     batch = TemporalMlmCollator(tokenizer, mlm_probability=0.5, seed=0)(features)
     assert set(batch["time_ids"].unique().tolist()) == {2}
-
-
-def test_a_probability_lies_between_0_and_1():
-    with pytest.raises(ValueError, match="`time_mlm_probability`.*2"):
-        TemporalMlmCollator(bert(), time_mlm_probability=2)

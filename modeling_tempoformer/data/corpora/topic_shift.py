@@ -29,8 +29,7 @@ def read_topic_shift(path: str | Path) -> Iterator[dict[str, Any]]:
                     continue
                 label = int(float(line["Class"]))
                 if label not in (0, 1, 2):
-                    place = f"{conversation.name}, row {row}, column 'Class'"
-                    raise ValueError(f"{place}: {line['Class']!r} is not 0, 1 or 2.")
+                    raise ValueError(f"{conversation}, row {row}, column 'Class': {line['Class']!r} is not 0, 1 or 2.")
                 yield {
                     "post_id": f"{conversation.stem}-{row}",
                     "timeline_id": conversation.stem,
