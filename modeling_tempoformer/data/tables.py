@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import zlib
 from collections.abc import Collection, Iterator
@@ -12,7 +13,9 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset, Features, IterableDataset, get_dataset_split_names, load_dataset
+from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 from pyarrow.parquet import ParquetFile
 
 from .files import name_bad_byte, open_text, read_lines
@@ -21,6 +24,8 @@ from .files import name_bad_byte, open_text, read_lines
 # Datasets would tell a server of every dataset that it reads, local ones too.
 datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
+# Bytes that the CSV reader holds at a time; a row must fit in.
+BLOCK_SIZE = 1 << 24
 ROWS_AT_ONCE = 1000
 
 
@@ -56,23 +61,25 @@ def load_table(path: str | Path, streaming: bool = False) -> Dataset | IterableD
 
 def stream_rows(path: str) -> Iterator[dict[str, Any]]:
     """The rows of a table that [`load_table`] has checked."""
-    for table in read_tables(path):
+    for table in read_tables(path, check_quotes=False):
         for batch in table.to_batches(ROWS_AT_ONCE):
             yield from batch.to_pylist()
 
 
-def read_tables(path: str) -> Iterator[pa.Table]:
+def read_tables(path: str, check_quotes: bool = True) -> Iterator[pa.Table]:
     """A table piece by piece. The pieces of a JSON file may differ in their columns."""
-    kind = path.lower().removesuffix(".gz").rpartition(".")[2]
+    name = path.lower().removesuffix(".gz")
     try:
-        if path.lower().endswith(".parquet"):
-            with ParquetFile(path) as file:
-                yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches())
-        elif kind in ("csv", "tsv", "json", "jsonl"):
-            rows = read_csv(path, "," if kind == "csv" else "\t") if kind in ("csv", "tsv") else read_objects(path)
+        if name.endswith((".csv", ".tsv")):
+            yield from read_csv(path, "," if name.endswith(".csv") else "\t", check_quotes)
+        elif name.endswith((".json", ".jsonl")):
+            rows = read_objects(path)
             while part := list(islice(rows, ROWS_AT_ONCE)):
                 columns = dict.fromkeys(column for row in part for column in row)
                 yield pa.table({name: pa.array([row.get(name) for row in part], pa.string()) for name in columns})
+        elif path.lower().endswith(".parquet"):
+            with ParquetFile(path) as file:
+                yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches())
         else:
             raise ValueError(f"{path}: not a .csv, .tsv, .json, .jsonl or .parquet file.")
     except UnicodeDecodeError:
@@ -85,28 +92,36 @@ def read_tables(path: str) -> Iterator[pa.Table]:
         raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}") from None
 
 
-def read_csv(path: str, separator: str) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file. Raises a `ValueError` that names the first bad line."""
-    number = 0
+def read_csv(path: str, separator: str, check_quotes: bool) -> Iterator[pa.Table]:
+    """The rows of a CSV file, every cell as text."""
     with open_text(path, newline="") as file:
-        lines = csv.reader(file, delimiter=separator, strict=True)
-        try:
-            columns = next(lines, [])
-            check_header(path, columns)
-            number = lines.line_num
-            for cells in lines:
-                if cells and len(cells) != len(columns):
-                    raise ValueError(
-                        f"{path}, line {lines.line_num}: {len(cells)} cells in a table of {len(columns)} columns; "
-                        "text that holds the separator or quotes must be quoted, or the file was cut short."
-                    )
-                number = lines.line_num
-                if cells:
-                    yield dict(zip(columns, cells, strict=True))
-        except csv.Error as problem:
-            raise ValueError(
-                f"{path}, line {number + 1}: {problem}; text that holds quotes must be quoted, its quotes doubled."
-            ) from None
+        columns = next(csv.reader(file, delimiter=separator), [])
+    check_header(path, columns)
+    try:
+        batches = open_csv(
+            path,
+            read_options=ReadOptions(block_size=BLOCK_SIZE),
+            parse_options=ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+        )
+        # pyarrow says nothing about a quote that is never closed: it swallows lines, or the file ends within a cell.
+        is_suspect = ends_without_newline(path)
+        for batch in batches:
+            is_suspect |= any(pc.any(pc.match_substring_regex(cells, "[\n\0]")).as_py() for cells in batch)
+            if check_quotes and is_suspect:
+                check_quotes = False
+                check_lines(path, separator, len(columns))
+            yield pa.Table.from_batches([batch])
+    except pa.ArrowInvalid:
+        check_lines(path, separator, len(columns))
+        raise
+
+
+def ends_without_newline(path: str) -> bool:
+    """Whether the last line of a file may have been cut short; a gzipped file says so itself."""
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        return not path.lower().endswith(".gz") and file.read() not in b"\r\n"
 
 
 def check_header(path: str, columns: list[str]):
@@ -127,23 +142,43 @@ def check_header(path: str, columns: list[str]):
             raise ValueError(f"{path}: column {place} (counting from 0) has the name of another: {column!r}.")
 
 
+def check_lines(path: str, separator: str, num_columns: int):
+    """Raises a `ValueError` that names the first bad line of a CSV file, if Python's own reader finds one."""
+    number = 0
+    with open_text(path, newline="") as file:
+        lines = csv.reader(file, delimiter=separator, strict=True)
+        try:
+            for cells in lines:
+                if cells and len(cells) != num_columns:
+                    what = f"{len(cells)} cells in a table of {num_columns} columns"
+                    hint = "text that holds the separator or quotes must be quoted, or the file was cut short"
+                    raise ValueError(f"{path}, line {lines.line_num}: {what}; {hint}.")
+                if any("\0" in cell for cell in cells):
+                    raise ValueError(f"{path}, line {lines.line_num}: a cell has the character NUL; is it UTF-16?")
+                number = lines.line_num
+        except csv.Error as problem:
+            raise ValueError(
+                f"{path}, line {number + 1}: {problem}; text that holds quotes must be quoted, its quotes doubled."
+            ) from None
+    if number <= 1:
+        raise ValueError(f"{path} has no rows.")
+
+
 def read_objects(path: str) -> Iterator[dict[str, str | None]]:
     """The objects of a JSON file, their values as text."""
     as_integer = partial(re.sub, r"\.0+$", "")
     decode = partial(json.loads, parse_int=str, parse_float=as_integer, parse_constant=lambda _: None)
     lines = read_lines(path)
     number, first = next(lines, (0, ""))
-    if not first:
-        return
     try:
         if first.lstrip().startswith("["):
             with open_text(path) as file:
                 number, whole = 1, file.read()
             for place, row in enumerate(decode(whole)):
                 yield to_texts(row, f"{path}, entry {place} (counting from 0)")
-        else:
-            for number, line in chain([(number, first)], lines):
-                yield to_texts(decode(line), f"{path}, line {number}")
+            return
+        for number, line in chain([(number, first)], lines) if first else ():
+            yield to_texts(decode(line), f"{path}, line {number}")
     except json.JSONDecodeError as problem:
         line = number + problem.lineno - 1
         what = "a JSON file must have one object in each line, or be one list of objects"
@@ -176,9 +211,15 @@ def load_hub_splits(
     """The train, validation and test splits that a dataset has; only the first is streamed."""
     present = get_dataset_split_names(name, config_name, token=token)
     wanted = ("train", "validation", "test")
-    where = {"cache_dir": cache_dir, "token": token}
     splits = {
-        split: load_dataset(name, config_name, split=split, streaming=streaming and split == "train", **where)
+        split: load_dataset(
+            name,
+            config_name,
+            split=split,
+            streaming=streaming and split == "train",
+            cache_dir=cache_dir,
+            token=token,
+        )
         for split in wanted
         if split in present
     }

@@ -54,6 +54,7 @@ TABLES = {
     "two columns of one name": (table("text,text\na,b\n"), "posts.csv…column 1…'text'"),
     "a header without rows": (table(HEADER), "posts.csv…no rows"),
     "an empty file": (table(""), "posts.csv…no rows"),
+    "a NUL character": (table(f"{HEADER}ann,2024-05-02,hel\0lo,O\n"), "posts.csv…line 2"),
     "UTF-16": (table((HEADER + GOOD).encode("utf-16")), "posts.csv…line 1…UTF-8…utf-16"),
     "Latin-1 in the header": (table("timeline,prénom\na,b\n".encode("latin-1")), "posts.csv…line 1…UTF-8…cp1252"),
     "gzip cut short": (

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -55,6 +56,22 @@ def test_every_kind_of_file_gives_what_was_written(tmp_path, name, streaming):
     ]  # fmt: skip
 
 
+@STREAMING
+@pytest.mark.parametrize("name", ["a b.csv", "posts[1].csv", "x::y.csv", "{a}*?.jsonl", "hf:.parquet"])
+def test_a_file_may_have_any_name(tmp_path, name, streaming):
+    assert list(load_table(write(tmp_path / name, POSTS), streaming)) == POSTS
+
+
+@STREAMING
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_that_was_replaced_is_read_anew(tmp_path, name, streaming):
+    """Also where its path, size and time stamp are those of the file before."""
+    for text in ("sad", "mad"):
+        path = write(tmp_path / name, [POSTS[0] | {"text": text}])
+        os.utime(path, (1e9, 1e9))
+        assert [row["text"] for row in load_table(path, streaming)] == [text]
+
+
 def test_no_copy_of_a_table_is_written(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", cache)
@@ -75,6 +92,13 @@ def test_numbers_in_json_stay_as_they_are_written(tmp_path, streaming):
     table = load_table(str(path), streaming)
     assert [row["n"] for row in table] == [*numbers, "7", "-100", None, None, None]
     assert table.column_names == ["n", "late"] and list(table)[-1]["late"] == "true"
+
+
+def test_unsigned_ids_in_json_are_two_people(tmp_path):
+    path = tmp_path / "a.jsonl"
+    ids = [2**64 - 1, 2**64 - 2, 2**63 + 1, 2**63]
+    path.write_text("".join(json.dumps({"timeline_id": n, "text": "hm"}) + "\n" for n in ids))
+    assert list(to_timelines(load_table(str(path)))["timeline_id"]) == list(map(str, ids))
 
 
 @STREAMING
