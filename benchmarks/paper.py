@@ -30,7 +30,7 @@ from modeling_tempoformer.evaluation.classification_report import write_classifi
 from modeling_tempoformer.evaluation.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.evaluation.figures import new_figure
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
-from modeling_tempoformer.training.parts import load_posts
+from modeling_tempoformer.training.parts import load_file
 
 
 ROOT = Path(__file__).parents[1]
@@ -156,7 +156,7 @@ class Paper:
 
     def timelines(self):
         """The timelines of the corpus, and the label names."""
-        posts = load_posts(self.args.train_file, self.args.corpus)
+        posts = load_file(self.args.train_file, self.args.corpus)
         names = label_names(posts)
         return to_timelines(posts, names, id_column="post_id"), names
 
