@@ -50,13 +50,8 @@ def load_splits(
     option: str = "file",
 ) -> dict[str, Posts]:
     """
-    The posts of each given split. With `--streaming` the training posts are read anew in each pass.
-
-    Args:
-        arguments ([`DatasetArguments`]): Name the files or the dataset.
-        cache_dir, token (`str`, *optional*): For a dataset on the Hub, as in `load_dataset`.
-        load (`Callable`): Reads what `--train_file` or another such argument names, as [`load_file`] does.
-        option (`str`): The end of these arguments' names.
+    The posts of each given split. With `--streaming` the training posts are read anew in each pass. `load` reads what
+    the arguments name that end in `option`, such as `--train_file`.
     """
     files = {name: getattr(arguments, f"{name}_{option}") for name in PARTS}
     files = {name: path for name, path in files.items() if path}
@@ -82,18 +77,9 @@ def split_posts(
     splits: dict[str, Posts], arguments: DataTrainingArguments, names: list[str], wanted: Sequence[str], seed: int
 ) -> dict[str, Posts]:
     """
-    The timelines of each part. Test and validation part are taken from the training posts where no file is given for
-    them, or as `--folds_file` says.
-
-    Args:
-        splits (`dict[str, Dataset or IterableDataset]`): As [`load_splits`] returns them.
-        names (`list[str]`): The labels, in the order of their ids.
-        wanted (`Sequence[str]`): The parts that are needed; a missing one is a `ValueError`. A validation part is
-            taken whenever `train` is wanted, so that the training posts are the same with and without `--do_eval`.
-        seed (`int`): Seed of the split.
-
-    Returns:
-        `dict`: Timelines as [`to_timelines`] returns them, at most `--max_..._samples` of each part.
+    The timelines of each part, at most `--max_..._samples` of each. Test and validation part are taken from
+    the training posts where no file is given for them, or as `--folds_file` says. A validation part is taken whenever
+    `train` is wanted, so that the training posts are the same with and without `--do_eval`.
     """
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"--labels must name at least two labels, each once; got: {', '.join(names) or 'none'}.")

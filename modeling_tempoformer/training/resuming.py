@@ -53,9 +53,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     Raises a `ValueError` if the checkpoint belongs to other posts or other settings.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
-    settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS}
-    for script_arguments in arguments:
-        settings |= {name: value for name, value in vars(script_arguments).items() if name not in NOT_COMPARED}
+    given = {name: value for part in arguments for name, value in vars(part).items() if name not in NOT_COMPARED}
+    settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS} | given
     posts = fingerprint(data) if isinstance(data, Dataset) else None
     # Through JSON, as the record is read back.
     trained_on = json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
@@ -71,7 +70,9 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
             check_same(checkpoint, {"posts": trained_on["posts"]})
     elif checkpoint is not None and (output_dir / TRAINER_STATE).exists():
         logger.warning("The training in %s has ended: loading its model.", output_dir)
-        load_trained(trainer, output_dir)
+        model = type(trainer.model).from_pretrained(output_dir, dtype=torch.float32)
+        trainer.model.load_state_dict(model.state_dict())
+        trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
         return
     if checkpoint is not None:
         if args.save_only_model:
@@ -117,15 +118,6 @@ def check_same(checkpoint: Path, trained_on: dict[str, Any]):
             raise ValueError(
                 f"{checkpoint} was trained with {what}: give another --output_dir, or delete this one's checkpoints."
             )
-
-
-def load_trained(trainer: Trainer, folder: Path):
-    """Loads the weights and the state of a training that has ended."""
-    model, info = type(trainer.model).from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    if info["missing_keys"]:
-        raise ValueError(f"The weights in {folder} lack {', '.join(sorted(info['missing_keys']))}.")
-    trainer.model.load_state_dict(model.state_dict())
-    trainer.state = TrainerState.load_from_json(str(folder / TRAINER_STATE))
 
 
 def report(trainer: Trainer, split: str, metrics: dict[str, float]):

@@ -70,17 +70,8 @@ def split_dated_texts(
     seed: int,
 ) -> dict[str, DatedTexts]:
     """
-    The texts of each part. The validation part is taken from the training texts if both are wanted and no file is
-    given for it.
-
-    Args:
-        splits (`dict[str, Dataset or IterableDataset]`): As [`load_text_splits`] returns them.
-        times (`TimePoints`): `--unknown_times` says what becomes of texts outside them.
-        wanted (`Sequence[str]`): The parts that are needed; a missing one is a `ValueError`.
-        seed (`int`): Seed of the split.
-
-    Returns:
-        `dict`: The parts, at most `--max_..._samples` texts of each.
+    The texts of each part, at most `--max_..._samples` of each. The validation part is taken from the training texts
+    if both are wanted and no file is given for it.
     """
     parts = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
     if "train" in wanted and "validation" in wanted and "validation" not in parts and "train" in parts:

@@ -123,12 +123,6 @@ GLUE = {
         glue("--task_name", "annomi"),
         "posts.csv…--task_name…'transcript_id'",
     ),
-    "patience without evaluations": (
-        glue(
-            *("--early_stopping_patience", "2", "--load_best_model_at_end", "false", "--eval_strategy", "no"),
-        ),
-        "--early_stopping_patience…--metric_for_best_model…--eval_strategy",
-    ),
     "an argument that there is none of in a recipe": (
         glue(lambda folder: write(folder, "more.yaml", "windoww: 3\n")),
         "more.yaml",
@@ -175,9 +169,6 @@ GLUE = {
     "a fold that the file does not have": (glue(one_fold, "--fold", "1"), "--fold…folds.txt"),
     "too large a share of timelines to test": (glue("--test_fraction", "1.5"), "1.5"),
     "smoothed labels": (glue("--label_smoothing_factor", "0.1"), "--label_smoothing_factor…0.1"),
-    "predictions of the loss alone": (glue("--prediction_loss_only"), "--prediction_loss_only"),
-    "scores of single batches": (glue("--batch_eval_metrics"), "--batch_eval_metrics"),
-    "predictions batch by batch": (glue("--eval_do_concat_batches", "false"), "--eval_do_concat_batches"),
     "another learning rate than a checkpoint's": (glue_twice("--learning_rate", "0.5"), "checkpoint-1…--output_dir"),
     "more steps than a training had": (glue_twice("--max_steps", "2"), "checkpoint-1…--output_dir"),
     "a folder that another run uses": (glue_beside_another, "out"),
