@@ -6,19 +6,6 @@ from typing import Any, Literal
 from .recipes import read_overrides
 
 
-# Fields of configurations that `--config_overrides` cannot hold, and what sets them.
-SET_ELSEWHERE = {
-    "window": "give --window",
-    "timed": "it is True if the posts have times (--timestamp_column)",
-    "class_weights": "they are computed from the training posts",
-    "calibration": "give --calibrate",
-    **dict.fromkeys(("num_labels", "id2label", "label2id"), "give --labels"),
-    "encoder_config": "give --model_name_or_path or --config_name",
-    "architecture": "give --method",
-    "embedding_size": "it comes from --model_name_or_path",
-}
-
-
 @dataclass
 class CheckpointArguments:
     """Which checkpoint to start from, and how to download it."""
@@ -75,12 +62,6 @@ class ModelArguments(CheckpointArguments):
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
     )
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name in self.config_overrides or ():
-            if name in SET_ELSEWHERE:
-                raise ValueError(f"--config_overrides cannot hold '{name}': {SET_ELSEWHERE[name]}.")
 
 
 @dataclass(kw_only=True)
