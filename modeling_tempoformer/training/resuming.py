@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,6 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         check_same(checkpoint, trained_on)
     if args.resume_from_checkpoint is not None:
         checkpoint = Path(args.resume_from_checkpoint)
-        if not is_complete(checkpoint):
-            raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
         if (checkpoint.parent / TRAINED_ON).exists():
             check_same(checkpoint, {"posts": trained_on["posts"]})
     elif checkpoint is not None and (output_dir / TRAINER_STATE).exists():
@@ -93,19 +92,12 @@ def last_checkpoint(output_dir: Path) -> Path | None:
     """The last complete checkpoint. Later ones, whose writing was interrupted, are renamed."""
     while (checkpoint := get_last_checkpoint(output_dir)) is not None:
         path = Path(checkpoint)
-        if is_complete(path):
+        with suppress(OSError, ValueError):
+            json.loads((path / TRAINER_STATE).read_text(encoding="utf-8"))
             return path
         logger.warning("%s was not written to its end: renaming it.", path)
         path.rename(path.with_name(f"incomplete-{path.name}"))
     return None
-
-
-def is_complete(checkpoint: Path) -> bool:
-    try:
-        json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def check_same(checkpoint: Path, trained_on: dict[str, Any]):

@@ -1,12 +1,12 @@
 """Arguments that the scripts refuse before any training."""
 
-import csv
 import json
 import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import helpers
 from helpers import ROOT, VOCABULARY, save_encoder, tiny_model
 from transformers import BertConfig, BertTokenizer, DistilBertConfig
 
@@ -15,11 +15,7 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 def write_posts(path: Path, columns: tuple[str, ...] = ("timeline_id", "timestamp", "text", "label")) -> str:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(synthetic_posts(6, seed=0, posts_per_timeline=5))
-    return str(path)
+    return helpers.write_posts(path, list(synthetic_posts(6, seed=0, posts_per_timeline=5)), columns)
 
 
 def write(folder: Path, name: str, content: str) -> str:
@@ -149,15 +145,7 @@ GLUE = {
         "test…--test_file",
     ),
     "a fact that the model card does not take": (glue("--model_card", '{"licence": "mit"}'), "--model_card…licence"),
-    "a validation part without labels": (
-        glue(
-            lambda folder: (
-                f"--validation_file={write_posts(folder / 'dev.csv', ('timeline_id', 'timestamp', 'text'))}"
-            ),
-            *("--do_predict", "false"),
-        ),
-        "validation",
-    ),
+    "a validation part without labels": (glue(unlabelled_validation, "--do_predict", "false"), "validation"),
     "a calibration without posts of a class": (
         glue("--calibrate", "--labels", "No-Switch", "Switch", "Other"),
         "--calibrate…Other",
@@ -193,7 +181,13 @@ BASELINE = {
     "a stream": (baseline("--method", "class_prior", "--streaming"), "--streaming"),
     "a push of what nobody can load": (baseline("--method", "bilstm", "--push_to_hub", model=str), "--push_to_hub"),
     "an unknown field": (
-        baseline("--method", "bilstm", "--config_overrides", '{"lstm_hiden_size": 10}', model=encoder_with_tokenizer),
+        baseline(
+            "--method",
+            "bilstm",
+            "--config_overrides",
+            '{"lstm_hiden_size": 10}',
+            model=encoder_with_tokenizer,
+        ),
         "lstm_hiden_size",
     ),
 }

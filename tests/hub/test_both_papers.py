@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from accelerate import cpu_offload
 from datasets import Dataset
 from dense_reference import dense_logits
 from helpers import TIMES, TINY, tiny_batch
@@ -132,11 +131,3 @@ def test_a_post_outside_all_times_is_named(entry):
         else:
             timeline = {name: [post[name] for post in posts] for name in ("text", "timestamp")}
             pipeline("stream-classification", model=make_model(), tokenizer=tokenizer)(timeline)
-
-
-def test_the_residual_form_works_offloaded():
-    model, batch = make_model(encoder={"temporal_residual": True}), make_batch()
-    with torch.no_grad():
-        expected = model(**batch).logits
-        cpu_offload(model, execution_device="cpu")
-        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-6, rtol=1e-6)

@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -177,22 +176,6 @@ def test_slow_time_tokens_are_told(folder, tmp_path, caplog):
     assert "--learning_rate 1e-09" in caplog.text
 
 
-def test_the_same_command_again_loads_the_model(folder, tmp_path):
-    often = ["--save_strategy", "steps", "--save_steps", "1"]
-    weights = train(folder, tmp_path / "out", *often)
-    state = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
-    again = train(folder, tmp_path / "out", *often, "--do_eval", "--validation_files", str(folder / f"{OLD}.txt"))
-    assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == state
-    assert all(torch.equal(weights[name], weight) for name, weight in again.items())
-    # Its evaluation is of these weights.
-    shutil.rmtree(tmp_path / "out" / "checkpoint-1")
-    shutil.rmtree(tmp_path / "out" / "checkpoint-2")
-    before = read_json(tmp_path / "out" / "all_results.json")["eval_loss"]
-    saved = ["--model_name_or_path", str(tmp_path / "out"), "--learning_rate", "0"]
-    train(folder, tmp_path / "new", *saved, "--do_eval", "--validation_files", str(folder / f"{OLD}.txt"))
-    assert read_json(tmp_path / "new" / "all_results.json")["eval_loss"] == pytest.approx(before, abs=1e-4)
-
-
 @pytest.mark.parametrize("more", [[], ["--streaming", "--times", OLD, NEW]])
 def test_an_empty_file_is_named(folder, tmp_path, more):
     files = [str(tmp_path / f"{time}.txt") for time in (OLD, NEW)]
@@ -259,19 +242,6 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         # The third corpus is the first again.
         assert float(row["prt"]) == pytest.approx(0, abs=1e-6)
         assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-6)
-
-
-def test_static_vectors_are_tried_before_a_model_is_loaded(folder, tmp_path):
-    """Texts that are too few for them cost no time: the model, which is not there, is not reached."""
-    (tmp_path / "targets.txt").write_text("the\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="3 words.*300"):
-        run_semantic_change.main(
-            [
-                *("--model_name_or_path", str(tmp_path / "none"), "--output_dir", str(tmp_path)),
-                *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
-                *("--targets", str(tmp_path / "targets.txt"), "--measures", "prt", "sgns"),
-            ]
-        )
 
 
 @pytest.mark.slow
