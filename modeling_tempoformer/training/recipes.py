@@ -97,7 +97,7 @@ def read_overrides(value: dict | str | None) -> dict | None:
 
 
 def check_overrides(overrides: dict | None, config_class: type[PreTrainedConfig]):
-    """Raises a `ValueError` for fields that a configuration does not have, or that other arguments or the data set."""
+    """Raises a `ValueError` for fields that do not exist, or that other arguments or the training posts set."""
     known = set(config_class.__dataclass_fields__) - SET_ELSEWHERE
     if refused := sorted(set(overrides or {}) - known):
         raise ValueError(
