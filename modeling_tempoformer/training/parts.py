@@ -50,8 +50,8 @@ def load_splits(
     option: str = "file",
 ) -> dict[str, Posts]:
     """
-    The posts of each given split. With `--streaming` the training posts are read anew in each pass. `option` is the end
-    of the arguments' names (`--train_file`), and `load` reads what such an argument names.
+    The posts of each given split. With `--streaming` the training posts are read anew in each pass. Arguments whose
+    names end in `option`, such as `--train_file`, name what `load` reads.
     """
     files = {name: getattr(arguments, f"{name}_{option}") for name in PARTS}
     files = {name: path for name, path in files.items() if path}
