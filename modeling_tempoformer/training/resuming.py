@@ -3,8 +3,8 @@
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +54,21 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     Raises a `ValueError` if the checkpoint belongs to other posts or other settings.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
-    given = {name: value for part in arguments for name, value in vars(part).items() if name not in NOT_COMPARED}
-    settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS} | given
+    settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS}
+    for script_arguments in arguments:
+        settings |= {name: value for name, value in vars(script_arguments).items() if name not in NOT_COMPARED}
     posts = fingerprint(data) if isinstance(data, Dataset) else None
     # Through JSON, as the record is read back.
     trained_on = json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
-    with args.main_process_first():
-        checkpoint = last_checkpoint(output_dir)
+    checkpoint = get_last_checkpoint(output_dir)
     if checkpoint is not None:
-        check_same(checkpoint, trained_on)
+        check_same(Path(checkpoint), trained_on)
+        with args.main_process_first():
+            checkpoint = drop_incomplete(output_dir)
     if args.resume_from_checkpoint is not None:
         checkpoint = Path(args.resume_from_checkpoint)
+        if not is_complete(checkpoint):
+            raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
         if (checkpoint.parent / TRAINED_ON).exists():
             check_same(checkpoint, {"posts": trained_on["posts"]})
     elif checkpoint is not None and (output_dir / TRAINER_STATE).exists():
@@ -88,16 +92,22 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     trainer.save_state()
 
 
-def last_checkpoint(output_dir: Path) -> Path | None:
-    """The last complete checkpoint. Later ones, whose writing was interrupted, are renamed."""
+def drop_incomplete(output_dir: Path) -> Path | None:
+    """The last complete checkpoint. Later ones, whose writing was interrupted, are deleted."""
     while (checkpoint := get_last_checkpoint(output_dir)) is not None:
-        path = Path(checkpoint)
-        with suppress(OSError, ValueError):
-            json.loads((path / TRAINER_STATE).read_text(encoding="utf-8"))
-            return path
-        logger.warning("%s was not written to its end: renaming it.", path)
-        path.rename(path.with_name(f"incomplete-{path.name}"))
+        if is_complete(Path(checkpoint)):
+            return Path(checkpoint)
+        logger.warning("Deleting %s, which was not written to its end.", checkpoint)
+        shutil.rmtree(checkpoint)
     return None
+
+
+def is_complete(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def check_same(checkpoint: Path, trained_on: dict[str, Any]):
