@@ -21,12 +21,7 @@ from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
-from modeling_tempoformer.training.arguments import (
-    BaselineArguments,
-    DataTrainingArguments,
-    ModelArguments,
-    StreamModelArguments,
-)
+from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, ModelArguments
 from modeling_tempoformer.training.cross_validation import cross_validate
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
 from modeling_tempoformer.training.parts import check_calibration, class_weights, load_splits, timeline_columns
@@ -104,7 +99,7 @@ def check_passed_on(args: CrossValidationArguments, recipes: list[str], passed_o
 
 
 def prepare_folds(
-    args: CrossValidationArguments, model_args: StreamModelArguments, data: DataTrainingArguments
+    args: CrossValidationArguments, model_args: ModelArguments, data: DataTrainingArguments
 ) -> tuple[list[dict[str, list[str]]], list[str], Dataset]:
     """The folds, the label names and the timelines. Every fold is checked before the first run."""
     splits = load_splits(data, model_args.cache_dir)

@@ -59,10 +59,6 @@ class ModelArguments(CheckpointArguments):
         default=None, metadata={"help": "Masked tokens get the time id of the mask, not that of their text."}
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        self.check_source()
-
     def config_fields(self) -> dict[str, Any]:
         """The given fields of the model's configuration."""
         names = ("temporal_attention", "temporal_residual", "time_scaling", "prepend_time")

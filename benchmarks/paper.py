@@ -30,7 +30,7 @@ from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics, n
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
-from modeling_tempoformer.training.parts import load_posts
+from modeling_tempoformer.training.parts import load_file
 
 
 ROOT = Path(__file__).parents[1]
@@ -156,7 +156,7 @@ class Paper:
 
     def timelines(self):
         """The timelines of the corpus, and the label names."""
-        posts = load_posts(self.args.train_file, self.args.corpus)
+        posts = load_file(self.args.train_file, self.args.corpus)
         names = label_names(posts)
         return to_timelines(posts, names, id_column="post_id"), names
 

@@ -9,7 +9,16 @@ from pathlib import Path
 import torch
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module, attach_execution_device_hook
 from datasets import Dataset
-from transformers import AutoConfig, AutoModel, AutoTokenizer, Trainer, TrainingArguments
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    BertTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainingArguments,
+)
 
 from modeling_tempoformer import (
     StreamCollator,
@@ -275,6 +284,17 @@ def save_encoder(folder: Path, seed: int = 0, **settings) -> str:
     AutoModel.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def save_language_model(folder: Path, seed: int = 0):
+    """A tiny GPT-2 that was never trained, with the words of the offline tokenizer and a chat template."""
+    vocabulary = AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab()
+    template = "{% for message in messages %}{{ message.content }}[SEP]{% endfor %}"
+    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=template)
+    sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
+    torch.manual_seed(seed)
+    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:

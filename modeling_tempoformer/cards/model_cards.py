@@ -12,15 +12,21 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from .markdown import markdown, table
 
 
-DATED_MODELS = {"temporal_bert": "BERT", "temporal_roberta": "RoBERTa"}
-CARD_TYPES = ("tempoformer", *DATED_MODELS)
+# The template, the tags and the family of each model type.
+DATED = ["temporal-attention", "semantic-change"]
+TEMPLATES: dict[str, tuple[str, list[str], str]] = {
+    "tempoformer": ("tempoformer.md", ["tempoformer", "change-detection"], "TempoFormer"),
+    "temporal_bert": ("temporal_bert.md", DATED, "BERT"),
+    "temporal_roberta": ("temporal_bert.md", DATED, "RoBERTa"),
+}
 # The end of a class name, the Hub's task for it and the Auto class that loads it.
 HEADS = {
+    "StreamClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "MaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
     "SequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "TokenClassification": ("token-classification", "AutoModelForTokenClassification"),
@@ -97,36 +103,43 @@ def write_card(
 
     Raises a `ValueError` for a model without a template.
     """
-    config = model.config
     if not has_card(model):
-        raise ValueError(f"There is no card for a '{config.model_type}' model; only for: {', '.join(CARD_TYPES)}.")
+        raise ValueError(
+            f"There is no card for a '{model.config.model_type}' model; only for: {', '.join(TEMPLATES)}."
+        )
+    config, model_type = model.config, type(model.config).model_type
+    template, model_tags, family = TEMPLATES[model_type]
+    heads = [found for head, found in HEADS.items() if type(model).__name__.endswith(head)]
+    task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
     repo_id = repo_id or Path(folder).resolve().name
     name = model_name or repo_id.split("/")[-1]
     base_model = public_id(base_model)
-    datasets = [found for found in map(public_id, as_list(dataset_tags)) if found]
-    facts = dated_facts(model) if type(config).model_type in DATED_MODELS else stream_facts(config, timed)
+    datasets = as_list(dataset_tags)
     labels = [config.id2label[index] for index in range(config.num_labels)]
-    scores = {part: finite for part, values in (scores or {}).items() if (finite := finite_scores(values))}
+    titles = score_titles(labels)
+    # The Hub rejects NaN and infinity.
+    scores = {
+        part: {score: values[score] for score in titles if math.isfinite(values.get(score, math.nan))}
+        for part, values in (scores or {}).items()
+    }
     results = [
         EvalResult(
-            task_type=facts["task"],
-            task_name=facts["task_name"],
+            task_type=task,
             dataset_type=(datasets or ["unknown"])[0],
             dataset_name=(as_list(dataset) or datasets or ["unknown"])[0],
             dataset_config=(as_list(dataset_args) or [None])[0],
             dataset_split=part,
-            metric_type=kind,
-            metric_name=title,
-            metric_value=values[score],
+            metric_type=titles[score][0],
+            metric_name=titles[score][1],
+            metric_value=value,
         )
         for part, values in scores.items()
-        for score, (kind, title) in score_titles(labels).items()
-        if score in values
+        for score, value in values.items()
     ]
     data = ModelCardData(
         library_name="transformers",
-        pipeline_tag=facts["task"],
-        tags=[*facts["tags"], *as_list(tags)],
+        pipeline_tag=task,
+        tags=[*model_tags, *as_list(tags)],
         base_model=base_model,
         language=as_list(language) or None,
         license=license,
@@ -136,25 +149,28 @@ def write_card(
         eval_results=results or None,
         co2_eq_emissions=training and training.emissions,
     )
-    evaluations = training.evaluations if training else []
+    templates = [files("modeling_tempoformer.hub_cards") / file for file in (template, "shared.md")]
     card = ModelCard.from_template(
         data,
-        template_str="\n".join([read_template(facts["template"]), read_template("shared.md"), ""]),
-        **facts,
+        template_str="\n".join([*(file.read_text(encoding="utf-8") for file in templates), ""]),
+        markdown=markdown,
+        table=table,
         config=config,
-        title=markdown(name),
+        auto_class=auto_class,
+        family=family,
+        title=name,
         repo_id=repo_id,
-        base_model_text=markdown(base_model or ""),
-        labels=list(map(markdown, labels)),
+        base_model=base_model,
+        labels=labels,
+        example_day=example_day(getattr(getattr(config, "encoder_config", config), "times", ())),
+        timed=(getattr(config, "timed", None) if timed is None else timed) is not False,
         max_tokens=max_tokens,
-        language_text=", ".join(map(markdown, as_list(language))),
-        dataset_text=", ".join(map(markdown, as_list(dataset) or datasets)),
-        license_text=markdown(license or ""),
-        results={part: score_tables(values, labels) for part, values in scores.items()},
+        languages=as_list(language),
+        datasets=as_list(dataset) or datasets,
+        license=license,
+        results={part: score_tables(values, labels) for part, values in scores.items() if values},
         training=training,
-        arguments_table=training and table(["argument", "value"], training.arguments.items()),
-        evaluations_table=evaluations and table(list(evaluations[0]), [row.values() for row in evaluations]),
-        hardware=training and markdown(training.hardware),
+        evaluations=training and [row.values() for row in training.evaluations],
         versions=[f"{package} {version(package)}" for package in PACKAGES],
     )
     card.save(Path(folder) / "README.md")
@@ -163,49 +179,13 @@ def write_card(
 def has_card(model: Any) -> bool:
     """Whether there is a template for this model."""
     # The type comes from the class: before it is saved, a configuration made from BERT's calls itself "bert".
-    return isinstance(model, PreTrainedModel) and type(model.config).model_type in CARD_TYPES
-
-
-def stream_facts(config: PreTrainedConfig, timed: bool | None) -> dict[str, Any]:
-    times = getattr(config.encoder_config, "times", ())
-    calibration = getattr(config, "calibration", None) or {}
-    return {
-        "template": "tempoformer.md",
-        "task": "text-classification",
-        "task_name": "Change detection in streams of posts",
-        "tags": ["tempoformer", "change-detection"],
-        "times": list(map(markdown, times)),
-        "example_day": example_day(times),
-        "timed": (config.timed if timed is None else timed) is not False,
-        "temperature": calibration.get("temperature"),
-        "thresholds": calibration.get("thresholds"),
-    }
+    return isinstance(model, PreTrainedModel) and type(model.config).model_type in TEMPLATES
 
 
 def example_day(times: Sequence[str]) -> str:
     """A day that the encoder knows: in the last of its times, if it has any."""
     found = re.match(r"(\d{4})(-\d\d(?!\d))?(-\d\d(?!\d))?", times[-1]) if times else None
     return f"{found[1]}{found[2] or '-05'}{found[3] or '-01'}" if found else "2024-05-01"
-
-
-def dated_facts(model: PreTrainedModel) -> dict[str, Any]:
-    name, times = type(model).__name__, model.config.times
-    heads = [found for head, found in HEADS.items() if name.endswith(head)]
-    task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
-    return {
-        "template": "temporal_bert.md",
-        "task": task,
-        "task_name": task.replace("-", " ").capitalize(),
-        "tags": ["temporal-attention", "semantic-change"],
-        "auto_class": auto_class,
-        "family": DATED_MODELS[type(model.config).model_type],
-        "times": list(map(markdown, times)),
-        "example_times": list(dict.fromkeys([*times[:1], *times[-1:]])),
-    }
-
-
-def read_template(name: str) -> str:
-    return files("modeling_tempoformer.hub_cards").joinpath(name).read_text(encoding="utf-8")
 
 
 def public_id(name: str | None) -> str | None:
@@ -223,11 +203,6 @@ def as_list(value: str | Sequence[str] | None) -> list[str]:
     if isinstance(value, str):
         return [value]
     return [entry for entry in value or () if entry is not None]
-
-
-def finite_scores(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores that are numbers: the Hub rejects NaN and infinity."""
-    return {name: value for name, value in scores.items() if isinstance(value, (int, float)) and math.isfinite(value)}
 
 
 def score_titles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -6,19 +6,6 @@ from typing import Any, Literal
 from .recipes import read_overrides
 
 
-# Fields of configurations that `--config_overrides` cannot hold, and what sets them.
-SET_ELSEWHERE = {
-    "window": "give --window",
-    "timed": "it is True if the posts have times (--timestamp_column)",
-    "class_weights": "they are computed from the training posts",
-    "calibration": "give --calibrate",
-    **dict.fromkeys(("num_labels", "id2label", "label2id"), "give --labels"),
-    "encoder_config": "give --model_name_or_path or --config_name",
-    "architecture": "give --method",
-    "embedding_size": "it comes from --model_name_or_path",
-}
-
-
 @dataclass
 class CheckpointArguments:
     """Which checkpoint to start from, and how to download it."""
@@ -46,6 +33,7 @@ class CheckpointArguments:
 
     def __post_init__(self):
         self.config_overrides = read_overrides(self.config_overrides)
+        self.check_source()
 
     @property
     def source(self) -> str | None:
@@ -63,37 +51,21 @@ class CheckpointArguments:
         }
 
     def check_source(self):
-        """Raises a `ValueError` unless exactly one of checkpoint and configuration is given."""
         if (self.model_name_or_path is None) == (self.config_name is None):
             raise ValueError("Give exactly one of --model_name_or_path and --config_name.")
 
 
 @dataclass
-class StreamModelArguments(CheckpointArguments):
-    """What models of streams of posts have in common."""
+class ModelArguments(CheckpointArguments):
+    """Which model of streams of posts `run_glue_style.py` fine-tunes, evaluates or predicts with."""
 
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        for name in self.config_overrides or ():
-            if name in SET_ELSEWHERE:
-                raise ValueError(f"--config_overrides cannot hold '{name}': {SET_ELSEWHERE[name]}.")
-
-
-@dataclass
-class ModelArguments(StreamModelArguments):
-    """Which model `run_glue_style.py` fine-tunes, evaluates or predicts with."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.check_source()
-
 
 @dataclass(kw_only=True)
-class BaselineArguments(StreamModelArguments):
+class BaselineArguments(ModelArguments):
     """Which baseline `run_baseline.py` runs, and on which encoder or language model."""
 
     method: Literal[
@@ -108,8 +80,7 @@ class BaselineArguments(StreamModelArguments):
         """Whether the Trainer trains it."""
         return self.method not in ("class_prior", "few_shot")
 
-    def __post_init__(self):
-        super().__post_init__()
+    def check_source(self):
         refused = {
             "config_name": self.config_name,
             "tokenizer_name": self.tokenizer_name,
@@ -123,19 +94,41 @@ class BaselineArguments(StreamModelArguments):
                 raise ValueError(f"--{name} cannot be given with --method {self.method}.")
         if self.method != "class_prior" and self.model_name_or_path is None:
             raise ValueError(f"--method {self.method} needs --model_name_or_path.")
-        if self.num_examples is not None and self.num_examples < 1:
-            raise ValueError(f"--num_examples must be at least 1, got {self.num_examples}.")
+        check_positive(self, "num_examples")
 
 
 @dataclass
-class DataTrainingArguments:
+class DatasetArguments:
+    """A dataset on the Hub in place of files, and how much of the data to take."""
+
+    dataset_name: str | None = field(default=None, metadata={"help": "Dataset on the Hub, instead of files."})
+    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
+    max_train_samples: int | None = field(
+        default=None,
+        metadata={"help": "Train on at most this many timelines or texts, evenly spaced (of a stream the first)."},
+    )
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Evaluate on at most this many timelines or texts, evenly spaced."}
+    )
+    max_predict_samples: int | None = field(
+        default=None, metadata={"help": "Predict at most this many timelines or texts, evenly spaced."}
+    )
+    text_column: str = "text"
+    streaming: bool = field(default=False, metadata={"help": "Read the training data anew in each pass."})
+
+    def __post_init__(self):
+        check_positive(
+            self, "window", "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"
+        )
+
+
+@dataclass
+class DataTrainingArguments(DatasetArguments):
     """Which posts, and how they are cut into streams."""
 
     task_name: Literal["lrs", "moc", "topic_shift", "annomi"] | None = field(
         default=None, metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."}
     )
-    dataset_name: str | None = field(default=None, metadata={"help": "Dataset of posts on the Hub, instead of files."})
-    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
     train_file: str | None = field(default=None, metadata={"help": "Table of posts: CSV, TSV, JSON lines or Parquet."})
     validation_file: str | None = None
     test_file: str | None = None
@@ -149,23 +142,11 @@ class DataTrainingArguments:
         default=None, metadata={"help": "Split of --train_file by timeline, as run_cross_validation.py writes it."}
     )
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
-    max_train_samples: int | None = field(
-        default=None,
-        metadata={"help": "Train on at most this many timelines, evenly spaced (the first ones of a stream)."},
-    )
-    max_eval_samples: int | None = field(
-        default=None, metadata={"help": "Evaluate on at most this many timelines, evenly spaced."}
-    )
-    max_predict_samples: int | None = field(
-        default=None, metadata={"help": "Predict at most this many timelines, evenly spaced."}
-    )
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
-    text_column: str = "text"
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
-    streaming: bool = field(default=False, metadata={"help": "Read the training posts anew in each pass."})
     window: int | None = field(
         default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}
     )
@@ -174,14 +155,9 @@ class DataTrainingArguments:
         default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
     )
 
-    def __post_init__(self):
-        for name in ("window", "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}.")
-
 
 @dataclass
-class TextDataTrainingArguments:
+class TextDataTrainingArguments(DatasetArguments):
     """Which texts, and which time points."""
 
     task_name: Literal["speeches"] | None = field(
@@ -197,20 +173,7 @@ class TextDataTrainingArguments:
     validation_fraction: float = field(
         default=0.05, metadata={"help": "Share of the training texts to validate on, without --validation_files."}
     )
-    dataset_name: str | None = field(default=None, metadata={"help": "Dataset of texts on the Hub, instead of files."})
-    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
-    max_train_samples: int | None = field(
-        default=None,
-        metadata={"help": "Train on at most this many texts, evenly spaced (of a stream the first)."},
-    )
-    max_eval_samples: int | None = field(
-        default=None, metadata={"help": "Evaluate on at most this many texts, evenly spaced."}
-    )
-    max_predict_samples: int | None = field(
-        default=None, metadata={"help": "Predict the time of at most this many texts, evenly spaced."}
-    )
     time_column: str = "time"
-    text_column: str = "text"
     times: list[str] | None = field(
         default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or those of the texts."}
     )
@@ -224,9 +187,10 @@ class TextDataTrainingArguments:
     time_mlm_probability: float = field(
         default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}
     )
-    streaming: bool = field(default=False, metadata={"help": "Read the training texts anew in each pass."})
 
-    def __post_init__(self):
-        for name in ("max_train_samples", "max_eval_samples", "max_predict_samples"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"--{name} must be at least 1, got {value}.")
+
+def check_positive(arguments: Any, *names: str):
+    """Raises a `ValueError` for a number below 1."""
+    for name in names:
+        if (value := getattr(arguments, name, None)) is not None and value < 1:
+            raise ValueError(f"--{name} must be at least 1, got {value}.")

@@ -41,13 +41,9 @@ class Run:
         Trains, evaluates and predicts, unless the folder has the results of this run. The script itself resumes an
         interrupted run from its last checkpoint. Checkpoints are deleted at the end; the best model stays.
 
-        Args:
-            script (`Path`): Takes the arguments of `run_glue_style.py`; its output goes to `run.log`.
-            arguments (`Sequence[str]`): All arguments that do not differ from run to run.
-            inputs (`dict[str, Any]`): What else the results depend on, such as fingerprints of files.
-
-        Raises:
-            `ValueError` for results of other arguments or inputs, `ChildProcessError` if the script fails.
+        `arguments` are those that do not differ from run to run; `inputs` is what else the results depend on, such as
+        fingerprints of files. Raises a `ValueError` for results of other ones, a `ChildProcessError` if the script
+        fails.
         """
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
@@ -91,13 +87,7 @@ def cross_validate(
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
     the validation part: of each fold, or of the first one for all folds.
 
-    Args:
-        output_dir (`Path`): Folder of all runs. The folds are written to `folds.json` there.
-        script, arguments, inputs: As [`Run.execute`] takes them.
-        folds (`list[dict[str, list[str]]]`): As [`make_folds`] returns them.
-
-    Returns:
-        One run for each fold and seed. Raises a `ValueError` if the folder has other folds.
+    Returns one run for each fold and seed. Raises a `ValueError` if `output_dir` has other folds.
     """
     folds_file = output_dir / FOLDS
     if folds_file.exists() and json.loads(folds_file.read_text(encoding="utf-8")) != folds:

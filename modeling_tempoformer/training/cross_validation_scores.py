@@ -23,10 +23,8 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     """
     Writes `predictions.csv`, every test post under every seed, and `results.json`: for each seed the test scores over
     the posts of all folds (scores of whole timelines and of probabilities are means of the folds), their mean and
-    standard deviation over the seeds, the chosen learning rates, parameters, and seconds of training a fold.
-
-    Returns:
-        A table of means and standard deviations to print.
+    standard deviation over the seeds, the chosen learning rates, parameters, and seconds of training a fold. Returns
+    a table of means and standard deviations to print.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / "_predictions.csv") for run in runs},
@@ -68,13 +66,8 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
     """
     The paired difference in macro F1 of two cross-validations, over the seeds that both have.
 
-    Args:
-        ours, theirs (`Path`): Their output folders.
-        names (`list[str]`): Of the classes.
-
-    Returns:
-        As [`paired_bootstrap`], by timeline. Raises a `ValueError` if they have no seed in common, or if a post is in
-        one of them only or has another timeline or label there.
+    Returns what [`paired_bootstrap`] finds, by timeline. Raises a `ValueError` if the folders have no seed in common,
+    or if a post is in one of them only or has another timeline or label there.
     """
     first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
     seeds = set(first["seed"]) & set(second["seed"])

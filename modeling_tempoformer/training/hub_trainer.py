@@ -1,13 +1,14 @@
 """The Trainer with our model card. Everything it pushes has code and card and can be loaded, and holds no token."""
 
-import csv
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from huggingface_hub import ModelCard
+from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
@@ -34,12 +35,15 @@ class HubTrainingArguments(TrainingArguments):
         model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`] as a dict or as JSON:
             language, license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Any other name
             raises a `ValueError`.
+        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collators read columns
+            that are not arguments of `forward`.
     """
 
     model_card: dict | str | None = field(
         default=None,
         metadata={"help": 'Facts for the model card as JSON, for example {"language": "en", "license": "mit"}.'},
     )
+    remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
 
     def __post_init__(self):
         if isinstance(self.model_card, str):
@@ -48,6 +52,8 @@ class HubTrainingArguments(TrainingArguments):
         if unknown := sorted(set(self.model_card) - set(CARD_ARGUMENTS)):
             raise ValueError(f"--model_card takes {', '.join(CARD_ARGUMENTS)}; got {', '.join(unknown)}.")
         super().__post_init__()
+        # Batches differ in size, so one process cannot cut them for the others.
+        self.accelerator_config.dispatch_batches = False
 
     def __getstate__(self):
         # The Trainer pickles its arguments beside the weights and pushes them.
@@ -69,6 +75,23 @@ class HubTrainer(Trainer):
         super().__init__(*args, **kwargs)
         self.saved_metrics: dict[str, float] = {}
         self.add_callback(PushCodeAndCardCallback(self))
+
+    def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
+        """A learning rate and the parameters that it is for. Without one, all learn at `args.learning_rate`."""
+        return None, []
+
+    def create_optimizer(self, model=None) -> torch.optim.Optimizer:
+        is_new = self.optimizer is None
+        optimizer = super().create_optimizer(model)
+        learning_rate, parameters = self.own_learning_rate()
+        if is_new and learning_rate is not None:
+            wanted = set(map(id, parameters))
+            # New groups, which differ from the old ones only in the learning rate.
+            for group in list(optimizer.param_groups):
+                if own := [parameter for parameter in group["params"] if id(parameter) in wanted]:
+                    group["params"] = [parameter for parameter in group["params"] if id(parameter) not in wanted]
+                    optimizer.add_param_group({**group, "params": own, "lr": learning_rate})
+        return optimizer
 
     def create_model_card(self, **kwargs):
         """
@@ -120,8 +143,11 @@ class HubTrainer(Trainer):
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """Scores of the current weights, by part of the data."""
-        best_step = self.state.best_global_step if self.args.load_best_model_at_end else None
-        known = current_evaluation(self.state.log_history, best_step) | self.saved_metrics
+        evaluations = [entry for entry in self.state.log_history if "eval_loss" in entry]
+        if self.args.load_best_model_at_end and not self.is_in_train:
+            best_step = self.state.best_global_step
+            evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
+        known = (evaluations[-1] if evaluations else {}) | self.saved_metrics
         # Calibration is fitted to the validation part after that part was scored: its scores are of another model.
         parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
         return {
@@ -165,40 +191,15 @@ class PushCodeAndCardCallback(TrainerCallback):
         self.trainer.create_model_card()
 
 
-def current_evaluation(history: list[dict[str, float]], best_step: int | None) -> dict[str, float]:
-    """
-    The evaluation of the current weights in a Trainer's `state.log_history`; empty if there is none.
-
-    Args:
-        history (`list[dict]`): The log.
-        best_step (`int`, *optional*): The step whose weights are loaded when training ends.
-    """
-    evaluations = [entry for entry in history if "eval_loss" in entry]
-    ends = [index for index, entry in enumerate(history) if "train_runtime" in entry]
-    if best_step and ends and not any("eval_loss" in entry for entry in history[ends[-1] :]):
-        evaluations = [entry for entry in evaluations if entry["step"] == best_step]
-    return dict(evaluations[-1]) if evaluations else {}
-
-
 def read_emissions(folder: Path) -> dict[str, Any] | None:
-    """
-    The card's `co2_eq_emissions` of the last training in a folder, in grams, from the `emissions.csv` that codecarbon
-    wrote; None if there is none. The file says where the machine is, so it gets a name that is never pushed.
-    """
+    """The card's `co2_eq_emissions`, in grams, from the `emissions.csv` that codecarbon wrote; None without one."""
+    # The file says where the machine is. Names that begin with an underscore are never pushed.
     kept = folder / "_emissions.csv"
     if (folder / "emissions.csv").exists():
         (folder / "emissions.csv").replace(kept)
     if not kept.exists():
         return None
-    with kept.open(encoding="utf-8", newline="") as file:
-        *_, last = csv.DictReader(file)
-    facts = {
-        "emissions": float(last["emissions"]) * 1000,
-        "source": "codecarbon",
-        "geographical_location": last.get("country_name"),
-        "hardware_used": last.get("gpu_model") or last.get("cpu_model"),
-    }
-    return {name: value for name, value in facts.items() if value}
+    return {"emissions": 1000 * float(pd.read_csv(kept)["emissions"].iloc[-1]), "source": "codecarbon"}
 
 
 def drop_private_base(path: Path):

@@ -4,25 +4,33 @@ import csv
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from datasets import Dataset, IterableDataset
 
-from ..data.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
+from ..data.corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
 from ..data.splits import read_folds, select_fold, split_timelines
 from ..data.tables import load_hub_splits, load_table
 from ..data.timelines import Posts, to_timelines
-from .arguments import DataTrainingArguments
+from .arguments import DatasetArguments, DataTrainingArguments
 
 
 logger = logging.getLogger(__name__)
 
-TASKS = {"lrs": read_rumoureval, "moc": read_talklife, "topic_shift": read_topic_shift, "annomi": read_annomi}
+TASKS = {
+    "lrs": read_rumoureval,
+    "moc": read_talklife,
+    "topic_shift": read_topic_shift,
+    "annomi": read_annomi,
+    "speeches": read_speeches,
+}
+# The parts, and how options name the limits of their samples.
+PARTS = {"train": "train", "validation": "eval", "test": "predict"}
 
 
-def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Posts:
-    """Posts from a file: a corpus in its original form, or a table."""
+def load_file(path: str, task_name: str | None, streaming: bool = False) -> Posts:
+    """Posts or dated texts from a file: a corpus in its original form, or a table."""
     if task_name is None:
         return load_table(path, streaming)
     if streaming:
@@ -35,32 +43,26 @@ def load_posts(path: str, task_name: str | None, streaming: bool = False) -> Pos
 
 
 def load_splits(
-    arguments: DataTrainingArguments, cache_dir: str | None = None, token: str | None = None
+    arguments: DatasetArguments,
+    cache_dir: str | None = None,
+    token: str | None = None,
+    load: Callable[..., Posts] = load_file,
+    option: str = "file",
 ) -> dict[str, Posts]:
     """
-    The posts of each given split. With `--streaming` the training posts are read anew in each pass.
-
-    Args:
-        arguments (`DataTrainingArguments`): Name the files or the dataset.
-        cache_dir, token (`str`, *optional*): For a dataset on the Hub, as in `load_dataset`.
+    The posts of each given split. With `--streaming` the training posts are read anew in each pass. Arguments whose
+    names end in `option`, such as `--train_file`, name what `load` reads.
     """
-    files = {name: getattr(arguments, f"{name}_file") for name in ("train", "validation", "test")}
-    files = {name: path for name, path in files.items() if path is not None}
-    if arguments.dataset_name is not None:
-        if files:
-            raise ValueError(f"Give --dataset_name or --{next(iter(files))}_file, not both.")
-        return load_hub_splits(
-            arguments.dataset_name,
-            arguments.dataset_config_name,
-            arguments.streaming,
-            cache_dir=cache_dir,
-            token=token,
-        )
+    files = {name: getattr(arguments, f"{name}_{option}") for name in PARTS}
+    files = {name: path for name, path in files.items() if path}
+    if bool(files) == (arguments.dataset_name is not None):
+        options = " and ".join(f"--{name}_{option}" for name in PARTS)
+        raise ValueError(f"Give either --dataset_name or at least one of {options}.")
     if not files:
-        raise ValueError("Give --dataset_name, or at least one of --train_file, --validation_file and --test_file.")
+        names = (arguments.dataset_name, arguments.dataset_config_name)
+        return load_hub_splits(*names, arguments.streaming, cache_dir=cache_dir, token=token)
     return {
-        name: load_posts(path, arguments.task_name, arguments.streaming and name == "train")
-        for name, path in files.items()
+        name: load(path, arguments.task_name, arguments.streaming and name == "train") for name, path in files.items()
     }
 
 
@@ -75,23 +77,12 @@ def split_posts(
     splits: dict[str, Posts], arguments: DataTrainingArguments, names: list[str], wanted: Sequence[str], seed: int
 ) -> dict[str, Posts]:
     """
-    The timelines of each part. Test and validation part are taken from the training posts where no file is given for
-    them, or as `--folds_file` says.
-
-    Args:
-        splits (`dict[str, Dataset or IterableDataset]`): As [`load_splits`] returns them.
-        names (`list[str]`): The labels, in the order of their ids.
-        wanted (`Sequence[str]`): The parts that are needed; a missing one is a `ValueError`. A validation part is
-            taken whenever `train` is wanted, so that the training posts are the same with and without `--do_eval`.
-        seed (`int`): Seed of the split.
-
-    Returns:
-        `dict`: Timelines as [`to_timelines`] returns them, at most `--max_..._samples` of each part.
+    The timelines of each part, at most `--max_..._samples` of each. Test and validation part are taken from
+    the training posts where no file is given for them, or as `--folds_file` says. A validation part is taken whenever
+    `train` is wanted, so that the training posts are the same with and without `--do_eval`.
     """
-    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise ValueError(f"--labels has a label twice: {', '.join(repeated)}.")
-    if len(names) < 2:
-        raise ValueError(f"There must be at least two labels, got: {', '.join(names) or 'none'}.")
+    if len(set(names)) < max(2, len(names)):
+        raise ValueError(f"--labels must name at least two labels, each once; got: {', '.join(names) or 'none'}.")
     parts = {name: to_timelines(posts, names, *timeline_columns(arguments)) for name, posts in splits.items()}
     validates = "train" in wanted or "validation" in wanted
     if arguments.folds_file is not None:
@@ -102,12 +93,7 @@ def split_posts(
         parts["train"], parts["test"] = split_timelines(parts["train"], arguments.test_fraction, seed)
     if validates and "train" in parts and "validation" not in parts:
         parts["train"], parts["validation"] = split_timelines(parts["train"], arguments.validation_fraction, seed)
-    for name in wanted:
-        if name not in parts:
-            raise ValueError(f"There is no {name} part: give --{name}_file, or --train_file alone to split it.")
-    for name, limit in (("train", "train"), ("validation", "eval"), ("test", "predict")):
-        if name in parts:
-            parts[name] = take_samples(parts[name], getattr(arguments, f"max_{limit}_samples"))
+    parts = take_samples(parts, arguments, wanted, "file, or --train_file alone to split it")
     for name in ("train", "validation") if validates else ():
         if name in parts and not any(label >= 0 for timeline in parts[name] for label in timeline["labels"]):
             raise ValueError(f"The {name} part has no labelled post.")
@@ -126,13 +112,23 @@ def take_fold(parts: dict[str, Posts], arguments: DataTrainingArguments) -> dict
     return select_fold(parts["train"], folds[arguments.fold])
 
 
-def take_samples(part: Posts, number: int | None) -> Posts:
-    """At most `number` rows: evenly spaced ones of a dataset, the first ones of a stream."""
-    if number is None:
-        return part
-    if isinstance(part, IterableDataset):
-        return part.take(number)
-    return part.select([place * len(part) // number for place in range(number)]) if number < len(part) else part
+def take_samples(
+    parts: dict[str, Posts], arguments: DatasetArguments, wanted: Sequence[str], option: str
+) -> dict[str, Posts]:
+    """At most `--max_..._samples` rows of each part: evenly spaced ones of a dataset, the first ones of a stream."""
+    if missing := [name for name in wanted if name not in parts]:
+        raise ValueError(f"There is no {missing[0]} part: give --{missing[0]}_{option}.")
+    taken = {}
+    for name, part in parts.items():
+        number = getattr(arguments, f"max_{PARTS[name]}_samples")
+        if number is None:
+            taken[name] = part
+        elif isinstance(part, IterableDataset):
+            taken[name] = part.take(number)
+        else:
+            number = min(number, len(part))
+            taken[name] = part.select([place * len(part) // number for place in range(number)])
+    return taken
 
 
 def describe(timelines: Dataset, names: list[str]) -> str:

@@ -15,6 +15,12 @@ from transformers import HfArgumentParser, PreTrainedConfig
 logger = logging.getLogger(__name__)
 
 RECIPES = (".yaml", ".yml", ".json")
+# Fields of configurations that other arguments set (--window, --labels, --calibrate, --method, the checkpoint) or the
+# training posts (times, class weights).
+SET_ELSEWHERE = {
+    *("window", "num_labels", "id2label", "label2id", "calibration", "architecture", "encoder_config"),
+    *("embedding_size", "timed", "class_weights"),
+}
 
 
 def run_script(main: Callable[[list[str]], None]):
@@ -91,7 +97,9 @@ def read_overrides(value: dict | str | None) -> dict | None:
 
 
 def check_overrides(overrides: dict | None, config_class: type[PreTrainedConfig]):
-    """Raises a `ValueError` for unknown fields, which a configuration would accept silently."""
-    known = {*config_class.__dataclass_fields__, "num_labels"}
-    if unknown := sorted(set(overrides or {}) - known):
-        raise ValueError(f"--config_overrides has unknown fields: {', '.join(unknown)}.")
+    """Raises a `ValueError` for fields that do not exist, or that other arguments or the training posts set."""
+    known = set(config_class.__dataclass_fields__) - SET_ELSEWHERE
+    if refused := sorted(set(overrides or {}) - known):
+        raise ValueError(
+            f"--config_overrides has fields that do not exist or that other arguments set: {', '.join(refused)}."
+        )

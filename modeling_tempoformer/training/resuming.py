@@ -73,7 +73,11 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
             check_same(checkpoint, {"posts": trained_on["posts"]})
     elif checkpoint is not None and (output_dir / TRAINER_STATE).exists():
         logger.warning("The training in %s has ended: loading its model.", output_dir)
-        load_trained(trainer, output_dir)
+        model, info = type(trainer.model).from_pretrained(output_dir, dtype=torch.float32, output_loading_info=True)
+        if info["missing_keys"]:
+            raise ValueError(f"The weights in {output_dir} lack {', '.join(sorted(info['missing_keys']))}.")
+        trainer.model.load_state_dict(model.state_dict())
+        trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
         return
     if checkpoint is not None:
         if args.save_only_model:
@@ -118,15 +122,6 @@ def check_same(checkpoint: Path, trained_on: dict[str, Any]):
             raise ValueError(
                 f"{checkpoint} was trained with {what}: give another --output_dir, or delete this one's checkpoints."
             )
-
-
-def load_trained(trainer: Trainer, folder: Path):
-    """Loads the weights and the state of a training that has ended."""
-    model, info = type(trainer.model).from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    if info["missing_keys"]:
-        raise ValueError(f"The weights in {folder} lack {', '.join(sorted(info['missing_keys']))}.")
-    trainer.model.load_state_dict(model.state_dict())
-    trainer.state = TrainerState.load_from_json(str(folder / TRAINER_STATE))
 
 
 def report(trainer: Trainer, split: str, metrics: dict[str, float]):

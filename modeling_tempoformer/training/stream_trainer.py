@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import EarlyStoppingCallback, EvalPrediction
 
 from ..configuration_tempoformer import TempoFormerConfig
@@ -21,16 +22,12 @@ from ..evaluation.predictions import (
     write_predictions,
 )
 from .hub_trainer import HubTrainer, HubTrainingArguments
-from .learning_rates import set_learning_rate
 
 
-# Arguments of the Trainer that must keep their defaults, and why.
-FIXED = {
-    "label_smoothing_factor": (0, "it would replace the focal loss and its class weights"),
-    "prediction_loss_only": (False, "scores and predictions need the logits"),
-    "batch_eval_metrics": (False, "scores are computed over all posts"),
-    "eval_do_concat_batches": (True, "scores are computed over all posts"),
-    "dataloader_drop_last": (False, "every post is evaluated and predicted"),
+# Arguments of the Trainer that must not be given, and why.
+REFUSED = {
+    "label_smoothing_factor": "it would replace the focal loss and its class weights",
+    "dataloader_drop_last": "every post is evaluated and predicted",
 }
 
 
@@ -45,13 +42,11 @@ class StreamTrainingArguments(HubTrainingArguments):
             stream attention, fusion and head. Default: `learning_rate`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
             `metric_for_best_model`.
-        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collator reads columns
-            that are not arguments of `forward`.
+        remove_unused_columns (`bool`, *optional*): As in [`HubTrainingArguments`].
         restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): Whether early stopping keeps
             its patience when a training resumes.
 
-    Raises a `ValueError` for arguments that make no sense here: `label_smoothing_factor`, `prediction_loss_only`,
-    `batch_eval_metrics`, `eval_do_concat_batches=False`, `dataloader_drop_last`.
+    Raises a `ValueError` for `label_smoothing_factor` and `dataloader_drop_last`, which make no sense here.
     """
 
     new_parameters_learning_rate: float | None = field(
@@ -63,18 +58,15 @@ class StreamTrainingArguments(HubTrainingArguments):
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations without a better --metric_for_best_model."}
     )
-    remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
     restore_callback_states_from_checkpoint: bool = field(
         default=True, metadata={"help": "Whether early stopping goes on where it was when a training resumes."}
     )
 
     def __post_init__(self):
-        for name, (default, reason) in FIXED.items():
-            if (value := getattr(self, name)) != default:
+        for name, reason in REFUSED.items():
+            if value := getattr(self, name):
                 raise ValueError(f"--{name} {value} cannot be given: {reason}.")
         super().__post_init__()
-        # Batches differ in posts and tokens, so one process cannot cut them for the others.
-        self.accelerator_config.dispatch_batches = False
         is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
         if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
             raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
@@ -109,17 +101,15 @@ class StreamTrainer(HubTrainer):
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
-    def create_optimizer(self, model=None) -> torch.optim.Optimizer:
-        is_new = self.optimizer is None
-        optimizer = super().create_optimizer(model)
+    def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         # A model without an encoder, over frozen embeddings, is new as a whole and has one rate.
-        if is_new and self.args.new_parameters_learning_rate is not None and self.model.base_model_prefix:
-            encoder = f"{self.model.base_model_prefix}."
-            if isinstance(self.model.config, TempoFormerConfig):
-                encoder += "encoder."
-            new = [parameter for name, parameter in self.model.named_parameters() if encoder not in name]
-            set_learning_rate(optimizer, new, self.args.new_parameters_learning_rate)
-        return optimizer
+        if not self.model.base_model_prefix:
+            return None, []
+        encoder = f"{self.model.base_model_prefix}."
+        if isinstance(self.model.config, TempoFormerConfig):
+            encoder += "encoder."
+        new = [parameter for name, parameter in self.model.named_parameters() if encoder not in name]
+        return self.args.new_parameters_learning_rate, new
 
     def predict_posts(
         self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str]

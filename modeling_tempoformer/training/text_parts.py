@@ -4,9 +4,8 @@ import logging
 from collections.abc import Sequence
 from textwrap import shorten
 
-from datasets import Dataset, IterableDataset
+from datasets import IterableDataset
 
-from ..data.corpora import read_speeches
 from ..data.dated_texts import (
     TEXT_SUFFIXES,
     DatedTexts,
@@ -16,15 +15,12 @@ from ..data.dated_texts import (
     read_text_files,
     split_texts,
 )
-from ..data.tables import load_hub_splits, load_table
 from ..time_points_temporal_bert import TimePoints, is_missing
 from .arguments import TextDataTrainingArguments
-from .parts import take_samples
+from .parts import load_file, load_splits, take_samples
 
 
 logger = logging.getLogger(__name__)
-
-TASKS = {"speeches": read_speeches}
 
 
 def load_texts(paths: list[str], task_name: str | None, streaming: bool = False) -> DatedTexts:
@@ -33,38 +29,14 @@ def load_texts(paths: list[str], task_name: str | None, streaming: bool = False)
         return read_text_files(paths, streaming)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point, or one table; got {', '.join(paths)}.")
-    if task_name is None:
-        return load_table(paths[0], streaming)
-    if streaming:
-        return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": paths[0]})
-    return Dataset.from_list(list(TASKS[task_name](paths[0])))
+    return load_file(paths[0], task_name, streaming)
 
 
 def load_text_splits(
     arguments: TextDataTrainingArguments, cache_dir: str | None = None, token: str | None = None
 ) -> dict[str, DatedTexts]:
-    """
-    The texts of each given split, with the column that says where each comes from. Texts to test may lack times.
-
-    Args:
-        arguments (`TextDataTrainingArguments`): Name the files or the dataset.
-        cache_dir, token (`str`, *optional*): For a dataset on the Hub, as in `load_dataset`.
-    """
-    files = {name: getattr(arguments, f"{name}_files") for name in ("train", "validation", "test")}
-    files = {name: paths for name, paths in files.items() if paths}
-    if arguments.dataset_name is not None:
-        if files:
-            raise ValueError(f"Give --dataset_name or --{next(iter(files))}_files, not both.")
-        splits = load_hub_splits(
-            arguments.dataset_name, arguments.dataset_config_name, arguments.streaming, cache_dir, token
-        )
-    else:
-        splits = {
-            name: load_texts(paths, arguments.task_name, arguments.streaming and name == "train")
-            for name, paths in files.items()
-        }
-    if not splits:
-        raise ValueError("Give --dataset_name, or --train_files, --validation_files or --test_files.")
+    """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
+    splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
         if name == "test" and arguments.time_column not in check_columns(texts, arguments.text_column):
             texts = texts.add_column(arguments.time_column, [None] * len(texts))
@@ -98,30 +70,15 @@ def split_dated_texts(
     seed: int,
 ) -> dict[str, DatedTexts]:
     """
-    The texts of each part. The validation part is taken from the training texts if both are wanted and no file is
-    given for it.
-
-    Args:
-        splits (`dict[str, Dataset or IterableDataset]`): As [`load_text_splits`] returns them.
-        times (`TimePoints`): `--unknown_times` says what becomes of texts outside them.
-        wanted (`Sequence[str]`): The parts that are needed; a missing one is a `ValueError`.
-        seed (`int`): Seed of the split.
-
-    Returns:
-        `dict`: The parts, at most `--max_..._samples` texts of each.
+    The texts of each part, at most `--max_..._samples` of each. The validation part is taken from the training texts
+    if both are wanted and no file is given for it.
     """
     parts = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
     if "train" in wanted and "validation" in wanted and "validation" not in parts and "train" in parts:
         if arguments.streaming:
             raise ValueError("--streaming needs --validation_files: a stream cannot be split.")
         parts["train"], parts["validation"] = split_texts(parts["train"], arguments.validation_fraction, seed)
-    for name in wanted:
-        if name not in parts:
-            raise ValueError(f"There is no {name} part: give --{name}_files.")
-    for name, limit in (("train", "train"), ("validation", "eval"), ("test", "predict")):
-        if name in parts:
-            parts[name] = take_samples(parts[name], getattr(arguments, f"max_{limit}_samples"))
-    return parts
+    return take_samples(parts, arguments, wanted, "files")
 
 
 def settle_unknown_times(

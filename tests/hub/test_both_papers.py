@@ -1,12 +1,7 @@
 """A TempoFormer that reads each post in the light of its calendar time."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 import torch
-from accelerate import cpu_offload
 from datasets import Dataset
 from dense_reference import dense_logits
 from helpers import TIMES, TINY, tiny_batch
@@ -136,46 +131,3 @@ def test_a_post_outside_all_times_is_named(entry):
         else:
             timeline = {name: [post[name] for post in posts] for name in ("text", "timestamp")}
             pipeline("stream-classification", model=make_model(), tokenizer=tokenizer)(timeline)
-
-
-def test_the_residual_form_works_offloaded():
-    model, batch = make_model(encoder={"temporal_residual": True}), make_batch()
-    with torch.no_grad():
-        expected = model(**batch).logits
-        cpu_offload(model, execution_device="cpu")
-        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-6, rtol=1e-6)
-
-
-# Code that was loaded from a folder must be saved again: the second round loads what the first saved.
-ELSEWHERE = """
-import json, sys
-sys.modules["modeling_tempoformer"] = None
-from transformers import pipeline
-
-timeline, *folders = sys.argv[1:]
-results = []
-for source, target in zip(folders, folders[1:]):
-    pipe = pipeline("stream-classification", model=source, trust_remote_code=True)
-    results.append(pipe(json.loads(timeline), top_k=3))
-    pipe.model.save_pretrained(target)
-    pipe.tokenizer.save_pretrained(target)
-print("RESULTS", json.dumps(results))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", [MODES[1], {**MODES[3], "temporal_attention": "attention"}], ids=str)
-def test_it_travels_without_the_package(tmp_path, mode):
-    tokenizer = bert(prepend_time=mode.get("prepend_time", False), model_max_length=16)
-    model = make_model(encoder=mode)
-    model.save_pretrained(tmp_path / "0")
-    tokenizer.save_pretrained(tmp_path / "0")
-    timeline = {name: [post[name] for post in POSTS] for name in ("text", "timestamp")}
-    expected = pipeline("stream-classification", model=model, tokenizer=tokenizer)(timeline, top_k=3)
-    command = [sys.executable, "-c", ELSEWHERE, json.dumps(timeline), "0", "1", "2"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for results in json.loads(done.stdout.split("RESULTS")[1]):
-        for found, want in zip(results, expected, strict=True):
-            want = {best["label"]: pytest.approx(best["score"], abs=1e-5) for best in want}
-            assert {best["label"]: best["score"] for best in found} == want

@@ -1,11 +1,9 @@
-"""What the real client pushes over HTTP can be loaded by id and revision where this package is not installed."""
+"""What the real client pushes over HTTP: models by hand, trainings, adapters and scripts."""
 
 import json
 import pickle
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -96,66 +94,12 @@ def card_of(files: dict[str, bytes]) -> ModelCard:
 
 
 def answer(model, tokenizer) -> list[float]:
-    """What a model predicts; `ELSEWHERE` asks the same."""
+    """What a model predicts."""
     if isinstance(model, BertWithTemporalAttentionForMaskedLM):
         with torch.no_grad():
             return model(**tokenizer(TEXT, time=TIME, return_tensors="pt")).logits.flatten().tolist()
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer)
     return [best["score"] for post in pipe(TIMELINE, top_k=3) for best in post]
-
-
-# Prints what the models of (repository, revision) pairs predict in a process without the package.
-ELSEWHERE = f"""
-import json, sys
-sys.modules["modeling_tempoformer"] = None
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, pipeline
-
-answers = []
-for repo_id, revision in json.loads(sys.argv[1]):
-    where = {{"trust_remote_code": True, "revision": revision}}
-    if AutoConfig.from_pretrained(repo_id, **where).model_type == "tempoformer":
-        pipe = pipeline("stream-classification", model=repo_id, **where)
-        answers.append([best["score"] for post in pipe({TIMELINE!r}, top_k=3) for best in post])
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(repo_id, **where)
-        model = AutoModelForMaskedLM.from_pretrained(repo_id, **where)
-        batch = tokenizer({TEXT!r}, time={TIME!r}, return_tensors="pt")
-        answers.append(model(**batch).logits.flatten().tolist())
-print("ANSWERS", json.dumps(answers))
-"""
-
-
-def elsewhere(wanted: list[tuple[str, str]], environment: dict[str, str], folder: Path) -> list[list[float]]:
-    command = [sys.executable, "-c", ELSEWHERE, json.dumps(wanted)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.split("ANSWERS")[1])
-
-
-@pytest.mark.slow
-def test_what_is_pushed_loads_elsewhere_by_revision_from_the_cache_and_offline(hub, tmp_path, tokenization):
-    expected, wanted = [], []
-    for family in ("stream", "dated", "both"):
-        for seed in range(1 if family == "both" else 2):
-            model, tokenizer = make(family, tokenization, seed)
-            tokenizer.push_to_hub(f"me/{family}")
-            wanted.append((f"me/{family}", model.push_to_hub(f"me/{family}").oid))
-            expected.append(answer(model, tokenizer))
-        wanted[-1] = (f"me/{family}", "main")
-        assert set(hub.files(f"me/{family}")) >= whole(family)
-    hub.requests.clear()
-    home = tmp_path / "elsewhere"
-    online = elsewhere(wanted * 2, hub.environment(home), tmp_path)
-    downloads = [path for method, path in hub.requests if method == "GET" and "/resolve/" in path]
-    # The second time everything is in the cache.
-    assert downloads and len(downloads) == len(set(downloads))
-    hub.requests.clear()
-    offline = elsewhere(wanted, hub.environment(home, HF_HUB_OFFLINE="1"), tmp_path)
-    assert hub.requests == []
-    for found, want in zip(online + offline, expected * 3, strict=True):
-        assert found == pytest.approx(want, abs=1e-5)
-    # Two revisions are two models.
-    assert expected[0] != pytest.approx(expected[1], abs=1e-2) and expected[2] != pytest.approx(expected[3], abs=1e-2)
 
 
 def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path, tokenization):

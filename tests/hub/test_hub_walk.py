@@ -55,11 +55,11 @@ print("ANSWERS", json.dumps(answers))
 """
 
 
-def elsewhere(hub: HubServer, folder: Path, posts: list[dict], revisions: list[str], train: bool = False):
+def elsewhere(hub: HubServer, folder: Path, posts: list[dict], revisions: list[str], train: bool = False, **more: str):
     """The probabilities of both classes for all posts, from each model, in a process with its own cache."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     command = [sys.executable, "-c", ELSEWHERE, json.dumps([revisions, train, posts])]
-    environment = hub.environment(folder / "home")
+    environment = hub.environment(folder / "home", **more)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout.split("ANSWERS")[1])
@@ -103,6 +103,11 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         # Both revisions are there, and load without the package.
         of_main, of_first = elsewhere(hub, tmp_path / "b", timelines, ["main", first])
         assert of_main == pytest.approx(after, abs=1e-5) and of_first == pytest.approx(before, abs=1e-5)
+
+        # Once in the cache, they load without the Hub.
+        hub.requests.clear()
+        assert elsewhere(hub, tmp_path / "b", timelines, ["main", first], HF_HUB_OFFLINE="1") == [of_main, of_first]
+        assert hub.requests == []
 
         # Where the package is installed, its script goes on from the Hub's model as from a folder.
         further = ["--model_name_or_path", REPO, "--do_train", "--do_predict", "--max_steps", "1"]

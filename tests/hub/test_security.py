@@ -1,10 +1,7 @@
 """Data cannot run code, reach the network or take over a page, and no token is written down."""
 
-import ast
 import pickle
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError
@@ -13,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import PACKAGE, ROOT, dated_config, tiny_encoder, tiny_model
+from helpers import dated_config, tiny_encoder, tiny_model
 from helpers import make_trainer as make_stock_trainer
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
@@ -119,32 +116,6 @@ def test_the_converter_runs_no_code_of_a_checkpoint(tmp_path, monkeypatch, explo
     assert not exploded.exists()
 
 
-PICKLING = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve", "marshal", "jsonpickle"}
-# They load what this package saved, or pass `use_safetensors` on.
-TRUSTED_LOADERS = ("modeling_tempoformer_encoders", "demo_reload")
-
-
-@pytest.mark.parametrize("folder", [PACKAGE, ROOT / "benchmarks", ROOT], ids=lambda folder: folder.name)
-def test_no_source_reads_pickles(folder):
-    for path in folder.glob("*.py") if folder == ROOT else folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            where = f"{path}:{getattr(node, 'lineno', 0)}"
-            if isinstance(node, ast.Import):
-                assert not {alias.name.split(".")[0] for alias in node.names} & PICKLING, where
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                assert node.module.split(".")[0] not in PICKLING, where
-            elif isinstance(node, ast.Call):
-                name = ast.unparse(node.func)
-                settings = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
-                assert name not in ("eval", "exec", "__import__", "os.system"), where
-                if name == "torch.load":
-                    assert settings["weights_only"] is True and path.stem == "conversion", where
-                if name in ("np.load", "numpy.load"):
-                    assert settings["allow_pickle"] is False, where
-                if name.startswith("AutoModel") and name.endswith(".from_pretrained"):
-                    assert settings.get("use_safetensors") is True or path.stem in TRUSTED_LOADERS, where
-
-
 ATTEMPTS = {
     "a connection": "socket.create_connection(('192.0.2.1', 80), timeout=1)",  # an address for documentation
     "a packet": "socket.socket(type=socket.SOCK_DGRAM).sendto(b'?', ('192.0.2.1', 53))",
@@ -159,28 +130,6 @@ def test_other_machines_are_out_of_reach_in_tests(tmp_path, monkeypatch, code):
     with pytest.raises(Exception, match="reach no other machine"):
         exec(code, {"socket": socket})
     assert (tmp_path / "refused.txt").exists()
-
-
-@pytest.mark.slow
-def test_the_network_is_asked_only_for_what_is_named(tmp_path, monkeypatch, tokenization):
-    """A process imports, loads, saves and predicts in peace, and then fails as it asks for another machine."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
-    model.save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
-    code = f"""
-import os, socket, sys
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
-AutoTokenizer.from_pretrained("saved")
-AutoModelForSequenceClassification.from_pretrained("saved", trust_remote_code=True).save_pretrained("again")
-pipe = pipeline("stream-classification", model="saved", trust_remote_code=True)
-pipe({{"text": ["sad", "glad"], "timestamp": [0, 60]}})
-assert not os.path.exists("refused.txt")
-{ATTEMPTS["a connection"]}
-"""
-    monkeypatch.setenv("REFUSED_CONNECTIONS", str(tmp_path / "refused.txt"))
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert "Tests reach no other machine" in done.stderr and (tmp_path / "refused.txt").exists(), done.stderr
 
 
 # A line break with a terminal's command; a formula; table cells; code for a browser.

@@ -7,11 +7,10 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from helpers import NAMES, ROOT, save_encoder, write_posts
+from helpers import NAMES, ROOT, save_encoder, save_language_model, write_posts
 from hub_server import TOKEN, HubServer
 from huggingface_hub import HfApi
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
 import run_baseline
 import run_glue_style
@@ -20,7 +19,6 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 REPO = "me/encoder"
-CHAT = "{% for message in messages %}{{ message.content }}[SEP]{% endfor %}"
 REMOTE_CODE = """
 import os
 from transformers import BertConfig, BertModel
@@ -51,15 +49,6 @@ def texts(folder: Path) -> list[str]:
     for file in files:
         file.write_text("so sad\nso glad\n" * 4)
     return ["--train_files", *map(str, files), "--max_seq_length", "12"]
-
-
-def save_language_model(folder: Path, seed: int):
-    vocabulary = AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab()
-    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=CHAT)
-    sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
-    torch.manual_seed(seed)
-    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 @pytest.mark.parametrize(

@@ -97,21 +97,6 @@ def test_windows_and_their_figure(tmp_path, table):
     assert (tmp_path / "figure_3.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_measured_table_5_is_shown_again(tmp_path, table):
-    (tmp_path / "table_5.csv").write_text(",value\ncosine,0.42\n")
-    (tmp_path / "table_5.md").write_text("| | value |\n")
-    assert table(5, "--collect") == {"cosine": {"": "cosine", "value": "0.42"}}
-
-
-def test_counts_are_whole_numbers_and_means_are_not():
-    rows = paper.listed({"posts": 5, "per_timeline": {"mean": 2.5, "most": 4}}, digits=2)
-    assert rows == [
-        {"": "posts", "value": "5"},
-        {"": "per timeline, mean", "value": "2.50"},
-        {"": "per timeline, most", "value": "4"},
-    ]
-
-
 @pytest.mark.slow
 def test_a_row_that_fails_stops_no_other(tmp_path, table):
     make_runs(tmp_path, "robert", {0: OURS})
@@ -170,11 +155,3 @@ def test_tables_that_share_a_row_run_it_by_the_same_command(runs_of):
     assert runs_of("BiLSTM", window=10) == runs_of("BiLSTM")
     own, _, data, _ = runs_of("BiLSTM", window=5)
     assert data.window == 5 and own[own.index("--output_dir") + 1].endswith("bilstm_window_5")
-
-
-def test_every_recipe_of_a_row_is_there():
-    recipes = {recipe for recipes, _ in paper.ROWS.values() for recipe in recipes}
-    present = {path.stem for path in (paper.ROOT / "configuration").glob("*.yaml")}
-    rest = {name for name in present - recipes if name.startswith(("variant_", "baseline_"))}
-    # The paper's encoders differ by --model_name_or_path alone.
-    assert recipes <= present and rest == {"variant_tempoformer_bert", "variant_tempoformer_roberta"}

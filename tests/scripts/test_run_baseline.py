@@ -6,16 +6,12 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from helpers import ROOT, read_json, read_table, save_encoder, write_posts
+from helpers import ROOT, read_json, read_table, save_encoder, save_language_model, write_posts
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
 import run_baseline
 import run_glue_style
 from modeling_tempoformer.data.synthetic import synthetic_posts
-
-
-CHAT = "{% for message in messages %}{{ message.content }}[SEP]{% endfor %}"
 
 
 @pytest.fixture(autouse=True)
@@ -59,14 +55,9 @@ def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, ours, encode
     assert results["predict_recall_Switch"] == pytest.approx(right / results["predict_support_Switch"])
 
 
-def test_few_shot_answers_that_name_no_label_are_counted(tmp_path, tokenization):
+def test_few_shot_answers_that_name_no_label_are_counted(tmp_path):
     """A language model that was never trained names none."""
-    vocabulary = AutoTokenizer.from_pretrained(tokenization).get_vocab()
-    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=CHAT)
-    sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
-    torch.manual_seed(0)
-    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "llm")
-    tokenizer.save_pretrained(tmp_path / "llm")
+    save_language_model(tmp_path / "llm")
     recipe = ["configuration/baseline_few_shot_stream.yaml", "--model_name_or_path", str(tmp_path / "llm")]
     rows, results = run(run_baseline, tmp_path / "out", *recipe)
     none = [row["prediction"] for row in rows].count("")

@@ -1,10 +1,8 @@
 """run_temporal_mlm.py, from dated texts to a model, predicted times and a ranked table of words."""
 
 import gzip
-import importlib
 import json
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -178,22 +176,6 @@ def test_slow_time_tokens_are_told(folder, tmp_path, caplog):
     assert "--learning_rate 1e-09" in caplog.text
 
 
-def test_the_same_command_again_loads_the_model(folder, tmp_path):
-    often = ["--save_strategy", "steps", "--save_steps", "1"]
-    weights = train(folder, tmp_path / "out", *often)
-    state = (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns
-    again = train(folder, tmp_path / "out", *often, "--do_eval", "--validation_files", str(folder / f"{OLD}.txt"))
-    assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == state
-    assert all(torch.equal(weights[name], weight) for name, weight in again.items())
-    # Its evaluation is of these weights.
-    shutil.rmtree(tmp_path / "out" / "checkpoint-1")
-    shutil.rmtree(tmp_path / "out" / "checkpoint-2")
-    before = read_json(tmp_path / "out" / "all_results.json")["eval_loss"]
-    saved = ["--model_name_or_path", str(tmp_path / "out"), "--learning_rate", "0"]
-    train(folder, tmp_path / "new", *saved, "--do_eval", "--validation_files", str(folder / f"{OLD}.txt"))
-    assert read_json(tmp_path / "new" / "all_results.json")["eval_loss"] == pytest.approx(before, abs=1e-4)
-
-
 @pytest.mark.parametrize("more", [[], ["--streaming", "--times", OLD, NEW]])
 def test_an_empty_file_is_named(folder, tmp_path, more):
     files = [str(tmp_path / f"{time}.txt") for time in (OLD, NEW)]
@@ -260,56 +242,6 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         # The third corpus is the first again.
         assert float(row["prt"]) == pytest.approx(0, abs=1e-6)
         assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-6)
-
-
-def test_static_vectors_are_tried_before_a_model_is_loaded(folder, tmp_path):
-    """Texts that are too few for them cost no time: the model, which is not there, is not reached."""
-    (tmp_path / "targets.txt").write_text("the\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="3 words.*300"):
-        run_semantic_change.main(
-            [
-                *("--model_name_or_path", str(tmp_path / "none"), "--output_dir", str(tmp_path)),
-                *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
-                *("--targets", str(tmp_path / "targets.txt"), "--measures", "prt", "sgns"),
-            ]
-        )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("table", [2, 3])
-def test_tables_of_own_texts(folder, tmp_path, capsys, monkeypatch, table):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    module = importlib.import_module("semantic_change")
-    scripts = {"run_temporal_mlm.py": run_temporal_mlm, "run_semantic_change.py": run_semantic_change}
-    ran: list[list[str]] = []
-
-    def run(name: str, *given: str | Path):
-        # Texts of six words are too few for static vectors.
-        ran.append([str(argument) for argument in given if argument not in module.STATIC])
-        scripts[name].main(ran[-1])
-
-    monkeypatch.setattr(module, "run", run)
-    (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\n", encoding="utf-8")
-    files = [str(folder / f"{time}.txt") for time in (OLD, NEW)]
-    command = ["semantic_change.py", "--table", str(table), "--model_name_or_path", str(folder / "bert")]
-    command += ["--train_files", *files, "--corpora", *files, "--truth", str(tmp_path / "truth.txt")]
-    # The recipe's 128 tokens are more than this model reads.
-    short = {name: [*mode, "--max_seq_length", "12"] for name, mode in module.MODES.items()}
-    monkeypatch.setattr(module, "MODES", short)
-    monkeypatch.setattr(sys, "argv", [*command, "--max_steps", "1", "--output_dir", str(tmp_path / "out")])
-    module.main()
-    printed = [
-        json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith('{"benchmark": "table')
-    ]
-    modes = list(module.MODES) if table == 3 else ["plain encoder", "attention", "attention, residual"]
-    for mode in modes:
-        (found,) = (row for row in printed if row.get("model") == mode and row.get("measure") == "prt")
-        assert found["num_words"] == 3
-    assert len([given for given in ran if "--train_files" in given]) == (7 if table == 3 else 2)
-    other = [part.replace(files[0], str(tmp_path / "1700-1750.txt")) for part in sys.argv]
-    monkeypatch.setattr(sys, "argv", other)
-    with pytest.raises(SystemExit, match="train_files"):
-        module.main()
 
 
 @pytest.mark.slow

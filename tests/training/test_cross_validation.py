@@ -134,13 +134,6 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
     assert json.loads((output / "results.json").read_text())["train_seconds"] == (3.0 + 5.0) / 2
 
 
-def test_a_command_that_failed_can_be_corrected(tmp_path, start):
-    with pytest.raises(ChildProcessError, match="no more memory"):
-        start(tmp_path / "out", "--broken", "1")
-    start(tmp_path / "out")
-    assert count_runs(tmp_path / "out") == 4
-
-
 def test_seeds_of_two_folders_are_collected_in_one(tmp_path, start):
     start(tmp_path / "here", seeds=(0,))
     start(tmp_path / "there", seeds=(7,))

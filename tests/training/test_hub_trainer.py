@@ -11,12 +11,10 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.evaluation.metrics import compute_metrics
-from modeling_tempoformer.training.hub_trainer import current_evaluation, read_emissions
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
 TEXTS = ["sad today", "so glad", "tired again"]
-TOKEN = "hf_" + "t" * 34
 
 
 def make(tokenization, output_dir, **settings) -> StreamTrainer:
@@ -57,7 +55,7 @@ def shown_scores(folder) -> dict[tuple[str, str], float]:
 
 def test_the_card_tells_of_the_training(tmp_path, tokenization):
     facts = {"language": "en", "dataset": "Made up", "finetuned_from": str(tmp_path)}
-    trainer = make(tokenization, tmp_path / "mine", model_card=facts, learning_rate=0.003, hub_token=TOKEN)
+    trainer = make(tokenization, tmp_path / "mine", model_card=facts, learning_rate=0.003)
     trainer.train()
     trainer.save_model()
     card = ModelCard.load(tmp_path / "mine" / "README.md")
@@ -78,11 +76,8 @@ def test_the_card_tells_of_the_training(tmp_path, tokenization):
     for line in (r"| learning\_rate | 0.003 |", "- Dataset: Made up", "- Language: en"):
         assert line in card.text.splitlines()
     assert "16 tokens" in card.text
-    for secret in (str(tmp_path), TOKEN, *TEXTS):
+    for secret in (str(tmp_path), *TEXTS):
         assert secret not in card.content
-    # Files that are pushed together with the card.
-    for name in ("training_args.bin", "config.json"):
-        assert TOKEN.encode() not in (tmp_path / "mine" / name).read_bytes()
 
 
 def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, tokenization):
@@ -101,45 +96,6 @@ def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, toke
     trainer.train()
     trainer.save_model()
     assert shown_scores(tmp_path) == {}
-
-
-def evaluation(step: int, loss: float) -> dict[str, float]:
-    return {"eval_loss": loss, "epoch": step / 10, "step": step}
-
-
-HISTORY = [{"loss": 0.8, "step": 10}, evaluation(10, 0.7), {"loss": 0.6, "step": 20}, evaluation(20, 0.5)]
-END = {"train_runtime": 9.0, "train_loss": 0.77, "step": 20}
-
-
-@pytest.mark.parametrize(
-    ("history", "best_step", "loss"),
-    [
-        (HISTORY, None, 0.5),
-        (HISTORY, 10, 0.5),  # still training, with the latest weights
-        ([*HISTORY, END], None, 0.5),
-        ([*HISTORY, END], 10, 0.7),  # the best weights were loaded
-        ([*HISTORY, END, evaluation(20, 0.7001)], 10, 0.7001),
-        ([END], 10, None),
-        ([], None, None),
-    ],
-)
-def test_the_evaluation_is_that_of_the_current_weights(history, best_step, loss):
-    assert current_evaluation(history, best_step).get("eval_loss") == loss
-
-
-def test_emissions_are_in_grams_and_the_place_stays_at_home(tmp_path):
-    assert read_emissions(tmp_path) is None
-    lines = [
-        "timestamp,duration,emissions,country_name,cpu_model,gpu_model,longitude,latitude",
-        "2024-01-01,9.0,1.0,France,A,,1.5,2.5",
-        "2024-01-02,9.0,0.000153,Canada,Intel(R) Xeon(R),,-71.2,46.8",
-    ]
-    (tmp_path / "emissions.csv").write_text("\n".join(lines))
-    facts = {"source": "codecarbon", "geographical_location": "Canada", "hardware_used": "Intel(R) Xeon(R)"}
-    for _ in range(2):
-        assert read_emissions(tmp_path) == {"emissions": pytest.approx(0.153), **facts}
-        # The Trainer pushes all files but those whose names begin with an underscore.
-        assert [path.name for path in tmp_path.iterdir()] == ["_emissions.csv"]
 
 
 def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monkeypatch):
@@ -162,6 +118,8 @@ def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monke
     card = ModelCard.load(tmp_path / "mine" / "README.md")
     assert card.data.co2_eq_emissions == {"emissions": 2.0, "source": "codecarbon"}
     assert "2 g of CO2" in card.text and "71.2" not in card.content
+    # The file says where the machine is. The Trainer pushes all files but those whose names begin with an underscore.
+    assert [path.name for path in (tmp_path / "mine").glob("*emissions*")] == ["_emissions.csv"]
 
 
 def test_other_models_get_the_stock_card(tmp_path):

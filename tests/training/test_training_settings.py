@@ -1,6 +1,5 @@
 """Settings of the Trainer that change how a model is trained but not what it learns; adapters, search, export."""
 
-import optuna
 import pytest
 import torch
 from helpers import make_trainer, tiny_batch, tiny_model
@@ -60,30 +59,6 @@ def test_an_adapter_through_the_trainer(tmp_path, tokenization):
     trained = trainer.model.eval()(**batch).logits
     torch.testing.assert_close(merged(**batch).logits, trained, atol=1e-5, rtol=0)
     assert (before - trained).abs().max() > 1e-3
-
-
-@pytest.mark.slow
-def test_hyperparameters_are_searched_by_the_trainer(tmp_path, tokenization):
-    """A learning rate at which nothing is learned, and one at which something is."""
-    trainer = make_trainer(tmp_path, tokenization, max_steps=20, save_strategy="no", eval_strategy="no")
-    model = trainer.model
-    start = {name: weight.clone() for name, weight in model.state_dict().items()}
-
-    def new_model():
-        model.load_state_dict(start)
-        return model
-
-    trainer.model_init = new_model
-    best = trainer.hyperparameter_search(
-        lambda trial: {"learning_rate": trial.suggest_categorical("learning_rate", [1e-9, 3e-3])},
-        compute_objective=lambda metrics: metrics["eval_loss"],
-        # Drawn at random, all trials may be of one rate.
-        sampler=optuna.samplers.GridSampler({"learning_rate": [1e-9, 3e-3]}),
-        n_trials=2,
-        direction="minimize",
-        backend="optuna",
-    )
-    assert best.hyperparameters == {"learning_rate": 3e-3}
 
 
 @pytest.mark.slow
