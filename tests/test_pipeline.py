@@ -116,7 +116,7 @@ def tempered(model, tokenizer, timeline) -> torch.Tensor:
     return powers / powers.sum(-1, keepdim=True)
 
 
-@pytest.mark.parametrize("parts", [{"temperature", "thresholds"}, {"temperature"}, {"thresholds"}], ids=str)
+@pytest.mark.parametrize("parts", [("temperature", "thresholds"), ("temperature",), ("thresholds",)], ids=str)
 def test_a_calibration_is_applied_unless_it_is_refused(calibrated, parts):
     folder, model, tokenizer = calibrated
     model.config.calibration = {part: model.config.calibration[part] for part in sorted(parts)}

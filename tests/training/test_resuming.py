@@ -9,6 +9,7 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import make_trainer, read_json
+from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
@@ -117,6 +118,14 @@ def test_weights_alone_are_not_resumed(tmp_path, tokenization):
         begin(tmp_path, tokenization, callbacks=[Stop(5)], save_only_model=True)
     with pytest.raises(ValueError, match="checkpoint-4"):
         begin(tmp_path, tokenization, save_only_model=True)
+
+
+def test_an_ended_training_that_lacks_weights_is_refused(tmp_path, tokenization):
+    begin(tmp_path, tokenization, max_steps=1)
+    path = tmp_path / "model.safetensors"
+    save_file({name: weight for name, weight in load_file(path).items() if "classifier" not in name}, path)
+    with pytest.raises(ValueError, match="classifier"):
+        begin(tmp_path, tokenization, max_steps=1)
 
 
 def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
