@@ -34,7 +34,7 @@ from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTr
 
 DEFAULT_WINDOW = 20  # posts
 DEFAULT_EXAMPLES = 5
-# They are models of Transformers, which anyone can load from the Hub.
+# Stock Transformers models, loadable without this package.
 STOCK_MODELS = ("post", "concatenated")
 
 
@@ -67,7 +67,7 @@ def check_arguments(baseline: BaselineArguments, data: DataTrainingArguments, tr
     """Raises a `ValueError` for what a baseline cannot do."""
     method = f"--method {baseline.method}"
     if data.streaming:
-        raise ValueError(f"{method} cannot read a stream: give no --streaming.")
+        raise ValueError(f"{method} does not support --streaming: leave it out.")
     if baseline.is_trained and not training.do_train:
         raise ValueError(f"{method} needs --do_train.")
     if not baseline.is_trained and not training.do_predict:
@@ -101,7 +101,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     posts = splits.get("train", next(iter(splits.values())))
     names = data.labels or label_names(posts, data.label_column or "label")
     validates = training.do_eval or baseline.calibrate
-    # Methods without training need training posts too: class shares, or examples.
+    # Untrained methods also need training posts, for class shares or prompt examples.
     asked = {"train": True, "validation": validates, "test": training.do_predict}
     timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
 
@@ -143,6 +143,9 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     # Train, evaluate, calibrate, predict, push
     items, post_ids = prepared.items, prepared.post_ids
     train(trainer, timelines["train"], baseline, data)
+    if baseline.calibrate:
+        # It is fitted anew below, to the scores of the plain model.
+        trainer.model.config.calibration = None
     if training.do_eval:
         report(trainer, "eval", trainer.evaluate())
     if baseline.calibrate:

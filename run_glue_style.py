@@ -40,7 +40,7 @@ def load_model(
     model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str]
 ) -> TempoFormerForStreamClassification:
     """
-    A saved TempoFormer, or a new one on a pretrained or a new encoder.
+    Loads a saved TempoFormer, or builds one on a pretrained or an untrained encoder.
 
     Args:
         model_args (`ModelArguments`): Name the checkpoint.
@@ -49,7 +49,7 @@ def load_model(
         names (`list[str]`): The labels of a new model, in the order of their ids.
     """
     if config.model_type == TempoFormerConfig.model_type:
-        # In float32, whatever it was saved in: mixed precision is the Trainer's `--bf16`.
+        # Load in float32. For mixed precision use `--bf16`.
         return TempoFormerForStreamClassification.from_pretrained(
             model_args.model_name_or_path, dtype=torch.float32, **model_args.download_settings
         )
@@ -128,7 +128,7 @@ def run(model_args: ModelArguments, data: DataTrainingArguments, training: Strea
     if training.do_train:
         model.config.class_weights = class_weights(timelines["train"], len(names))
         model.config.timed = timed
-        # A calibration is of the weights before this training.
+        # An old calibration does not fit the new weights.
         model.config.calibration = None
         if not timed and data.task_name is None:
             logger.warning("The posts have no column of times: the model knows only their order.")
@@ -167,6 +167,9 @@ def run(model_args: ModelArguments, data: DataTrainingArguments, training: Strea
     # Train, evaluate, calibrate, predict, push
     if training.do_train:
         train(trainer, timelines["train"], model_args, data)
+    if model_args.calibrate:
+        # It is fitted anew below, to the scores of the plain model.
+        trainer.model.config.calibration = None
     if training.do_eval:
         report(trainer, "eval", trainer.evaluate())
     if model_args.calibrate:

@@ -1,6 +1,7 @@
 """The offline demo: synthetic timelines, a model with the temporal rotation and one without, and a reload."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ VARIANTS = {"temporal_rotary": "rotated by log time", "rotary": "rotated by posi
 def run(*command: str | Path, log: Path | None = None):
     """Runs a Python command; with `log` its output goes to that file, which is shown only if the command fails."""
     words = [sys.executable, *map(str, command)]
+    # For models as tiny as these, threads cost more than they bring.
+    os.environ["OMP_NUM_THREADS"] = "1"
     if log is None:
         subprocess.run(words, check=True, cwd=ROOT)
         return

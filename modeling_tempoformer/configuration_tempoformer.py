@@ -8,7 +8,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from .configuration_temporal_bert import FormatField, TemporalBertConfig, TemporalRobertaConfig
 
 
-# Before `calibration`, each of its parts was a field.
+# Field names used before `calibration` existed.
 OLD_CALIBRATION = {"temperature": "calibration_temperature", "thresholds": "decision_thresholds"}
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
 CLASS_FIELDS = ("class_weights", "calibration", *OLD_CALIBRATION.values())
@@ -71,7 +71,7 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             (`tune_thresholds`).
         timed (`bool`, *optional*):
             Whether the model was trained with the time between posts. If the stream layers read time
-            (`stream_attention="temporal_rotary"`), streams that differ from it are refused; not checked if omitted.
+            (`stream_attention="temporal_rotary"`), streams must match it. If None, this is not checked.
         format_version (`int`, *optional*, defaults to 1):
             Version of the configuration's fields. A version of a newer release is refused.
 

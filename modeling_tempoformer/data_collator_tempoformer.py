@@ -98,6 +98,8 @@ class StreamCollator:
         lengths = [len(row["input_ids"]) for row in rows]
         posts = [{name: row[name][i] for name in names} for row in rows for i in range(len(row["input_ids"]))]
         padded = self.tokenizer.pad(posts, padding_side="right", return_tensors="pt")
+        if not padded["attention_mask"][:, 0].all():
+            raise ValueError("The first token of a post, [CLS], is masked: posts are padded on the right.")
         # Absent posts differ from real ones by their mask alone.
         fill = {"input_ids": self.tokenizer.pad_token_id}
         return {name: pad(tensor.split(lengths), fill.get(name, 0)) for name, tensor in padded.items()}

@@ -35,8 +35,8 @@ class TempoFormerModelOutput(ModelOutput):
     """
     Args:
         last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, window, hidden_size)`):
-            Each post of each stream after the stream layers, or its pooled vector with `num_stream_layers=0`; 0 where
-            the stream has no post.
+            The vector of each post in each stream after the stream layers (with `num_stream_layers=0` its pooled
+            vector); zeros where there is no post.
         pooler_output (`torch.FloatTensor` of shape `(batch_size, num_streams, hidden_size)`, *optional*):
             The newest post of each stream, pooled before the stream layers. Only with stream layers and `head="mlp"`.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
@@ -109,7 +109,7 @@ def pop_flag(kwargs: dict, name: str, config: TempoFormerConfig) -> bool:
 
 
 class StreamPositionEmbedding(nn.Embedding):
-    """Embeddings of the positions in a stream; a class of its own for their initial scale."""
+    """Embeddings of stream positions. A separate class, so that `_init_weights` can give it its own scale."""
 
 
 class StreamPosition(nn.Module):
@@ -176,7 +176,7 @@ class StreamAttention(nn.Module):
             angles = tau[:, None, :, None] * self.config.rope_theta**-exponents
             query, key = rotate_pairs(query, angles), rotate_pairs(key, angles)
         if output_attentions:
-            # Only this form returns weights, and for the few posts of a window it costs nothing.
+            # Only eager attention returns weights. Windows are short, so it is cheap.
             attention: Callable = eager_attention_forward
             smallest = torch.finfo(cls.dtype).min
             mask = torch.zeros_like(stream_mask, dtype=cls.dtype).masked_fill(~stream_mask, smallest)[:, None, None]
@@ -213,7 +213,7 @@ class GateAndNorm(nn.Module):
 
 
 class NarrowLinear(nn.Linear):
-    """A linear layer initialised by its own width, as the encoder's scale is too small for the narrow head."""
+    """A linear layer with PyTorch's default initialisation: the encoder's scale is too small for a narrow head."""
 
 
 class StreamClassificationHead(nn.Module):
@@ -306,8 +306,7 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
                 The configuration; its `encoder_config` is replaced by the checkpoint's.
             kwargs: Without `config`, fields of [`TempoFormerConfig`] and `num_labels` set the configuration. All else,
                 such as `revision`, `token`, `dtype` or `attn_implementation`, goes to the encoder's `from_pretrained`.
-                Without `dtype` the model is in float32, even if the checkpoint was saved in 16 bits, which are too few
-                to train in.
+                Default `dtype`: float32, also for 16-bit checkpoints, since 16 bits are too coarse for training.
 
         Returns:
             The model in evaluation mode, as after `from_pretrained`. Raises a `ValueError` for an encoder family
@@ -353,7 +352,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         super().__init__(config)
         self.adapter = get_encoder_adapter(config.encoder_config)
         self.encoder = self.adapter.build(config.encoder_config, add_pooler=has_pooler(config))
-        # Not inside the encoder, which keeps the weight names of its family.
+        # Kept outside the encoder, so that its weight names stay those of its family.
         self.pooler = self.adapter.new_pooler(config.encoder_config) if has_pooler(config) else None
         self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in range(config.num_stream_layers))
         self.fusion = GateAndNorm(config) if config.fusion == "gate" and config.num_stream_layers else None
@@ -468,7 +467,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         )
 
     def check_times(self, elapsed: object | None, time_ids: torch.Tensor | None):
-        """Raises a `ValueError` for `time_ids` that are not read, and for `elapsed` unlike in training."""
+        """Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training."""
         config = self.config
         if time_ids is not None and not self.adapter.takes_time_ids:
             family = config.encoder_config.model_type
@@ -547,7 +546,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             for group, tokens, times, (found, rows) in zip(states, posts.tokens, posts.times, located, strict=True)
             if len(found)
         ]
-        # An empty stream attends to its newest slot.
+        # An empty stream attends to its newest slot, so that its softmax is defined.
         visible = unmask_empty_rows(real.flip(-1)).flip(-1)
         tau = None if tau is None else tau[stream_ids]
         outputs, attentions = self.run_stream_layers(groups, visible, tau, output_attentions)
@@ -598,7 +597,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         output_attentions: bool,
     ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
         """
-        Runs the stream layers; the last one for [CLS] alone, as nothing else of it is read.
+        Runs the stream layers. The last one computes [CLS] only, because nothing else is used.
 
         Args:
             groups: The slots with a post, in groups of similar length. Each group has the indices of its slots among

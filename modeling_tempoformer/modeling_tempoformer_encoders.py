@@ -116,7 +116,7 @@ class EncoderAdapter:
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         """The encoder for `config`, with new weights."""
         encoder = self.new(config, add_pooler)
-        # Not every family names its layer: its parts must stay on one device.
+        # Some families do not list their layer in `_no_split_modules`.
         layer = type(self.layers(encoder)[-1]).__name__
         encoder._no_split_modules = {*(encoder._no_split_modules or ()), layer}
         return encoder

@@ -72,7 +72,7 @@ def collect_times(
     counts = torch.zeros(len(time_ids), embeddings.num_embeddings, device=time_ids.device)
     counts = counts.scatter_add(1, time_ids, has_time.to(counts.dtype))
     if torch.compiler.is_compiling():
-        # As many as there can be, so that shapes stay static.
+        # An upper bound, to keep shapes static.
         num_text_points = min(counts.shape[1], time_ids.shape[1])
     else:
         num_text_points = max(1, int((counts > 0).sum(1).max()))
@@ -154,7 +154,7 @@ class TemporalSelfAttention:
                 preserve_rng_state=False,
             )
         if query_scale is not None:
-            # Kept within what the dtype can hold: 2**16 is already infinite in float16.
+            # Clamp the factor: 2**16 overflows float16.
             largest = query.detach().float().abs().amax(-1, keepdim=True)
             factor = query_scale[:, None, :, None].minimum(torch.finfo(query.dtype).max / largest)
             query = (query * factor).to(query.dtype)
@@ -171,9 +171,9 @@ class TemporalSelfAttention:
         text).
         """
         heads = torch.arange(time.shape[1], device=time.device)
-        # Tokens at the same time have the same row in T. It is kept once, times the root of their number.
+        # Tokens of one time share a row of T; keep it once, scaled by the square root of their count.
         rows = time[text_points.unsqueeze(1), heads.unsqueeze(-1)] * counts.sqrt()[:, None, :, None]
-        # Not in the 16 bits of autocasting, in which long time vectors overflow.
+        # Disable autocast: long time vectors overflow in 16 bits.
         with maybe_autocast(time.device.type, enabled=False):
             product = rows.mT @ rows
         # The trace of T^T T is |T|^2.
@@ -273,7 +273,7 @@ class TemporalEncoder(TemporalInitialisation):
     def time_inputs(
         self, time_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None
     ) -> dict[str, TextTimes | torch.Tensor]:
-        """The arguments of each layer that tell the time; `time_ids` and `attention_mask` are (batch, sequence)."""
+        """The time arguments of every layer; `time_ids` and `attention_mask` are (batch, sequence)."""
         kind = self.config.temporal_attention
         if kind == "none":
             return {}

@@ -91,7 +91,7 @@ class StreamState:
         The indices of the new posts that are not late.
 
         Raises a [`LatePostError`] for a late post, unless `drop_late`; a `ValueError` for a time that is not a number
-        of seconds, for a timeline whose posts have times or `time_ids` only in part, and for a state of a model with
+        of seconds, for a timeline of which only some posts have times or `time_ids`, and for a state of a model with
         another `hidden_size`; a `TypeError` for an id that is not a string and for times of fewer than 64 bits.
         """
         if timestamps is not None and len(timestamps) != len(timeline_ids):

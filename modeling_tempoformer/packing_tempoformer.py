@@ -6,7 +6,7 @@ from torch import nn
 
 # The longest post of each group, in steps of an eighth to a quarter of the length, so that groups have little padding.
 LENGTH_STEPS = (*range(4, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 512, 64))
-# Fewer posts than this are grouped in steps of 16 tokens, as a layer reads all its weights once for each group.
+# Below this many posts use steps of 16 tokens: every extra group reads all weights again.
 FEW_POSTS = 32
 
 
@@ -47,7 +47,8 @@ class PostGroups:
     The real posts of a batch, in groups of similar length.
 
     Args:
-        mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`): True for real tokens. A post without is absent.
+        mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`):
+            True for real tokens. A post without real tokens is absent.
         time_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`, *optional*): Calendar time of the tokens.
 
     Attributes, each with one value for each group, but for `index`:

@@ -71,7 +71,7 @@ class StreamClassificationPipeline(Pipeline):
 
         Args:
             inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
-            batch_size (`int`, *optional*): Replaces the constructor's, as do the others.
+            batch_size (`int`, *optional*): Overrides the constructor's value; so do the other options.
             kwargs: `targets_per_row`, `top_k`, `calibrated`.
 
         Returns:
@@ -208,4 +208,6 @@ def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | 
             times.append(column.read(f"post {post}", value))
         except ValueError as problem:
             raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
+    if column.warning:
+        logger.warning_once(f"Timeline {number}: {column.warning}")
     return texts, None if None in times else times

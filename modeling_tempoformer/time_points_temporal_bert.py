@@ -4,7 +4,6 @@ import math
 import numbers
 import re
 from datetime import date, datetime, time
-from itertools import pairwise
 from typing import Any
 
 
@@ -61,7 +60,7 @@ class TimePoints:
         for first, last, name in self.bins:
             if last < first:
                 raise ValueError(f"The time point '{name}' ends before it begins.")
-        for (_, last, name), (next_first, _, next_name) in pairwise(self.bins):
+        for (_, last, name), (next_first, _, next_name) in zip(self.bins, self.bins[1:], strict=False):
             if next_first <= last:
                 raise ValueError(f"The time points '{name}' and '{next_name}' overlap.")
 
@@ -101,7 +100,8 @@ class TimePoints:
         if is_missing(value):
             return UnknownTimeError(f"A text has no time. Time points: {known}.")
         hint = " Give a date: seconds are not read." if isinstance(value, numbers.Real) and abs(value) > 9999 else ""
-        return UnknownTimeError(f"The time {value!r} {why}: {known or 'there are none'}.{hint}")
+        shown = value.isoformat() if isinstance(value, date) else repr(value)
+        return UnknownTimeError(f"The time {shown} {why}: {known or 'there are none'}.{hint}")
 
 
 def read_years(name: str) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ class Run:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         if any(self.folder.glob("checkpoint-*")):
-            # The script then reports the training time of the last part alone.
+            # A resumed run reports only the time since it resumed.
             (self.folder / "resumed").touch()
         rate = [] if self.learning_rate is None else ["--learning_rate", self.learning_rate]
         whole_command = [

@@ -148,7 +148,7 @@ class HubTrainer(Trainer):
             best_step = self.state.best_global_step
             evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
         known = (evaluations[-1] if evaluations else {}) | self.saved_metrics
-        # Calibration is fitted to the validation part after that part was scored: its scores are of another model.
+        # Validation was scored before calibration, so those scores do not describe this model.
         parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
         return {
             part: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}

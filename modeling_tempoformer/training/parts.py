@@ -12,7 +12,7 @@ from datasets import Dataset, IterableDataset
 from ..data.corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
 from ..data.splits import read_folds, select_fold, split_timelines
 from ..data.tables import load_hub_splits, load_table
-from ..data.timelines import Posts, to_timelines
+from ..data.timelines import PostError, Posts, to_timelines
 from .arguments import DatasetArguments, DataTrainingArguments
 
 
@@ -83,7 +83,13 @@ def split_posts(
     """
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"--labels must name at least two labels, each once; got: {', '.join(names) or 'none'}.")
-    parts = {name: to_timelines(posts, names, *timeline_columns(arguments)) for name, posts in splits.items()}
+    parts = {}
+    for name, posts in splits.items():
+        try:
+            parts[name] = to_timelines(posts, names, *timeline_columns(arguments))
+        except PostError as problem:
+            source = getattr(arguments, f"{name}_file") or f"{arguments.dataset_name}, split {name}"
+            raise ValueError(f"{source}: {problem}") from None
     validates = "train" in wanted or "validation" in wanted
     if arguments.folds_file is not None:
         parts = take_fold(parts, arguments)

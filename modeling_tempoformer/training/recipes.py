@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from huggingface_hub.errors import StrictDataclassError
 from transformers import HfArgumentParser, PreTrainedConfig
 
 
@@ -30,7 +31,7 @@ def run_script(main: Callable[[list[str]], None]):
     """
     try:
         main(sys.argv[1:])
-    except (ValueError, OSError) as problem:
+    except (ValueError, OSError, StrictDataclassError) as problem:
         logger.debug("Traceback of the error:", exc_info=True)
         sys.exit(f"error: {' '.join(str(problem).split())}")
 

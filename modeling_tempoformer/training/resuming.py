@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset, IterableDataset
 from transformers import Trainer
 from transformers.trainer_callback import TrainerState
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from ..data.files import write_json
 from ..evaluation.predictions import RESULTS
@@ -33,7 +33,7 @@ TRAINING_SETTINGS = (
     *("bf16", "fp16", "neftune_noise_alpha", "load_best_model_at_end", "metric_for_best_model", "greater_is_better"),
     *("eval_strategy", "eval_steps", "save_strategy", "save_steps", "early_stopping_patience"),
 )
-# Arguments of the scripts that name posts (the training posts themselves are compared) or come after the training.
+# Arguments of the scripts that may change when a run resumes. Training posts are compared themselves.
 NOT_COMPARED = (
     *("train_file", "validation_file", "test_file", "train_files", "validation_files", "test_files", "folds_file"),
     *("max_eval_samples", "max_predict_samples", "calibrate", "cache_dir", "token", "trust_remote_code"),
@@ -57,6 +57,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS}
     for script_arguments in arguments:
         settings |= {name: value for name, value in vars(script_arguments).items() if name not in NOT_COMPARED}
+    settings["labels"] = getattr(trainer.model.config, "id2label", None)
     posts = fingerprint(data) if isinstance(data, Dataset) else None
     # Through JSON, as the record is read back.
     trained_on = json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
@@ -67,8 +68,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
             checkpoint = drop_incomplete(output_dir)
     if args.resume_from_checkpoint is not None:
         checkpoint = Path(args.resume_from_checkpoint)
-        if not is_complete(checkpoint):
-            raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
+        if not checkpoint.name.startswith(PREFIX_CHECKPOINT_DIR) or not is_complete(checkpoint):
+            raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint folder.")
         if (checkpoint.parent / TRAINED_ON).exists():
             check_same(checkpoint, {"posts": trained_on["posts"]})
     elif checkpoint is not None and (output_dir / TRAINER_STATE).exists():
@@ -77,6 +78,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         if info["missing_keys"]:
             raise ValueError(f"The weights in {output_dir} lack {', '.join(sorted(info['missing_keys']))}.")
         trainer.model.load_state_dict(model.state_dict())
+        # A calibration belongs to the weights.
+        trainer.model.config.calibration = getattr(model.config, "calibration", None)
         trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
         return
     if checkpoint is not None:

@@ -47,6 +47,12 @@ def row(**change) -> Callable[[Path], Any]:
 
 COLLATOR = {
     "no rows": (lambda folder: StreamCollator(plain_tokenizer(), window=2)([]), ""),
+    "a post padded on the left": (
+        lambda folder: StreamCollator(plain_tokenizer(), window=2)(
+            [{**ROW, "attention_mask": [[1, 1, 1], [0, 1, 1, 1], [1, 1]]}]
+        ),
+        "first token…right",
+    ),
     "a row without posts": (row(input_ids=[], timestamps=[], num_context=0, labels=[]), "Row 1"),
     "a post without tokens": (row(input_ids=[[2, 5, 3], [], [2, 3]]), "Row 1…post 1"),
     "a column that fewer posts have": (
