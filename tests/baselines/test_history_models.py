@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from test_signatures import plain_log_signature
+from signature_reference import plain_log_signature
 
 from modeling_tempoformer import focal_loss
 from modeling_tempoformer.baselines.configuration_history import HistoryConfig

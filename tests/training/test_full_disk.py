@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from refused_arguments import ROOT, write_posts
+from helpers import ROOT, write_posts
 from safetensors.torch import load_file
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 # No file can grow beyond a limit while the second checkpoint is written, as on a disk without more room.
@@ -33,7 +34,7 @@ def train(folder: Path, limit: int = 0) -> subprocess.CompletedProcess:
     # At most one checkpoint is kept: the old one goes when the new one is there.
     settings = ["--max_steps", "6", "--save_strategy", "steps", "--save_steps", "2", "--save_total_limit", "1"]
     settings += ["--eval_strategy", "no", "--load_best_model_at_end", "false", "--do_predict", "false"]
-    posts = write_posts(folder.parent / "posts.csv")
+    posts = write_posts(folder.parent / "posts.csv", list(synthetic_posts(6, seed=0, posts_per_timeline=5)))
     arguments = ["configuration/demo.yaml", "--train_file", posts, "--output_dir", str(folder), *settings]
     command = [sys.executable, "-c", TRAIN, str(limit), *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
