@@ -50,11 +50,11 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
         except (yaml.YAMLError, UnicodeDecodeError) as problem:
-            parser.error(f"{path} is not a recipe: {problem}")
+            raise ValueError(f"{path} is not a recipe: {problem}")
         if not isinstance(values, dict):
-            parser.error(f"{path} is not a recipe: it must hold names and values, got {values!r:.80}")
+            raise ValueError(f"{path} is not a recipe: it must hold names and values, got {values!r:.80}")
         if (unknown := sorted(set(values) - known)) and only_these:
-            parser.error(f"{path} has unknown arguments: {', '.join(unknown)}")
+            raise ValueError(f"{path} has unknown arguments: {', '.join(unknown)}")
         recipe = merge(recipe, values)
     objects = parser.parse_args_into_dataclasses(
         [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these

@@ -103,12 +103,10 @@ GLUE = {
     "an argument that there is none of in a recipe": (
         glue(lambda folder: write(folder, "more.yaml", "windoww: 3\n")),
         "more.yaml",
-        "SystemExit",
     ),
     "a recipe that is no YAML": (
         glue(lambda folder: write(folder, "more.yaml", "window: [3\n")),
         "more.yaml",
-        "SystemExit",
     ),
     "overrides that are no JSON object": (glue("--config_overrides", "window=3"), "--config_overrides…'window=3'"),
     "an unknown field of the configuration": (glue("--config_overrides", '{"windoww": 3}'), "--config_overrides"),
