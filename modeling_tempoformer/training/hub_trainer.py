@@ -51,6 +51,8 @@ class HubTrainingArguments(TrainingArguments):
         self.model_card = self.model_card or {}
         if unknown := sorted(set(self.model_card) - set(CARD_ARGUMENTS)):
             raise ValueError(f"--model_card takes {', '.join(CARD_ARGUMENTS)}; got {', '.join(unknown)}.")
+        # Pinned memory is for accelerators; without one PyTorch warns in every loop.
+        self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
         # Batches differ in size, so one process cannot cut them for the others.
         self.accelerator_config.dispatch_batches = False
