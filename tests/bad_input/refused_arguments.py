@@ -319,7 +319,7 @@ CHANGE = {
     "samples of nothing": (change("--num_samples", "0", "--measures", "sgns"), "--num_samples"),
     "two words in a line": (change("--measures", "sgns", targets="sad glad\n"), "words.list…line 1…'sad glad'"),
     "a word twice": (change("--measures", "sgns", targets="sad\nsad\n"), "words.list…line 2…'sad'"),
-    "a gold score that is no number": (change("--measures", "sgns", truth="sad\tmuch\n"), "truth.tsv…line 1…much"),
+    "a gold score that is not a number": (change("--measures", "sgns", truth="sad\tmuch\n"), "truth.tsv…line 1…much"),
     "words that are nowhere": (change("--measures", "sgns", targets="zebra\n"), ""),
     "too few words with a gold score": (change("--measures", "sgns", truth="sad\t1\n"), "words.list…truth.tsv"),
     "corpora out of order": (change("--measures", "sgns", "--corpora", "1990.txt", "1815.txt"), "--corpora…1990…1815"),

@@ -78,7 +78,7 @@ COLLATOR = {
     "fewer times than posts": (row(timestamps=[0, 1]), "Row 1"),
     "times out of order": (row(timestamps=[9, 5, 6]), "Row 1…9.0…5.0"),
     "times that are rounded to 32 bits": (row(timestamps=torch.tensor(ROW["timestamps"])), "Row 1…1970"),
-    "a window that is no number of posts": (
+    "a window that is not an integer": (
         lambda folder: StreamCollator(plain_tokenizer(), window=2.5),
         "`window`…2.5",
     ),
@@ -278,7 +278,7 @@ PIPELINE = {
     "a timeline that is no dict": (classify([["sad", "glad"]]), "Timeline 0…'text'…'sad'"),
     "a text for a list of texts": (classify({"text": "sad"}), "Timeline 0…'text'…'sad'"),
     "an unknown key": (classify({"text": ["sad"], "timestamps": [1]}), "Timeline 0"),
-    "a post that is no text": (classify({"text": ["sad", None]}), "Timeline 0…post 1"),
+    "a post that is not text": (classify({"text": ["sad", None]}), "Timeline 0…post 1"),
     "half of a surrogate pair": (classify({"text": ["sad", "\ud83d"]}), "Timeline 0…post 1…'\\ud83d'"),
     "a time for a list of times": (classify({"text": ["sad"], "timestamp": 5}), "Timeline 0…'timestamp'"),
     "fewer times than texts of posts": (classify({"text": ["sad", "glad"], "timestamp": [1]}), "Timeline 0"),

@@ -107,7 +107,7 @@ POSTS = [
     {"timeline_id": "a", "timestamp": 1.7e9 + 1, "label": "y"},
     {"timeline_id": "b", "timestamp": 65, "label": None},
 ]
-# Of the posts 0, 3, 2 of timeline a, then 1, 4 of timeline b.
+# Timeline a has the posts 0, 3 and 2, in this order; timeline b has 1 and 4.
 EMBEDDINGS = np.array([[10, 1], [13, 1], [12, 1], [21, 2], [24, 2]], dtype=np.float32)
 
 
