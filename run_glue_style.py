@@ -22,6 +22,7 @@ from modeling_tempoformer.data.timelines import label_names
 from modeling_tempoformer.evaluation.predictions import targets_of
 from modeling_tempoformer.modeling_tempoformer_encoders import get_encoder_adapter
 from modeling_tempoformer.training.arguments import DataTrainingArguments, ModelArguments
+from modeling_tempoformer.training.frozen_encoder import embed_rows, freeze_encoder
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
@@ -151,6 +152,10 @@ def run(model_args: ModelArguments, data: DataTrainingArguments, training: Strea
     post_ids = {part: targets_of(part_rows) for part, part_rows in rows.items() if isinstance(part_rows, Dataset)}
     if data.streaming and "train" in rows:
         rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
+
+    if training.freeze_encoder:
+        freeze_encoder(model)
+        rows = embed_rows(rows, model, tokenizer)
 
     # Trainer
     trainer = StreamTrainer(

@@ -27,8 +27,13 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             Configuration of the encoder that reads the posts; `BertConfig()` if omitted.
         window (`int`, *optional*, defaults to 20):
             The largest number of posts in a stream (paper, section 5: 20 for LRS, 10 for TalkLife).
+        stream_form (`str`, *optional*, defaults to `"token"`):
+            `"token"` is the paper's form: the encoder's own top layers are the stream layers, and read all tokens of
+            each post in the light of its stream. In the `"post"` form, this project's own, the whole encoder reads
+            each post once, and new stream layers read one vector for each post.
         num_stream_layers (`int`, *optional*, defaults to 2):
-            How many of the encoder's top layers read posts in the light of their stream. 0 leaves a plain encoder.
+            How many of the encoder's top layers, or how many new layers, read posts in the light of their stream. 0
+            leaves a plain encoder.
         stream_attention (`str`, *optional*, defaults to `"temporal_rotary"`):
             Attention across the posts of a stream: `"temporal_rotary"` rotates queries and keys by the logarithm of
             the seconds to the newest post, `"rotary"` by the distance in posts, `"full"` does not rotate.
@@ -45,6 +50,11 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         fusion (`str`, *optional*, defaults to `"gate"`):
             How the last stream layer joins a post's own vector and its context: `"gate"` (Gate&Norm) or `"none"`
             (the context alone).
+        post_pooling (`str`, *optional*, defaults to `"mean"`):
+            A post's vector in the post form: the `"mean"` of its tokens in the encoder's last layer, or `"cls"`.
+        stream_hidden_size (`int`, *optional*):
+            Width of the stream layers in the post form, a multiple of twice their number of heads, which is the
+            encoder's. Default: the encoder's width.
         head (`str`, *optional*, defaults to `"mlp"`):
             `"mlp"` reads the newest post; `"lstm"` reads all posts of the stream in turn (RoTempoFormer, or RoBERT
             with `num_stream_layers=0`).
@@ -84,12 +94,15 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
 
     encoder_config: PreTrainedConfig | dict[str, Any] | None = None
     window: int = 20
+    stream_form: Literal["token", "post"] = "token"
     num_stream_layers: int = 2
     stream_attention: Literal["temporal_rotary", "rotary", "full"] = "temporal_rotary"
     stream_position_embeddings: bool | list[bool] = True
     stream_position_initializer_range: float | int = 0.02
     stream_residual: bool = False
     fusion: Literal["gate", "none"] = "gate"
+    post_pooling: Literal["mean", "cls"] = "mean"
+    stream_hidden_size: int | None = None
     head: Literal["mlp", "lstm"] = "mlp"
     head_hidden_sizes: list[int] | tuple[int, ...] = (64, 64)
     head_dropout: float | int = 0.1
@@ -143,7 +156,12 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         if not 0 <= self.head_dropout < 1:
             raise ValueError(f"`head_dropout` must be at least 0 and below 1, got {self.head_dropout}.")
         num_layers = self.encoder_config.num_hidden_layers
-        if not 0 <= self.num_stream_layers <= num_layers:
+        if self.stream_form == "post":
+            if self.num_stream_layers < 1:
+                raise ValueError("The post form needs `num_stream_layers` of at least 1.")
+        elif self.stream_hidden_size is not None:
+            raise ValueError("`stream_hidden_size` is for the post form; the token form has the encoder's width.")
+        elif not 0 <= self.num_stream_layers <= num_layers:
             raise ValueError(
                 f"`num_stream_layers` must be between 0 and the encoder's {num_layers} layers, "
                 f"got {self.num_stream_layers}."
@@ -153,7 +171,12 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             raise ValueError(
                 f"`stream_position_embeddings` has {len(positions)} values for {self.num_stream_layers} stream layers."
             )
-        head_dim = self.encoder_config.hidden_size // self.encoder_config.num_attention_heads
+        head_dim, rest = divmod(self.stream_width, self.encoder_config.num_attention_heads)
+        if rest:
+            raise ValueError(
+                f"The stream layers' width {self.stream_width} must be a multiple of their "
+                f"{self.encoder_config.num_attention_heads} heads."
+            )
         if self.num_stream_layers and self.stream_attention != "full" and head_dim % 2:
             raise ValueError(
                 f"`stream_attention='{self.stream_attention}'` needs an even head dimension, not {head_dim}."
@@ -178,6 +201,11 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
                 raise ValueError(f"`{name}` has {len(numbers)} values for {count} labels.")
             if not all(0 < number < float("inf") for number in numbers):
                 raise ValueError(f"`{name}` must be positive and finite, got {numbers}.")
+
+    @property
+    def stream_width(self) -> int:
+        """The width of the stream layers and of what the head reads."""
+        return self.stream_hidden_size or self.encoder_config.hidden_size
 
     @property
     def position_embeddings_per_layer(self) -> list[bool]:

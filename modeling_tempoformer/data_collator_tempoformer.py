@@ -19,17 +19,18 @@ class StreamCollator:
     A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists): a list for each post. It may
     hold `timestamps` (seconds, one for each post), `num_context` (number of leading posts that are context only, by
     default 0) and `labels` (one for each post after the context; -100 = a target without label, None = no target).
+    Instead of tokens it may hold `post_embeds`, a vector for each post (posts, hidden).
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
         window (`int`): Number of posts in a stream, at least 1.
         timed (`bool`, *optional*, defaults to `True`): Whether rows must have `timestamps`.
 
-    A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens),
-    `stream_index` (B, streams, window), `elapsed` in seconds of the same shape if timed, and `labels` (B, streams) if
-    the rows have them. Raises a `ValueError` that names the row for missing columns, columns whose lengths differ,
-    posts without tokens, labels that are not integers, and timestamps that are out of order or in floats of fewer than
-    64 bits.
+    A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
+    `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
+    in seconds of the same shape if timed, and `labels` (B, streams) if the rows have them. Raises a `ValueError` that
+    names the row for missing columns, columns whose lengths differ, posts without tokens, labels that are not
+    integers, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -57,8 +58,12 @@ class StreamCollator:
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
         """Raises a `ValueError` for columns that differ from those of the first row, or in their lengths."""
-        if not len(row.get("input_ids", ())):
+        if ("post_embeds" in row) != ("post_embeds" in first):
+            raise ValueError(f"{'has' if 'post_embeds' in row else 'lacks'} 'post_embeds', unlike the first row.")
+        if not len(posts_of(row)):
             raise ValueError("has no posts.")
+        if "post_embeds" in row:
+            return
         num_tokens = [len(tokens) for tokens in row["input_ids"]]
         if 0 in num_tokens:
             raise ValueError(f"has no tokens in post {num_tokens.index(0)}.")
@@ -70,7 +75,7 @@ class StreamCollator:
 
     def streams(self, row: dict[str, Any]) -> dict[str, torch.Tensor]:
         """The streams of one row."""
-        num_posts, num_context = len(row["input_ids"]), row.get("num_context", 0)
+        num_posts, num_context = len(posts_of(row)), row.get("num_context", 0)
         if not isinstance(num_context, numbers.Integral) or not 0 <= num_context <= num_posts:
             raise ValueError(f"has the 'num_context' {num_context!r} and {num_posts} posts.")
         num_targets = num_posts - num_context
@@ -93,7 +98,11 @@ class StreamCollator:
         return streams
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Token tensors of shape (rows, posts, tokens)."""
+        """Token tensors of shape (rows, posts, tokens), or vectors of posts and their mask."""
+        if "post_embeds" in rows[0]:
+            vectors = [torch.as_tensor(row["post_embeds"]) for row in rows]
+            masks = [torch.ones(len(posts), 1, dtype=torch.long) for posts in vectors]
+            return {"post_embeds": pad(vectors, 0.0), "attention_mask": pad(masks, 0)}
         names = [name for name in self.tokenizer.model_input_names if name in rows[0]]
         lengths = [len(row["input_ids"]) for row in rows]
         posts = [{name: row[name][i] for name in names} for row in rows for i in range(len(row["input_ids"]))]
@@ -103,6 +112,11 @@ class StreamCollator:
         # Absent posts differ from real ones by their mask alone.
         fill = {"input_ids": self.tokenizer.pad_token_id}
         return {name: pad(tensor.split(lengths), fill.get(name, 0)) for name, tensor in padded.items()}
+
+
+def posts_of(row: dict[str, Any]) -> Any:
+    """The posts of a row, as vectors or as tokens."""
+    return row.get("post_embeds", row.get("input_ids", ()))
 
 
 def read_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:

@@ -1,6 +1,5 @@
 """TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024): change detection in streams of posts."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -8,8 +7,6 @@ import torch
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.masking_utils import create_bidirectional_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
@@ -21,6 +18,7 @@ from .packing_tempoformer import PostGroups, scatter, select, unmask_empty_rows
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
+from .stream_layers_tempoformer import GateAndNorm, PostReader, StreamLayer, StreamPositionEmbedding, ZeroLinear
 from .windows_tempoformer import stream_windows
 
 
@@ -34,9 +32,10 @@ IGNORED_KWARGS = {"return_dict", "use_cache"}
 class TempoFormerModelOutput(ModelOutput):
     """
     Args:
-        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, window, hidden_size)`):
+        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, window, stream_width)`):
             The vector of each post in each stream after the stream layers (with `num_stream_layers=0` its pooled
-            vector); zeros where there is no post.
+            vector); zeros where there is no post. In the post form with `head="mlp"` `window` is 1, the newest post,
+            unless `output_attentions` asks for all.
         pooler_output (`torch.FloatTensor` of shape `(batch_size, num_streams, hidden_size)`, *optional*):
             The newest post of each stream, pooled before the stream layers. Only with stream layers and `head="mlp"`.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
@@ -77,139 +76,10 @@ class StreamClassifierOutput(ModelOutput):
     attentions: tuple[torch.FloatTensor, ...] | None = None
 
 
-def eager_attention_forward(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **kwargs,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scaled dot-product attention that also returns its weights."""
-    scores = query @ key.transpose(-1, -2) * scaling
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = nn.functional.dropout(scores.softmax(-1), p=dropout, training=module.training)
-    return (weights @ value).transpose(1, 2), weights
-
-
-def rotate_pairs(states: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """Rotates the pairs (2i, 2i+1) of the last axis of `states`, of width d, by `angles`, of width d / 2."""
-    cos, sin = angles.cos().to(states.dtype), angles.sin().to(states.dtype)
-    even, odd = states[..., 0::2], states[..., 1::2]
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-
-
 def pop_flag(kwargs: dict, name: str, config: TempoFormerConfig) -> bool:
     """Takes an output flag out of `kwargs`; if the caller gave none, the configuration's."""
     value = kwargs.pop(name, None)
     return bool(getattr(config, name) if value is None else value)
-
-
-class StreamPositionEmbedding(nn.Embedding):
-    """Embeddings of stream positions. A separate class, so that `_init_weights` can give it its own scale."""
-
-
-class StreamPosition(nn.Module):
-    """
-    Adds the embedding of a post's position in the stream to all its tokens, then LayerNorm and dropout. Before a
-    pre-norm layer there is no LayerNorm, and dropout only on the embedding, as on everything that such layers add.
-    """
-
-    def __init__(self, config: TempoFormerConfig):
-        super().__init__()
-        adapter = get_encoder_adapter(config.encoder_config)
-        hidden_size = config.encoder_config.hidden_size
-        self.embedding = StreamPositionEmbedding(config.window, hidden_size)
-        self.norm = None if adapter.is_pre_norm else nn.LayerNorm(hidden_size)
-        self.dropout = nn.Dropout(adapter.dropout(config.encoder_config))
-
-    def forward(self, hidden_states: torch.Tensor, positions: torch.LongTensor) -> torch.Tensor:
-        """`hidden_states` (posts, tokens, hidden), `positions` (posts,)."""
-        position = self.embedding(positions).unsqueeze(1)
-        if self.norm is None:
-            return hidden_states + self.dropout(position)
-        return self.dropout(self.norm(hidden_states + position))
-
-
-class ZeroLinear(nn.Linear):
-    """A linear layer that starts at 0, so that adding its output changes nothing at first."""
-
-
-class StreamAttention(nn.Module):
-    """
-    Multi-head attention across the [CLS] vectors of a stream (paper, section 4.2). Queries and keys are rotated by
-    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`.
-    """
-
-    def __init__(self, config: TempoFormerConfig):
-        super().__init__()
-        self.config = config
-        self.num_heads = config.encoder_config.num_attention_heads
-        hidden_size = config.encoder_config.hidden_size
-        self.head_dim = hidden_size // self.num_heads
-        self.scaling = self.head_dim**-0.5
-        self.is_causal = False
-        bias = config.stream_attention == "full"
-        self.q_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
-        self.k_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
-        self.v_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
-        self.o_proj = (ZeroLinear if config.stream_residual else nn.Linear)(hidden_size, hidden_size)
-        self.dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
-
-    def forward(
-        self,
-        cls: torch.Tensor,
-        stream_mask: torch.BoolTensor,
-        tau: torch.Tensor | None,
-        output_attentions: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """`cls` (streams, window, hidden), `stream_mask` and `tau` (streams, window); `tau=None` does not rotate."""
-        shape = (*cls.shape[:-1], self.num_heads, self.head_dim)
-        query, key, value = (
-            projection(cls).view(shape).transpose(1, 2) for projection in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        if tau is not None:
-            exponents = torch.arange(0, self.head_dim, 2, device=cls.device, dtype=torch.float32) / self.head_dim
-            angles = tau[:, None, :, None] * self.config.rope_theta**-exponents
-            query, key = rotate_pairs(query, angles), rotate_pairs(key, angles)
-        if output_attentions:
-            # Only eager attention returns weights. Windows are short, so it is cheap.
-            attention: Callable = eager_attention_forward
-            smallest = torch.finfo(cls.dtype).min
-            mask = torch.zeros_like(stream_mask, dtype=cls.dtype).masked_fill(~stream_mask, smallest)[:, None, None]
-        else:
-            attention = ALL_ATTENTION_FUNCTIONS.get_interface(
-                self.config._attn_implementation, eager_attention_forward
-            )
-            mask = create_bidirectional_mask(config=self.config, inputs_embeds=cls, attention_mask=stream_mask)
-        context, weights = attention(self, query, key, value, mask, scaling=self.scaling, dropout=0.0)
-        return self.dropout(self.o_proj(context.flatten(-2))), weights
-
-
-class StreamLayer(nn.Module):
-    """The new parts around one of the encoder's own layers: stream positions before it, attention after it."""
-
-    def __init__(self, config: TempoFormerConfig, index: int):
-        super().__init__()
-        self.position = StreamPosition(config) if config.position_embeddings_per_layer[index] else None
-        self.attention = StreamAttention(config)
-
-
-class GateAndNorm(nn.Module):
-    """Gate&Norm (paper, section 4.3): `LayerNorm((1 - g) c + g c')` with `g = sigmoid(W [c; c'] + b)`."""
-
-    def __init__(self, config: TempoFormerConfig):
-        super().__init__()
-        hidden_size = config.encoder_config.hidden_size
-        self.gate = nn.Linear(2 * hidden_size, hidden_size)
-        self.norm = nn.LayerNorm(hidden_size)
-
-    def forward(self, cls: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        gate = self.gate(torch.cat((cls, context), dim=-1)).sigmoid()
-        return self.norm((1 - gate) * cls + gate * context)
 
 
 class NarrowLinear(nn.Linear):
@@ -221,7 +91,7 @@ class StreamClassificationHead(nn.Module):
 
     def __init__(self, config: TempoFormerConfig):
         super().__init__()
-        hidden_size = config.encoder_config.hidden_size
+        hidden_size = config.stream_width
         self.order = config.recurrent_order
         self.dense = self.lstm = None
         if config.head == "lstm":
@@ -230,7 +100,7 @@ class StreamClassificationHead(nn.Module):
             self.lstm = nn.LSTM(hidden_size, config.lstm_hidden_size, batch_first=True)
             width = config.lstm_hidden_size
         else:
-            width = 2 * hidden_size if config.num_stream_layers else hidden_size
+            width = 2 * hidden_size if config.num_stream_layers and has_pooler(config) else hidden_size
         layers = []
         for hidden_width in config.head_hidden_sizes:
             layers += [NarrowLinear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
@@ -275,7 +145,7 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_attention_backend = True
     # Modules that must not be split across devices.
-    _no_split_modules = ["StreamPosition", "StreamAttention", "GateAndNorm"]
+    _no_split_modules = ["StreamPosition", "StreamAttention", "GateAndNorm", "PostReader"]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
@@ -334,15 +204,19 @@ class TempoFormerPreTrainedModel(PreTrainedModel):
 
 
 def has_pooler(config: TempoFormerConfig) -> bool:
-    """Whether the encoder's pooler is used; a recurrent head over stream layers has a dense layer of its own."""
-    return config.head == "mlp" or config.num_stream_layers == 0
+    """
+    Whether the encoder's pooler is used. The post form has a pooling of its own, and a recurrent head over stream
+    layers a dense layer.
+    """
+    return config.stream_form == "token" and (config.head == "mlp" or config.num_stream_layers == 0)
 
 
 class TempoFormerModel(TempoFormerPreTrainedModel):
     r"""
     An encoder whose top `num_stream_layers` layers read each post in the context of its stream (Tseriotou, Tsakalidis
     and Liakata, 2024, section 4). Posts pass through the lower layers one by one. In each stream layer the [CLS]
-    vectors of a stream's posts attend to each other, rotated by log time.
+    vectors of a stream's posts attend to each other, rotated by log time. With `stream_form="post"` posts pass through
+    the whole encoder one by one, and new stream layers read one vector for each.
 
     Args:
         config ([`TempoFormerConfig`]): Its `encoder_config` names the encoder.
@@ -354,8 +228,12 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         self.encoder = self.adapter.build(config.encoder_config, add_pooler=has_pooler(config))
         # Kept outside the encoder, so that its weight names stay those of its family.
         self.pooler = self.adapter.new_pooler(config.encoder_config) if has_pooler(config) else None
-        self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in range(config.num_stream_layers))
-        self.fusion = GateAndNorm(config) if config.fusion == "gate" and config.num_stream_layers else None
+        is_post_form = config.stream_form == "post"
+        self.post_reader = PostReader(config) if is_post_form else None
+        # The encoder's own layers that are stream layers, which the post form has none of.
+        num_layers = 0 if is_post_form else config.num_stream_layers
+        self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in range(num_layers))
+        self.fusion = GateAndNorm(config) if config.fusion == "gate" and num_layers else None
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -374,6 +252,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         elapsed: torch.FloatTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
+        post_embeds: torch.FloatTensor | None = None,
         **kwargs,
     ) -> TempoFormerModelOutput:
         r"""
@@ -394,6 +273,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
             time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
                 Calendar time of the tokens, required by encoders with temporal attention.
+            post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
+                Only in the post form: the vectors of the posts, as [`TempoFormerModel.embed_posts`] returns them,
+                instead of `input_ids`; `num_tokens` is then 1.
             kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
 
         Returns:
@@ -401,8 +283,11 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             missing or given unlike in training; a `TypeError` for an unknown argument. Values are not checked, as
             [`StreamCollator`] checks them.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        given = [tensor for tensor in (input_ids, inputs_embeds, post_embeds) if tensor is not None]
+        if len(given) != 1:
+            raise ValueError("Give exactly one of `input_ids`, `inputs_embeds` and `post_embeds`.")
+        if post_embeds is not None and self.post_reader is None:
+            raise ValueError("`post_embeds` are for `stream_form='post'`.")
         output_hidden_states = pop_flag(kwargs, "output_hidden_states", self.config)
         output_attentions = pop_flag(kwargs, "output_attentions", self.config)
         if unknown := [name for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS]:
@@ -410,7 +295,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         self.check_times(elapsed, time_ids)
         check_shape("input_ids", input_ids, None, None, None)
         check_shape("inputs_embeds", inputs_embeds, None, None, None, None)
-        tokens = input_ids if inputs_embeds is None else inputs_embeds
+        check_shape("post_embeds", post_embeds, None, None, self.config.encoder_config.hidden_size)
+        tokens = given[0] if post_embeds is None else post_embeds.unsqueeze(2)
         batch_size, num_posts, num_tokens = tokens.shape[:3]
         check_shape("attention_mask", attention_mask, batch_size, num_posts, num_tokens)
         check_shape("token_type_ids", token_type_ids, batch_size, num_posts, num_tokens)
@@ -435,7 +321,10 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         with ExitStack() as hooks:
             if output_attentions:
                 self.record_attentions(attentions, hooks)
-            all_states = self.encode_posts(posts, inputs, output_hidden_states)
+            all_states = [] if post_embeds is not None else self.encode_posts(posts, inputs, output_hidden_states)
+        states = (
+            posts.cut(tokens.flatten(0, 1)) if post_embeds is not None else self.pool_tokens(posts, all_states[-1])
+        )
 
         # A stream is real if its newest post is, and its posts are those that are real.
         first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
@@ -444,7 +333,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         slot_mask = slot_mask & slot_mask[:, -1:]
         tau = self.log_time(None if elapsed is None else elapsed.flatten(0, 1), slot_post)
         outputs, pooled, stream_attentions = self.read_streams(
-            posts, all_states[-1], slot_post, slot_mask, tau, output_attentions
+            posts, states, slot_post, slot_mask, tau, output_attentions
         )
 
         rows, streams = (batch_size, num_posts), (batch_size, num_streams)
@@ -465,6 +354,43 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             )
             or None,
         )
+
+    def embed_posts(
+        self, input_ids: torch.LongTensor, attention_mask: torch.LongTensor | None = None, **inputs: torch.LongTensor
+    ) -> torch.FloatTensor:
+        """
+        The vector of each post, for `post_embeds`; only in the post form.
+
+        Args:
+            input_ids, attention_mask, inputs (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
+                What a tokenizer returns for the posts. `attention_mask` is all 1 if omitted.
+
+        Returns:
+            `torch.FloatTensor` of shape `(num_posts, hidden_size)`. Raises a `ValueError` in the token form, whose
+            stream layers read all tokens of a post.
+        """
+        if self.post_reader is None:
+            raise ValueError("Posts have one vector in the post form only, `stream_form='post'`.")
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        posts = PostGroups(mask.bool(), inputs.pop("time_ids", None))
+        states = self.encode_posts(posts, {"input_ids": input_ids, **inputs})[-1]
+        return posts.join([group[:, 0] for group in self.pool_tokens(posts, states)])
+
+    def pool_tokens(self, posts: PostGroups, states: list[torch.Tensor]) -> list[torch.Tensor]:
+        """
+        What the stream layers read of each post, for each group of posts: in the post form one vector, (posts, 1,
+        hidden), in the token form the states of all tokens, as given.
+        """
+        if self.post_reader is None:
+            return states
+        states = [self.adapter.final_norm(self.encoder, group) for group in states]
+        if self.config.post_pooling == "cls":
+            return [group[:, :1] for group in states]
+        weights = [tokens.unsqueeze(-1).to(group) for tokens, group in zip(posts.tokens, states, strict=True)]
+        return [
+            (group * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
+            for group, weight in zip(states, weights, strict=True)
+        ]
 
     def check_times(self, elapsed: object | None, time_ids: torch.Tensor | None):
         """Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training."""
@@ -519,7 +445,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
         Args:
             posts (`PostGroups`): The posts.
-            states: The hidden states of each group of posts before the stream layers, (posts, tokens, hidden).
+            states: What the stream layers read of each group of posts, as `pool_tokens` returns it.
             slot_post: The post in each slot, (streams, window).
             slot_mask: True for slots that have a post, (streams, window).
             tau: (streams, window), or None for no rotation.
@@ -534,28 +460,36 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         pooled = None
         if has_pooler(self.config):
             pooled = posts.join([self.pool(group[:, :1]) for group in states])
-        if not len(self.stream_layers):
-            outputs = pooled[slot_post.to(pooled.device)]
-            outputs = outputs.masked_fill(~real.unsqueeze(-1).to(outputs.device), 0.0)
-            return scatter(outputs, stream_ids, shape), None, []
-
-        slot_ids = select(real.flatten())
-        located = posts.locate(slot_post.flatten()[slot_ids])
-        groups = [
-            (slot_ids[found], group[rows.to(group.device)], tokens[rows], None if times is None else times[rows])
-            for group, tokens, times, (found, rows) in zip(states, posts.tokens, posts.times, located, strict=True)
-            if len(found)
-        ]
         # An empty stream attends to its newest slot, so that its softmax is defined.
         visible = unmask_empty_rows(real.flip(-1)).flip(-1)
         tau = None if tau is None else tau[stream_ids]
-        outputs, attentions = self.run_stream_layers(groups, visible, tau, output_attentions)
-        outputs = outputs.masked_fill(~real.unsqueeze(-1).to(outputs.device), 0.0)
+        attentions = []
+        if self.post_reader is not None:
+            vectors = posts.join([group[:, 0] for group in states])[slot_post.to(states[0].device)]
+            outputs, attentions = self.post_reader(vectors, visible, tau, output_attentions)
+        elif len(self.stream_layers):
+            groups = self.slots_of(posts, states, slot_post, real)
+            outputs, attentions = self.run_stream_layers(groups, visible, tau, output_attentions)
+        else:
+            outputs, pooled = pooled[slot_post.to(pooled.device)], None
+        outputs = outputs.masked_fill(~real[:, -outputs.shape[1] :].unsqueeze(-1).to(outputs.device), 0.0)
         if output_attentions:
             queries = real[:, None, :, None]
             attentions = [scatter(weights * queries.to(weights.device), stream_ids, shape) for weights in attentions]
         pooled = None if pooled is None else scatter(pooled[slot_post[:, -1].to(pooled.device)], stream_ids, shape)
         return scatter(outputs, stream_ids, shape), pooled, attentions
+
+    def slots_of(
+        self, posts: PostGroups, states: list[torch.Tensor], slot_post: torch.LongTensor, real: torch.BoolTensor
+    ) -> list[tuple[torch.LongTensor, torch.Tensor, torch.BoolTensor, torch.LongTensor | None]]:
+        """The slots that have a post, in the groups of the posts, as `run_stream_layers` takes them."""
+        slot_ids = select(real.flatten())
+        located = posts.locate(slot_post.flatten()[slot_ids])
+        return [
+            (slot_ids[found], group[rows.to(group.device)], tokens[rows], None if times is None else times[rows])
+            for group, tokens, times, (found, rows) in zip(states, posts.tokens, posts.times, located, strict=True)
+            if len(found)
+        ]
 
     def pool(self, cls: torch.Tensor) -> torch.Tensor:
         """Pools [CLS] states (posts, 1, hidden) with the encoder's pooler, or with ours if it has none."""
@@ -672,14 +606,15 @@ class TempoFormerForStreamClassification(StreamStepMixin, TempoFormerPreTrainedM
         elapsed: torch.FloatTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
+        post_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs,
     ) -> StreamClassifierOutput:
         r"""
         Args:
-            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids: As in
-                [`TempoFormerModel.forward`].
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids, post_embeds:
+                As in [`TempoFormerModel.forward`].
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
@@ -697,6 +632,7 @@ class TempoFormerForStreamClassification(StreamStepMixin, TempoFormerPreTrainedM
             elapsed=elapsed,
             inputs_embeds=inputs_embeds,
             time_ids=time_ids,
+            post_embeds=post_embeds,
             **kwargs,
             return_dict=True,
         )

@@ -31,7 +31,7 @@ class StreamState:
 
     A timeline takes `4 * hidden_size` bytes for each remembered token in float32 (half of that in bfloat16), and 16
     bytes for each post: 1.5 MB with BERT-base, a window of 20 and 25 tokens a post. An encoder with temporal attention
-    needs 8 bytes more for each token. Without stream layers only the [CLS] vector of a post is remembered.
+    needs 8 bytes more for each token. In the post form, and without stream layers, one vector of a post is remembered.
 
     `state_dict()` is a flat dict of tensors that safetensors can save; `StreamState.from_state_dict` restores it.
 
@@ -314,7 +314,7 @@ class StreamStepMixin:
         if time_ids is not None:
             last = NUM_SPECIAL_TIMES + len(config.times) - 1
             violations.append(("time_ids", time_ids, (time_ids < 0) | (time_ids > last), f"lie between 0 and {last}"))
-        if self.tempoformer.adapter.positions_in_layers and self.config.num_stream_layers:
+        if self.tempoformer.adapter.positions_in_layers and len(self.tempoformer.stream_layers):
             # Only real tokens are remembered, and these layers would take the tokens around a gap for neighbours.
             gap = ~is_real & nn.functional.pad(is_real[:, 1:], (0, 1))
             rule = f"be 1 up to the last token of a post in a step of a '{config.model_type}'"
@@ -333,9 +333,13 @@ class StreamStepMixin:
         """Logits (posts, classes) of new posts that are not late; afterwards `state` remembers them."""
         base, window = self.tempoformer, self.config.window
         new = PostGroups(mask, time_ids)
-        new_states = new.join_states(base.encode_posts(new, inputs)[-1])
-        # Without stream layers only [CLS] is read.
-        num_tokens = None if len(base.stream_layers) else 1
+        new_states = base.pool_tokens(new, base.encode_posts(new, inputs)[-1])
+        if len(base.stream_layers):
+            new_states = new.join_states(new_states)
+        else:
+            # One vector is read of each post: its own in the post form, [CLS] without stream layers.
+            new_states = new.join([group[:, 0] for group in new_states]).unsqueeze(1)
+            mask, time_ids = mask[:, :1], None if time_ids is None else time_ids[:, :1]
 
         # All posts that are needed, timeline by timeline, old and new.
         members: dict[str, list[int]] = {}
@@ -349,12 +353,12 @@ class StreamStepMixin:
         for timeline_id, posts in members.items():
             old, times = state.recall(timeline_id)
             sequence = [post.to(new_states) for post in old]
-            sequence += [new_states[post][mask[post].to(new_states.device)][:num_tokens] for post in posts]
+            sequence += [new_states[post][mask[post].to(new_states.device)] for post in posts]
             windows = stream_windows(torch.arange(len(old), len(sequence)), window)
             time_points = None
             if time_ids is not None:
                 time_points = state.time_ids.get(timeline_id, [])
-                time_points = [*time_points, *(time_ids[post][mask[post]][:num_tokens] for post in posts)]
+                time_points = [*time_points, *(time_ids[post][mask[post]] for post in posts)]
                 calendar += [post.to(mask.device) for post in time_points]
             index[posts] = torch.where(windows < 0, -1, windows + len(states))
             if timestamps is not None:

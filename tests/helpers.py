@@ -55,6 +55,7 @@ HUB_MODULES = {
     "packing_tempoformer",
     "pipeline_tempoformer",
     "rows_tempoformer",
+    "stream_layers_tempoformer",
     "timestamps_tempoformer",
     "windows_tempoformer",
 }

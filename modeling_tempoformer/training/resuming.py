@@ -26,7 +26,7 @@ TRAINER_STATE = "trainer_state.json"
 TRAINED_ON = "_trained_on.json"
 # Arguments of the Trainer that decide which model a training ends with.
 TRAINING_SETTINGS = (
-    *("learning_rate", "new_parameters_learning_rate", "time_learning_rate", "lr_scheduler_type"),
+    *("learning_rate", "new_parameters_learning_rate", "time_learning_rate", "freeze_encoder", "lr_scheduler_type"),
     *("lr_scheduler_kwargs", "warmup_steps", "num_train_epochs", "max_steps", "per_device_train_batch_size"),
     *("world_size", "gradient_accumulation_steps", "train_sampling_strategy", "seed", "data_seed"),
     *("optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),

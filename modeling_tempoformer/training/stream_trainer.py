@@ -40,6 +40,8 @@ class StreamTrainingArguments(HubTrainingArguments):
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder:
             stream attention, fusion and head. Default: `learning_rate`.
+        freeze_encoder (`bool`, *optional*, defaults to `False`): Train only what is new, over vectors of posts that
+            are computed once. For `stream_form="post"`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
             `metric_for_best_model`.
         remove_unused_columns (`bool`, *optional*): As in [`HubTrainingArguments`].
@@ -54,6 +56,10 @@ class StreamTrainingArguments(HubTrainingArguments):
         metadata={
             "help": "Learning rate of stream attention, fusion and head, which are new. Default: --learning_rate."
         },
+    )
+    freeze_encoder: bool = field(
+        default=False,
+        metadata={"help": "Train only what is new, over vectors of posts that are computed once (post form)."},
     )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations without a better --metric_for_best_model."}

@@ -1,0 +1,225 @@
+"""The layers between the posts of a stream, for both forms of TempoFormer."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .configuration_tempoformer import TempoFormerConfig
+from .modeling_tempoformer_encoders import get_encoder_adapter
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scaled dot-product attention that also returns its weights."""
+    scores = query @ key.transpose(-1, -2) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = nn.functional.dropout(scores.softmax(-1), p=dropout, training=module.training)
+    return (weights @ value).transpose(1, 2), weights
+
+
+def rotate_pairs(states: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Rotates the pairs (2i, 2i+1) of the last axis of `states`, of width d, by `angles`, of width d / 2."""
+    cos, sin = angles.cos().to(states.dtype), angles.sin().to(states.dtype)
+    even, odd = states[..., 0::2], states[..., 1::2]
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+
+class StreamPositionEmbedding(nn.Embedding):
+    """Embeddings of stream positions. A separate class, so that `_init_weights` can give it its own scale."""
+
+
+class StreamPosition(nn.Module):
+    """
+    Adds the embedding of a post's position in the stream to all its tokens, then LayerNorm and dropout. Before a
+    pre-norm layer there is no LayerNorm, and dropout only on the embedding, as on everything that such layers add.
+    """
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        adapter = get_encoder_adapter(config.encoder_config)
+        is_pre_norm = adapter.is_pre_norm or config.stream_form == "post"
+        self.embedding = StreamPositionEmbedding(config.window, config.stream_width)
+        self.norm = None if is_pre_norm else nn.LayerNorm(config.stream_width)
+        self.dropout = nn.Dropout(adapter.dropout(config.encoder_config))
+
+    def forward(self, hidden_states: torch.Tensor, positions: torch.LongTensor) -> torch.Tensor:
+        """`hidden_states` (posts, tokens, hidden), `positions` (posts,)."""
+        position = self.embedding(positions).unsqueeze(1)
+        if self.norm is None:
+            return hidden_states + self.dropout(position)
+        return self.dropout(self.norm(hidden_states + position))
+
+
+class ZeroLinear(nn.Linear):
+    """A linear layer that starts at 0, so that adding its output changes nothing at first."""
+
+
+class StreamAttention(nn.Module):
+    """
+    Multi-head attention across the vectors of a stream's posts (paper, section 4.2), [CLS] in the token form.
+    Queries and keys are rotated by `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on
+    differences of `tau`.
+    """
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        self.config = config
+        self.num_heads = config.encoder_config.num_attention_heads
+        hidden_size = config.stream_width
+        self.head_dim = hidden_size // self.num_heads
+        self.scaling = self.head_dim**-0.5
+        self.is_causal = False
+        bias = config.stream_attention == "full"
+        self.q_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
+        self.k_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
+        self.v_proj = nn.Linear(hidden_size, hidden_size, bias=bias)
+        self.o_proj = (ZeroLinear if config.stream_residual else nn.Linear)(hidden_size, hidden_size)
+        self.dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
+
+    def forward(
+        self,
+        posts: torch.Tensor,
+        stream_mask: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool = False,
+        num_queries: int | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        `posts` (streams, window, hidden), `stream_mask` and `tau` (streams, window); `tau=None` does not rotate.
+        Returns the context of the newest `num_queries` posts, by default of all, and their attention.
+        """
+        newest = slice(None if num_queries is None else -num_queries, None)
+        query, key, value = (
+            projection(states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+            for projection, states in ((self.q_proj, posts[:, newest]), (self.k_proj, posts), (self.v_proj, posts))
+        )
+        if tau is not None:
+            exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
+            angles = tau[:, None, :, None] * self.config.rope_theta**-exponents
+            query, key = rotate_pairs(query, angles[:, :, newest]), rotate_pairs(key, angles)
+        if output_attentions:
+            # Only eager attention returns weights. Windows are short, so it is cheap.
+            attention: Callable = eager_attention_forward
+            smallest = torch.finfo(posts.dtype).min
+            mask = torch.zeros_like(stream_mask, dtype=posts.dtype).masked_fill(~stream_mask, smallest)[:, None, None]
+        else:
+            attention = ALL_ATTENTION_FUNCTIONS.get_interface(
+                self.config._attn_implementation, eager_attention_forward
+            )
+            mask = create_bidirectional_mask(config=self.config, inputs_embeds=posts, attention_mask=stream_mask)
+            # Other forms of mask (flash attention's) are about keys alone.
+            mask = mask[:, :, newest] if mask is not None and mask.ndim == 4 else mask
+        context, weights = attention(self, query, key, value, mask, scaling=self.scaling, dropout=0.0)
+        return self.dropout(self.o_proj(context.flatten(-2))), weights
+
+
+class StreamLayer(nn.Module):
+    """The new parts around one of the encoder's own layers: stream positions before it, attention after it."""
+
+    def __init__(self, config: TempoFormerConfig, index: int):
+        super().__init__()
+        self.position = StreamPosition(config) if config.position_embeddings_per_layer[index] else None
+        self.attention = StreamAttention(config)
+
+
+class GateAndNorm(nn.Module):
+    """Gate&Norm (paper, section 4.3): `LayerNorm((1 - g) c + g c')` with `g = sigmoid(W [c; c'] + b)`."""
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        hidden_size = config.stream_width
+        self.gate = nn.Linear(2 * hidden_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size)
+
+    def forward(self, cls: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        gate = self.gate(torch.cat((cls, context), dim=-1)).sigmoid()
+        return self.norm((1 - gate) * cls + gate * context)
+
+
+class PostReader(nn.Module):
+    """
+    The stream layers of the post form: one vector for each post in, one for the newest post out.
+
+    A post's vector is normalised and, where the widths differ, projected. Each layer is pre-norm: it adds the position
+    in the stream, then what attention finds in the stream's posts, then a feed-forward step. At the end `fusion` joins
+    a post's own vector and its context, or, without it, the context is normalised.
+
+    Args:
+        config ([`TempoFormerConfig`]): With `stream_form="post"`.
+    """
+
+    def __init__(self, config: TempoFormerConfig):
+        super().__init__()
+        hidden_size = config.encoder_config.hidden_size
+        self.reads_newest = config.head == "mlp"
+        self.norm = nn.LayerNorm(hidden_size)
+        same = config.stream_width == hidden_size
+        self.projection = nn.Identity() if same else nn.Linear(hidden_size, config.stream_width)
+        self.layers = nn.ModuleList(PostStreamLayer(config, index) for index in range(config.num_stream_layers))
+        self.fusion = GateAndNorm(config) if config.fusion == "gate" else None
+        self.final_norm = nn.LayerNorm(config.stream_width) if config.fusion == "none" else None
+
+    def forward(
+        self,
+        vectors: torch.Tensor,
+        stream_mask: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool = False,
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """
+        `vectors` (streams, window, hidden), `stream_mask` and `tau` (streams, window). Returns the posts' vectors in
+        their stream and the attention of each layer. The last layer computes what the head reads: the newest post, or
+        all posts for a recurrent head and for `output_attentions`.
+        """
+        posts = context = self.projection(self.norm(vectors))
+        attentions = []
+        for index, layer in enumerate(self.layers):
+            only_newest = self.reads_newest and index == len(self.layers) - 1 and not output_attentions
+            context, weights = layer(context, stream_mask, tau, output_attentions, 1 if only_newest else None)
+            attentions.append(weights)
+        if self.fusion is None:
+            return self.final_norm(context), attentions
+        return self.fusion(posts[:, -context.shape[1] :], context), attentions
+
+
+class PostStreamLayer(StreamLayer):
+    """A pre-norm layer over the vectors of a stream's posts, with temporal rotation and a feed-forward step."""
+
+    def __init__(self, config: TempoFormerConfig, index: int):
+        super().__init__(config, index)
+        width = config.stream_width
+        self.config = config
+        self.attention_norm = nn.LayerNorm(width)
+        self.mlp_norm = nn.LayerNorm(width)
+        dropout = nn.Dropout(get_encoder_adapter(config.encoder_config).dropout(config.encoder_config))
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), dropout)
+
+    def forward(
+        self,
+        posts: torch.Tensor,
+        stream_mask: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool,
+        num_queries: int | None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if self.position is not None:
+            # The newest post always has the last position.
+            window = posts.shape[1]
+            positions = torch.arange(self.config.window - window, self.config.window, device=posts.device)
+            posts = self.position(posts.transpose(0, 1), positions).transpose(0, 1)
+        context, weights = self.attention(self.attention_norm(posts), stream_mask, tau, output_attentions, num_queries)
+        if self.config.stream_residual:
+            context = context + posts[:, -context.shape[1] :]
+        return context + self.mlp(self.mlp_norm(context)), weights
