@@ -24,6 +24,10 @@ SET_ELSEWHERE = {
 }
 
 
+# Arguments of the command line, and those of a recipe that they replace.
+REPLACED = {"num_train_epochs": "min_steps"}
+
+
 def run_script(main: Callable[[list[str]], None]):
     """
     Runs a script's `main` on the command line. A user's error (`ValueError`, or `OSError` of a path or a Hub id) is
@@ -39,12 +43,13 @@ def run_script(main: Callable[[list[str]], None]):
 def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
     """
     One object of each dataclass. First arguments that end in .yaml or .json are recipes of defaults; later recipes win
-    over earlier ones, and dicts in both are merged. Other arguments are an error; with `only_these=False` they are
-    ignored.
+    over earlier ones, the command line wins over all, and dicts are merged. Other arguments are an error; with
+    `only_these=False` they are ignored.
     """
     parser = HfArgumentParser(dataclasses)
     known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
     recipe: dict = {}
+    given = {argument.split("=")[0] for argument in arguments}
     while arguments and arguments[0].endswith(RECIPES):
         path, *arguments = arguments
         try:
@@ -56,10 +61,22 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
         if (unknown := sorted(set(values) - known)) and only_these:
             raise ValueError(f"{path} has unknown arguments: {', '.join(unknown)}")
         recipe = merge(recipe, values)
+    for name, replaced in REPLACED.items():
+        if f"--{name}" in given:
+            recipe.pop(replaced, None)
     objects = parser.parse_args_into_dataclasses(
         [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these
     )
+    for parsed in objects[: len(dataclasses)]:
+        for name, value in recipe.items():
+            if isinstance(value, dict) and isinstance(getattr(parsed, name, None), dict):
+                setattr(parsed, name, merge(value, getattr(parsed, name)))
     return objects if only_these else objects[: len(dataclasses)]
+
+
+def has_recipe(arguments: list[str]) -> bool:
+    """Whether the command line begins with a recipe."""
+    return bool(arguments) and arguments[0].endswith(RECIPES)
 
 
 def merge(first: dict, second: dict) -> dict:

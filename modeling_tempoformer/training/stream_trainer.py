@@ -1,5 +1,6 @@
 """The Trainer for streams of posts."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,8 @@ class StreamTrainingArguments(HubTrainingArguments):
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder:
             stream attention, fusion and head. Default: `learning_rate`.
+        min_steps (`int`, *optional*, defaults to 0): Train for more than `num_train_epochs` where these are fewer
+            optimiser steps than this.
         freeze_encoder (`bool`, *optional*, defaults to `False`): Train only what is new, over vectors of posts that
             are computed once. For `stream_form="post"`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
@@ -56,6 +59,9 @@ class StreamTrainingArguments(HubTrainingArguments):
         metadata={
             "help": "Learning rate of stream attention, fusion and head, which are new. Default: --learning_rate."
         },
+    )
+    min_steps: int = field(
+        default=0, metadata={"help": "Train for more epochs where --num_train_epochs would be fewer steps than this."}
     )
     freeze_encoder: bool = field(
         default=False,
@@ -76,6 +82,12 @@ class StreamTrainingArguments(HubTrainingArguments):
         is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
         if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
             raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
+
+    def extend_epochs(self, num_rows: int):
+        """Raises `num_train_epochs` until `num_rows` training rows give `min_steps` optimiser steps."""
+        rows_per_step = self.train_batch_size * self.world_size * self.gradient_accumulation_steps
+        steps_per_epoch = math.ceil(num_rows / rows_per_step)
+        self.num_train_epochs = max(self.num_train_epochs, math.ceil(self.min_steps / steps_per_epoch))
 
 
 def decision_metrics(config, names: list[str]) -> Callable[[EvalPrediction], dict[str, float]]:

@@ -127,7 +127,11 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
 
     # The same model without its calibration.
     saved = ["--model_name_or_path", str(tmp_path / "out"), *files]
-    assert run(tmp_path / "saved", *saved, "--do_eval") == rows
+    again = run(tmp_path / "saved", *saved, "--do_eval")
+    assert [row["prediction"] for row in again] == [row["prediction"] for row in rows]
+    for name in PROBABILITIES:
+        expected = [float(row[name]) for row in rows]
+        assert [float(row[name]) for row in again] == pytest.approx(expected, abs=1e-6)
     raw = ["--config_overrides", '{"calibration": null}']
     with pytest.raises(ValueError, match="--config_overrides"):
         run(tmp_path / "raw", *saved, *raw)
@@ -172,7 +176,8 @@ def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog
 
 
 def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
-    still = ["--learning_rate", "0"]
+    token_form = '{"stream_form": "token", "stream_hidden_size": null, "stream_residual": false}'
+    still = ["--learning_rate", "0", "--warmup_steps", "0", "--freeze_encoder", "false", "--config_overrides", token_form]
     fine_tune(tmp_path / "still", encoder, *still)
     fine_tune(tmp_path / "new", encoder, *still, "--new_parameters_learning_rate", "0.1")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "new"))
@@ -239,7 +244,7 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
     assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 3}
     overrides = ["--config_overrides", '{"num_stream_layers": 4}']
     model = parse([ModelArguments], [str(first), str(second), *overrides])[0]
-    assert model.config_overrides == {"num_stream_layers": 4}
+    assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 4}
 
 
 def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkeypatch):

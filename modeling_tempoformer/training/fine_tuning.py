@@ -1,0 +1,228 @@
+"""Fine-tuning of a TempoFormer on timelines of posts: what `run_glue_style.py` does, and one call for Python."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, set_seed
+
+from modeling_tempoformer import configuration
+
+from ..configuration_tempoformer import TempoFormerConfig
+from ..data.locks import lock_folder
+from ..data.rows import to_rows
+from ..data.timelines import label_names
+from ..data_collator_tempoformer import StreamCollator
+from ..evaluation.predictions import targets_of
+from ..modeling_tempoformer import TempoFormerForStreamClassification
+from ..modeling_tempoformer_encoders import get_encoder_adapter
+from .arguments import DataTrainingArguments, ModelArguments
+from .frozen_encoder import embed_rows, freeze_encoder
+from .hub_trainer import name_dataset
+from .parts import check_calibration, class_weights, is_timed, load_splits, split_posts
+from .recipes import check_overrides, has_recipe, parse, recipe_arguments
+from .resuming import report, train
+from .stream_trainer import StreamTrainer, StreamTrainingArguments
+
+
+logger = logging.getLogger(__name__)
+
+SHUFFLE_BUFFER = 1000  # rows
+DEFAULT_WINDOW = 20  # posts
+DEFAULT_LENGTH = 128  # tokens
+ARGUMENTS = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
+DEFAULT_RECIPE = Path(configuration.__path__[0]) / "default.yaml"
+
+
+def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -> TempoFormerForStreamClassification:
+    """
+    Trains, evaluates and predicts as `run_glue_style.py` does, with the settings of `configuration/default.yaml`
+    unless a recipe is given.
+
+        model = fine_tune("sentence-transformers/all-MiniLM-L6-v2", train_file="posts.csv", output_dir="outputs/mine")
+
+    Args:
+        model_name_or_path (`str`): Folder or Hub id of an encoder, or of a TempoFormer to train further.
+        recipes (`str` or `Path`): Files of settings; later ones win.
+        arguments: The script's options by name. `do_train`, `do_eval` and `do_predict` are True unless given.
+
+    Returns:
+        The model in evaluation mode; `output_dir` has it too, with its scores and predictions. Raises the script's
+        errors, a `ValueError` or an `OSError` with one sentence.
+    """
+    wanted = {"do_train": True, "do_eval": True, "do_predict": True, "model_name_or_path": model_name_or_path}
+    settings = [*map(str, recipes), *recipe_arguments({**wanted, **arguments})]
+    return run(*parse(ARGUMENTS, with_default_settings(settings)))
+
+
+def with_default_settings(arguments: list[str]) -> list[str]:
+    """The arguments, after `configuration/default.yaml` where a new model on a pretrained encoder has no recipe."""
+    if has_recipe(arguments) or {"-h", "--help"} & set(arguments):
+        return arguments
+    (model_args,) = parse([ModelArguments], arguments, only_these=False)
+    if model_args.model_name_or_path is None:
+        return arguments
+    config = AutoConfig.from_pretrained(model_args.model_name_or_path, **model_args.download_settings)
+    if config.model_type == TempoFormerConfig.model_type:
+        return arguments
+    logger.info("Settings of %s, as no recipe is given.", DEFAULT_RECIPE.name)
+    return [str(DEFAULT_RECIPE), *arguments]
+
+
+def load_model(
+    model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str]
+) -> TempoFormerForStreamClassification:
+    """
+    Loads a saved TempoFormer, or builds one on a pretrained or an untrained encoder.
+
+    Args:
+        model_args (`ModelArguments`): Name the checkpoint.
+        config (`PreTrainedConfig`): The configuration of the checkpoint.
+        window (`int`, *optional*, defaults to 20): Posts in a stream of a new model.
+        names (`list[str]`): The labels of a new model, in the order of their ids.
+    """
+    if config.model_type == TempoFormerConfig.model_type:
+        # Load in float32. For mixed precision use `--bf16`.
+        return TempoFormerForStreamClassification.from_pretrained(
+            model_args.model_name_or_path, dtype=torch.float32, **model_args.download_settings
+        )
+    check_overrides(model_args.config_overrides, TempoFormerConfig)
+    settings = {
+        "window": DEFAULT_WINDOW if window is None else window,
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+        **(model_args.config_overrides or {}),
+    }
+    if model_args.config_name is not None:
+        return TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=config, **settings))
+    return TempoFormerForStreamClassification.from_encoder_pretrained(
+        model_args.model_name_or_path, **settings, **model_args.download_settings
+    )
+
+
+def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
+    """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
+    names = [saved.id2label[index] for index in range(saved.num_labels)]
+    for name, given, has in (
+        ("config_name", model_args.config_name, None),
+        ("config_overrides", model_args.config_overrides, None),
+        ("window", data.window, saved.window),
+        ("labels", data.labels, names),
+    ):
+        if given is not None and given != has:
+            hint = "" if has is None else f"; it has {has}"
+            raise ValueError(f"--{name} {given} cannot be given with a TempoFormer checkpoint{hint}.")
+
+
+def run(
+    model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
+) -> TempoFormerForStreamClassification:
+    """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    if data.streaming and training.dataloader_num_workers > 1:
+        raise ValueError(
+            f"--streaming reads in one process: --dataloader_num_workers must be at most 1, "
+            f"got {training.dataloader_num_workers}."
+        )
+    with lock_folder(training.output_dir, training.process_index == 0):
+        return run_locked(model_args, data, training)
+
+
+def run_locked(
+    model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
+) -> TempoFormerForStreamClassification:
+    """As `run`, in an output folder that no other run writes to."""
+    set_seed(training.seed)
+
+    # Configuration of the checkpoint
+    config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
+    is_saved = config.model_type == TempoFormerConfig.model_type
+    if is_saved:
+        check_checkpoint(model_args, data, config)
+    elif not training.do_train:
+        raise ValueError(
+            f"{model_args.source} is a '{config.model_type}' and not a TempoFormer: without --do_train there is "
+            "nothing to evaluate or to predict with."
+        )
+
+    # Data: posts, label names, timelines of each part
+    splits = load_splits(data, model_args.cache_dir, model_args.token)
+    if is_saved:
+        names = [config.id2label[index] for index in range(config.num_labels)]
+    else:
+        posts = splits.get("train", next(iter(splits.values())))
+        names = data.labels or label_names(posts, data.label_column or "label")
+    validates = training.do_eval or model_args.calibrate
+    asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
+    timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
+    if model_args.calibrate:
+        check_calibration(timelines["validation"], names)
+    timed = is_timed(timelines)
+
+    # Model
+    model = load_model(model_args, config, data.window, names)
+    if training.do_train:
+        model.config.class_weights = class_weights(timelines["train"], len(names))
+        model.config.timed = timed
+        # An old calibration does not fit the new weights.
+        model.config.calibration = None
+        if not timed and data.task_name is None:
+            logger.warning("The posts have no column of times: the model knows only their order.")
+
+    # Tokenizer. Its limit is saved with the model, so that the pipeline truncates posts as training does.
+    tokenizer = AutoTokenizer.from_pretrained(
+        model_args.tokenizer_name or model_args.source, **model_args.download_settings
+    )
+    longest = get_encoder_adapter(model.config.encoder_config).max_tokens(model.config.encoder_config)
+    longest = min(tokenizer.model_max_length, longest)
+    tokenizer.model_max_length = min(data.max_seq_length or (longest if is_saved else DEFAULT_LENGTH), longest)
+
+    # Rows and batches
+    window = model.config.window
+    rows = {
+        part: to_rows(timelines[part], tokenizer, window, data.targets_per_row, only_labelled=part != "test")
+        for part in timelines
+        if asked[part]
+    }
+    post_ids = {part: targets_of(part_rows) for part, part_rows in rows.items() if isinstance(part_rows, Dataset)}
+    if data.streaming and "train" in rows:
+        rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
+
+    if training.freeze_encoder:
+        freeze_encoder(model)
+        rows = embed_rows(rows, model, tokenizer)
+
+    if training.do_train and not data.streaming:
+        training.extend_epochs(len(rows["train"]))
+
+    # Trainer
+    trainer = StreamTrainer(
+        model=model,
+        args=training,
+        train_dataset=rows.get("train"),
+        eval_dataset=rows.get("validation"),
+        processing_class=tokenizer,
+        data_collator=StreamCollator(tokenizer, window, timed=timed),
+    )
+    trainer.base_model = model_args.model_name_or_path
+    name_dataset(training, data.dataset_name, data.dataset_config_name)
+
+    # Train, evaluate, calibrate, predict, push
+    if training.do_train:
+        train(trainer, timelines["train"], model_args, data)
+    if model_args.calibrate:
+        # It is fitted anew below, to the scores of the plain model.
+        trainer.model.config.calibration = None
+    if training.do_eval:
+        report(trainer, "eval", trainer.evaluate())
+    if model_args.calibrate:
+        trainer.calibrate(rows["validation"], post_ids["validation"], timelines["validation"])
+    if training.do_predict:
+        report(trainer, "predict", trainer.predict_timelines(rows["test"], post_ids["test"], timelines["test"]))
+    if training.push_to_hub:
+        trainer.push_to_hub()
+    elif training.do_train:
+        trainer.create_model_card()
+    return trainer.model.eval()
