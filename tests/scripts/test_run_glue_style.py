@@ -177,7 +177,16 @@ def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog
 
 def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
     token_form = '{"stream_form": "token", "stream_hidden_size": null, "stream_residual": false}'
-    still = ["--learning_rate", "0", "--warmup_steps", "0", "--freeze_encoder", "false", "--config_overrides", token_form]
+    still = [
+        "--learning_rate",
+        "0",
+        "--warmup_steps",
+        "0",
+        "--freeze_encoder",
+        "false",
+        "--config_overrides",
+        token_form,
+    ]
     fine_tune(tmp_path / "still", encoder, *still)
     fine_tune(tmp_path / "new", encoder, *still, "--new_parameters_learning_rate", "0.1")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "new"))
