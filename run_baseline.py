@@ -1,10 +1,13 @@
 r"""Runs what TempoFormer is compared with, on the same posts and with the same arguments as run_glue_style.py.
 
+    python run_baseline.py --method bilstm --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 \
+        --train_file posts.csv --output_dir outputs/bilstm
     python run_baseline.py configuration/lrs_fast.yaml configuration/baseline_bilstm.yaml \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file threads.jsonl.gz --output_dir outputs
 
 `--method` is class_prior or few_shot, which are not trained; post or concatenated, a stock sequence classifier on the
 post alone or after its history; or ffn_history, bilstm, swnu, seq_sig_net, small networks over frozen embeddings.
+Without a recipe the method's own is read, configuration/baseline_METHOD.yaml.
 """
 
 import logging
@@ -24,7 +27,7 @@ from modeling_tempoformer.evaluation.predictions import (
     write_predictions,
     write_results,
 )
-from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments
+from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, with_recipe_of_method
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
 from modeling_tempoformer.training.recipes import parse, run_script
@@ -79,7 +82,8 @@ def check_arguments(baseline: BaselineArguments, data: DataTrainingArguments, tr
 
 
 def main(arguments: list[str]):
-    baseline, data, training = parse([BaselineArguments, DataTrainingArguments, StreamTrainingArguments], arguments)
+    kinds = [BaselineArguments, DataTrainingArguments, StreamTrainingArguments]
+    baseline, data, training = parse(kinds, with_recipe_of_method(arguments))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     check_arguments(baseline, data, training)
     with lock_folder(training.output_dir, training.process_index == 0):

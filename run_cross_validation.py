@@ -1,19 +1,23 @@
-r"""Cross-validation by timeline, with learning rates chosen on dev and several seeds (paper, section 5.2).
+r"""Cross-validation by timeline, of one method or of several on the same folds.
 
+    python run_cross_validation.py --output_dir outputs/compare --methods tempoformer bilstm post class_prior -- \
+        --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     python run_cross_validation.py --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
         configuration/lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
 
 Everything after `--` goes to run_glue_style.py, or to run_baseline.py if it has a `--method`, once for each fold,
-learning rate and seed. Each run has a folder with its results and a `run.log`. Give the same command again to continue
-after an interruption: finished runs are skipped. On several GPUs set CUDA_VISIBLE_DEVICES to one of them; other seeds
-can run on another one at the same time, in another --output_dir.
+learning rate and seed (paper, section 5.2). With `--methods` it goes to every method, each with a folder of its own
+and the settings of its recipe, and one table compares them with the first one. Each run has a folder with its results
+and a `run.log`. Give the same command again to continue after an interruption: finished runs are skipped. On several
+GPUs set CUDA_VISIBLE_DEVICES to one of them; other seeds can run on another one at the same time, in another
+--output_dir.
 """
 
 import hashlib
-import itertools
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from datasets import Dataset
 
@@ -21,16 +25,28 @@ from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
-from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, ModelArguments
-from modeling_tempoformer.training.cross_validation import cross_validate
-from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
+from modeling_tempoformer.training.arguments import (
+    BaselineArguments,
+    DataTrainingArguments,
+    Method,
+    ModelArguments,
+    recipe_of,
+    with_recipe_of_method,
+)
+from modeling_tempoformer.training.comparison import compare_methods
+from modeling_tempoformer.training.cross_validation import cross_validate, write_folds
+from modeling_tempoformer.training.cross_validation_scores import collect
+from modeling_tempoformer.training.fine_tuning import with_default_settings
 from modeling_tempoformer.training.parts import check_calibration, class_weights, load_splits, timeline_columns
-from modeling_tempoformer.training.recipes import RECIPES, parse, run_script
+from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
 from modeling_tempoformer.training.resuming import fingerprint
 
 
 ROOT = Path(__file__).parent
 DEFAULT_FOLDS, FOLD_SEED = 5, 0
+TEMPOFORMER = "tempoformer"
+# Few-shot prompting needs another model than the others.
+METHODS = (TEMPOFORMER, *(method for method in get_args(Method) if method != "few_shot"))
 NOT_PASSED_ON = {
     **dict.fromkeys(("output_dir", "seed", "fold", "folds_file"), "it differs from run to run"),
     **dict.fromkeys(("token", "hub_token"), "it would be written to files; set HF_TOKEN instead"),
@@ -38,6 +54,8 @@ NOT_PASSED_ON = {
 }
 # The others may be in a recipe: each run overrides them, and a token in a recipe is not written anywhere else.
 NOT_IN_RECIPES = ("push_to_hub",)
+# In a recipe they are TempoFormer's: those of another method's own recipe win.
+SETTINGS_OF_A_METHOD = ("learning_rate", "num_train_epochs", "per_device_train_batch_size")
 
 
 @dataclass
@@ -45,6 +63,13 @@ class CrossValidationArguments:
     """Which runs."""
 
     output_dir: str = field(metadata={"help": "Folder of all runs, results.json and predictions.csv."})
+    methods: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Compare these, on the same folds. The others are compared with the first.",
+            "choices": METHODS,
+        },
+    )
     num_folds: int | None = field(default=None, metadata={"help": "Default: 5, or as many as --folds_file has."})
     folds_file: str | None = field(
         default=None, metadata={"help": "The folds.json of another cross-validation. Default: new folds."}
@@ -58,24 +83,27 @@ class CrossValidationArguments:
     tune_on_first_fold: bool = field(
         default=False, metadata={"help": "Use the best learning rate of the first fold for all folds."}
     )
-    compare_to: str | None = field(
-        default=None, metadata={"help": "Output folder of another cross-validation of the same posts."}
-    )
 
     def __post_init__(self):
-        for name in ("seeds", "learning_rates"):
+        for name in ("methods", "seeds", "learning_rates"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ValueError(f"--{name} has a value twice: {', '.join(map(str, values))}.")
-        if self.compare_to is not None and not (Path(self.compare_to) / PREDICTIONS).exists():
-            raise ValueError(f"--compare_to {self.compare_to} has no {PREDICTIONS} of a cross-validation.")
+        if self.methods and (self.learning_rates or self.tune_on_first_fold):
+            raise ValueError(
+                "--learning_rates and --tune_on_first_fold are for a single method: with --methods each has the rate "
+                "of its recipe."
+            )
 
 
 @dataclass
 class PassedOnArguments:
     """Arguments after `--` that this script looks at."""
 
-    method: str | None = None
+    method: Method | None = None
+    learning_rate: str | None = None
+    num_train_epochs: str | None = None
+    per_device_train_batch_size: str | None = None
     validation_fraction: str | None = None
     output_dir: str | None = None
     seed: str | None = None
@@ -86,16 +114,41 @@ class PassedOnArguments:
     push_to_hub: bool = False
 
 
-def check_passed_on(args: CrossValidationArguments, recipes: list[str], passed_on: list[str]) -> str | None:
+def check_passed_on(args: CrossValidationArguments, passed_on: list[str]) -> str | None:
     """The `--method`, if any. Raises a `ValueError` for arguments that a single run cannot have."""
-    (given,) = parse([PassedOnArguments], passed_on[len(recipes) :], only_these=False)
+    (given,) = parse([PassedOnArguments], split_recipes(passed_on)[1], only_these=False)
     (with_recipes,) = parse([PassedOnArguments], passed_on, only_these=False)
     for name, why in NOT_PASSED_ON.items():
         if getattr(given, name) or (name in NOT_IN_RECIPES and getattr(with_recipes, name)):
             raise ValueError(f"--{name} cannot come after `--`: {why}.")
+    if args.methods:
+        if with_recipes.method is not None:
+            raise ValueError(f"--method {with_recipes.method} cannot come after `--` with --methods: name it there.")
+        for name in SETTINGS_OF_A_METHOD:
+            if getattr(given, name) is not None:
+                raise ValueError(
+                    f"--{name} cannot come after `--` with --methods: every method would have it. Put what is meant "
+                    f"for {TEMPOFORMER} in a recipe."
+                )
     if args.folds_file is not None and given.validation_fraction is not None:
         raise ValueError("--validation_fraction cannot be given with --folds_file, which has the validation parts.")
     return with_recipes.method
+
+
+def arguments_of(method: str, passed_on: list[str]) -> list[str]:
+    """What each run of one of several methods is given."""
+    if method == TEMPOFORMER:
+        return with_default_settings(passed_on)
+    recipes, options = split_recipes(passed_on)
+    # Its own settings win over those for TempoFormer, and it has no field of TempoFormer's configuration.
+    return [*recipes, recipe_of(method), *options, "--config_overrides", "null"]
+
+
+def read_run(arguments: list[str]) -> tuple[ModelArguments, DataTrainingArguments]:
+    """The arguments of a run. Those of training are left to the run: here they would set up a device."""
+    (found,) = parse([PassedOnArguments], arguments, only_these=False)
+    kind = ModelArguments if found.method is None else BaselineArguments
+    return parse([kind, DataTrainingArguments], arguments, only_these=False)
 
 
 def prepare_folds(
@@ -137,34 +190,35 @@ def main(arguments: list[str]):
     (args,) = parse([CrossValidationArguments], own)
     if not passed_on:
         raise ValueError("Give the arguments of the runs after `--`.")
-    recipes = list(itertools.takewhile(lambda argument: argument.endswith(RECIPES), passed_on))
-    method = check_passed_on(args, recipes, passed_on)
-    kind = ModelArguments if method is None else BaselineArguments
-    # Training arguments are left to the runs: here they would set up a device.
-    model_args, data = parse([kind, DataTrainingArguments], passed_on, only_these=False)
-    if method is not None and not model_args.is_trained and args.learning_rates:
-        raise ValueError(f"--learning_rates cannot be given with --method {method}, which is not trained.")
+    method = check_passed_on(args, passed_on)
     output_dir = Path(args.output_dir)
+    if args.methods:
+        commands = {output_dir / name: arguments_of(name, passed_on) for name in args.methods}
+    else:
+        commands = {output_dir: (with_default_settings if method is None else with_recipe_of_method)(passed_on)}
+    # All of them, before the first run.
+    models, (data, *_) = zip(*map(read_run, commands.values()), strict=True)
+    if method is not None and not models[0].is_trained and args.learning_rates:
+        raise ValueError(f"--learning_rates cannot be given with --method {method}, which is not trained.")
     with lock_folder(output_dir):
-        folds, names, timelines = prepare_folds(args, model_args, data)
-        runs = cross_validate(
-            output_dir,
-            ROOT / ("run_glue_style.py" if method is None else "run_baseline.py"),
-            passed_on,
-            {
-                "posts": fingerprint(timelines),
-                "recipes": {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes},
-            },
-            folds,
-            args.seeds,
-            args.learning_rates,
-            args.tune_on_first_fold,
-        )
-        print(collect(output_dir, runs, names))
-    if args.compare_to is not None:
-        found = compare(output_dir, Path(args.compare_to), names)
-        low, high = found["interval"]
-        print(f"macro F1 less that of {args.compare_to}: {found['difference']:+.4f} ({low:+.4f} to {high:+.4f})")
+        folds, names, timelines = prepare_folds(args, models[0], data)
+        folds_file, posts = write_folds(output_dir, folds), fingerprint(timelines)
+        for model_args, (folder, run_arguments) in zip(models, commands.items(), strict=True):
+            script = "run_baseline.py" if isinstance(model_args, BaselineArguments) else "run_glue_style.py"
+            recipes, _ = split_recipes(run_arguments)
+            hashes = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes}
+            runs = cross_validate(
+                folder,
+                ROOT / script,
+                run_arguments,
+                {"posts": posts, "recipes": hashes},
+                folds_file,
+                args.seeds,
+                args.learning_rates,
+                args.tune_on_first_fold,
+            )
+            table = collect(folder, runs, names)
+        print(compare_methods(output_dir, args.methods, names) if args.methods else table)
 
 
 if __name__ == "__main__":

@@ -52,14 +52,16 @@ PAPER_SIZES = {
     },
 }
 FEW_SHOT = {
-    f"few-shot, {posts}, {number} examples": (posts, number) for posts in ("post", "stream") for number in (5, 10)
+    f"few-shot, {posts}, {number} examples": (recipe, number)
+    for posts, recipe in (("post", "baseline_few_shot"), ("stream", "baseline_few_shot_stream"))
+    for number in (5, 10)
 }
 # The recipes of each row, which come after the one of the corpus, and its kind of learning rates.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["baseline_class_prior"], None),
     "post alone": (["baseline_post"], "encoder"),
     "concatenated history": (["baseline_concatenated"], "encoder"),
-    **{row: ([f"baseline_few_shot_{posts}"], None) for row, (posts, _) in FEW_SHOT.items()},
+    **{row: ([recipe], None) for row, (recipe, _) in FEW_SHOT.items()},
     "FFN-History": (["baseline_ffn_history"], "embeddings"),
     "BiLSTM": (["baseline_bilstm"], "embeddings"),
     "SWNU": (["baseline_swnu"], "signatures"),
@@ -88,8 +90,9 @@ class Paper:
     def __init__(self, args: argparse.Namespace):
         self.args = args
         self.corpus = f"{args.corpus}_{args.recipes}"
-        recipe = (ROOT / "configuration" / f"{self.corpus}.yaml").read_text(encoding="utf-8")
-        self.window: int = yaml.safe_load(recipe)["window"]
+        recipe = yaml.safe_load((ROOT / "configuration" / f"{self.corpus}.yaml").read_text(encoding="utf-8"))
+        self.window: int = recipe["window"]
+        self.epochs: int = recipe["num_train_epochs"]
         self.output: Path = args.output_dir.resolve()
         self.output.mkdir(parents=True, exist_ok=True)
         self.failed: set[Path] = set()
@@ -103,8 +106,10 @@ class Paper:
         """The cross-validation of a row. It runs in `ROOT`, so all paths are absolute."""
         recipes, kind = ROWS[row]
         settings: dict[str, Any] = {}
-        if row in PAPER_SIZES and self.args.recipes == "paper":
-            settings |= PAPER_SIZES[row]
+        if row in PAPER_SIZES:
+            # As long as TempoFormer.
+            settings["num_train_epochs"] = self.epochs
+            settings |= PAPER_SIZES[row] if self.args.recipes == "paper" else {}
         if row in FEW_SHOT:
             settings["num_examples"] = FEW_SHOT[row][1]
         if row != "class prior":

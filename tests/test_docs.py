@@ -117,8 +117,13 @@ def folder(tmp_path, stand_ins, monkeypatch, request) -> Path:
     # Of the years 1999 to 2002.
     write_table(Path("dated_posts.csv"), [{**post, "timestamp": post["timestamp"] - 685_000_000} for post in posts])
     words = ["plane_nn", "tree_nn", "air_nn"]
-    # Of the cross-validation that docs/recipes.md compares with.
-    write_table(Path("outputs/cv_bilstm/predictions.csv"), [{"post_id": "0"}])
+    # Of the cross-validations that docs/recipes.md compares.
+    rows = [
+        {"seed": 0, "post_id": place, "prediction": NAMES[place % 2], **{n: post[n] for n in ("timeline_id", "label")}}
+        for place, post in enumerate(posts)
+    ]
+    for name in ("cv_window_20", "cv_window_10"):
+        write_table(Path(f"outputs/{name}/predictions.csv"), rows)
     Path("words.txt").write_text("\n".join(words), encoding="utf-8")
     Path("texts").mkdir()
     for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):

@@ -1,9 +1,16 @@
 """Arguments that several scripts share."""
 
+import argparse
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
-from .recipes import read_overrides
+from modeling_tempoformer import configuration
+
+from .recipes import has_recipe, read_overrides
+
+
+Method = Literal["class_prior", "few_shot", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"]
 
 
 @dataclass
@@ -68,9 +75,7 @@ class ModelArguments(CheckpointArguments):
 class BaselineArguments(ModelArguments):
     """Which baseline `run_baseline.py` runs, and on which encoder or language model."""
 
-    method: Literal[
-        "class_prior", "few_shot", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"
-    ] = field(metadata={"help": "The baseline."})
+    method: Method = field(metadata={"help": "The baseline."})
     num_examples: int | None = field(
         default=None, metadata={"help": "Labelled posts in the prompt of --method few_shot. Default: 5."}
     )
@@ -87,7 +92,6 @@ class BaselineArguments(ModelArguments):
             "num_examples": None if self.method == "few_shot" else self.num_examples,
             "config_overrides": None if self.is_trained else self.config_overrides,
             "calibrate": None if self.is_trained else self.calibrate or None,
-            "model_name_or_path": self.model_name_or_path if self.method == "class_prior" else None,
         }
         for name, value in refused.items():
             if value is not None:
@@ -95,6 +99,19 @@ class BaselineArguments(ModelArguments):
         if self.method != "class_prior" and self.model_name_or_path is None:
             raise ValueError(f"--method {self.method} needs --model_name_or_path.")
         check_positive(self, "num_examples")
+
+
+def recipe_of(method: str) -> str:
+    """The recipe of a baseline."""
+    return str(Path(configuration.__path__[0]) / f"baseline_{method}.yaml")
+
+
+def with_recipe_of_method(arguments: list[str]) -> list[str]:
+    """The arguments, after the recipe of their `--method` unless they begin with a recipe."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--method", choices=get_args(Method))
+    method = parser.parse_known_args(arguments)[0].method
+    return arguments if method is None or has_recipe(arguments) else [recipe_of(method), *arguments]
 
 
 @dataclass

@@ -36,7 +36,7 @@ class Run:
         """All scores that the script has reported."""
         return json.loads((self.folder / "all_results.json").read_text(encoding="utf-8"))
 
-    def execute(self, script: Path, arguments: Sequence[str], inputs: dict[str, Any]):
+    def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
         """
         Trains, evaluates and predicts, unless the folder has the results of this run. The script itself resumes an
         interrupted run from its last checkpoint. Checkpoints are deleted at the end; the best model stays.
@@ -58,7 +58,7 @@ class Run:
         rate = [] if self.learning_rate is None else ["--learning_rate", self.learning_rate]
         whole_command = [
             *(sys.executable, script, *arguments, *rate, "--seed", str(self.seed)),
-            *("--folds_file", self.output_dir / FOLDS, "--fold", str(self.fold)),
+            *("--folds_file", folds_file, "--fold", str(self.fold)),
             *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
         ]
         log = self.folder / "run.log"
@@ -73,12 +73,21 @@ class Run:
             shutil.rmtree(checkpoint)
 
 
+def write_folds(output_dir: Path, folds: list[dict[str, list[str]]]) -> Path:
+    """Writes `folds.json`, and returns its path. Raises a `ValueError` if it is there with other folds."""
+    path = output_dir / FOLDS
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != folds:
+        raise ValueError(f"{path} has other folds than the posts and arguments give: give another --output_dir.")
+    write_json(path, folds)
+    return path
+
+
 def cross_validate(
     output_dir: Path,
     script: Path,
     arguments: Sequence[str],
     inputs: dict[str, Any],
-    folds: list[dict[str, list[str]]],
+    folds_file: Path,
     seeds: Sequence[int],
     learning_rates: Sequence[str] = (),
     tune_on_first_fold: bool = False,
@@ -87,16 +96,13 @@ def cross_validate(
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
     the validation part: of each fold, or of the first one for all folds.
 
-    Returns one run for each fold and seed. Raises a `ValueError` if `output_dir` has other folds.
+    Returns one run for each fold and seed.
     """
-    folds_file = output_dir / FOLDS
-    if folds_file.exists() and json.loads(folds_file.read_text(encoding="utf-8")) != folds:
-        raise ValueError(f"{folds_file} has other folds than the posts and arguments give: give another --output_dir.")
-    write_json(folds_file, folds)
+    folds = json.loads(folds_file.read_text(encoding="utf-8"))
 
     def execute(fold: int, rate: str | None, seed: int) -> Run:
         run = Run(output_dir, fold, rate, seed)
-        run.execute(script, arguments, {**inputs, "fold": folds[fold]})
+        run.execute(script, folds_file, arguments, {**inputs, "fold": folds[fold]})
         return run
 
     def best_rate(fold: int) -> str:

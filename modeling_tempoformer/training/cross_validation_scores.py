@@ -23,13 +23,16 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     """
     Writes `predictions.csv`, every test post under every seed, and `results.json`: for each seed the test scores over
     the posts of all folds (scores of whole timelines and of probabilities are means of the folds), their mean and
-    standard deviation over the seeds, the chosen learning rates, parameters, and seconds of training a fold. Returns
-    a table of means and standard deviations to print.
+    standard deviation over the seeds, how many runs ended at one class (all scored posts of the fold have the same
+    prediction), the chosen learning rates, parameters, and seconds of training a fold. Returns a table of means and
+    standard deviations to print.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / "_predictions.csv") for run in runs},
         names=["seed", "fold"],
     ).reset_index(["seed", "fold"])
+    scored = predictions[predictions["label"] != ""]
+    classes_of_runs = scored.groupby(["seed", "fold"])["prediction"].nunique()
     predictions.to_csv(output_dir / PREDICTIONS, index=False)
     reported = [run.scores() for run in runs]
     averaged = pd.DataFrame(reported, index=[run.seed for run in runs]).filter(regex=AVERAGED)
@@ -40,7 +43,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
             references=label_ids(rows["label"], names),
             label_names=names,
         )
-        for seed, rows in predictions[predictions["label"] != ""].groupby("seed", sort=False)
+        for seed, rows in scored.groupby("seed", sort=False)
     }
     of_seeds = pd.DataFrame.from_dict(pooled, orient="index").join(averaged.groupby(level=0).mean())
     summary = of_seeds.agg(["mean", "std"]).T
@@ -50,6 +53,8 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
         "labels": names,
         "folds": len({run.fold for run in runs}),
         "seeds": list(pooled),
+        "runs": len(runs),
+        "one_class_runs": int((classes_of_runs == 1).sum()),
         "learning_rates": {run.fold: run.learning_rate for run in runs},
         # JSON has no NaN, which is the standard deviation of a single value.
         "scores": summary.astype(object).where(summary.notna(), None).to_dict("index"),

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,8 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
     recipe: dict = {}
     given = {argument.split("=")[0] for argument in arguments}
-    while arguments and arguments[0].endswith(RECIPES):
-        path, *arguments = arguments
+    paths, arguments = split_recipes(arguments)
+    for path in paths:
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
         except (yaml.YAMLError, UnicodeDecodeError) as problem:
@@ -74,9 +75,15 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     return objects if only_these else objects[: len(dataclasses)]
 
 
+def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The recipes that the command line begins with, and the other arguments."""
+    recipes = list(takewhile(lambda argument: argument.endswith(RECIPES), arguments))
+    return recipes, arguments[len(recipes) :]
+
+
 def has_recipe(arguments: list[str]) -> bool:
     """Whether the command line begins with a recipe."""
-    return bool(arguments) and arguments[0].endswith(RECIPES)
+    return bool(split_recipes(arguments)[0])
 
 
 def merge(first: dict, second: dict) -> dict:
@@ -102,14 +109,14 @@ def recipe_arguments(recipe: dict) -> list[str]:
 
 
 def read_overrides(value: dict | str | None) -> dict | None:
-    """`--config_overrides` as a dict. Raises a `ValueError` unless it is a JSON object."""
+    """`--config_overrides` as a dict. Raises a `ValueError` unless it is a JSON object, or null for none."""
     if not isinstance(value, str):
         return value
     try:
         overrides = json.loads(value)
     except json.JSONDecodeError:
-        overrides = None
-    if not isinstance(overrides, dict):
+        overrides = value
+    if not isinstance(overrides, dict | None):
         raise ValueError(f"--config_overrides must be a JSON object, got {value!r}.")
     return overrides
 

@@ -234,7 +234,28 @@ CROSS_VALIDATION = {
         ),
         "--learning_rates…class_prior",
     ),
-    "no cross-validation to compare to": (cross_validate(own=("--compare_to", "elsewhere")), "elsewhere"),
+    "a method twice": (cross_validate(own=("--methods", "bilstm", "bilstm")), "--methods…bilstm, bilstm"),
+    "an unknown method": (cross_validate(own=("--methods", "lstm")), "--methods…lstm", "SystemExit"),
+    "learning rates of several methods": (
+        cross_validate(own=("--methods", "tempoformer", "--learning_rates", "1e-3")),
+        "--learning_rates…--methods",
+    ),
+    "a setting of one method for several": (
+        cross_validate("--learning_rate", "1e-3", own=("--methods", "tempoformer")),
+        "--learning_rate…`--`…--methods",
+    ),
+    "a method beside several": (
+        lambda folder: run(
+            "run_cross_validation",
+            *("--output_dir", str(folder / "out"), "--methods", "tempoformer", "--"),
+            "configuration/baseline_bilstm.yaml",
+        ),
+        "--method bilstm…`--`…--methods",
+    ),
+    "an encoder from scratch for a method that needs a pretrained one": (
+        cross_validate(own=("--methods", "tempoformer", "bilstm")),
+        "--config_name…bilstm",
+    ),
     "a file beside the one that is split": (cross_validate("--test_file", "POSTS"), "--train_file…--streaming"),
 }
 

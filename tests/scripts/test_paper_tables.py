@@ -137,11 +137,13 @@ def test_the_command_of_every_row_parses(runs_of, recipes):
         assert data.task_name == "moc"
         assert ("--learning_rates" in own) == (kind is not None)
         if row in paper.FEW_SHOT:
-            posts, number = paper.FEW_SHOT[row]
+            _, number = paper.FEW_SHOT[row]
             assert (model.model_name_or_path, model.num_examples) == ("L", number)
-            assert data.window == (1 if posts == "post" else 5)
+            assert data.window == (5 if "stream" in row else 1)
         elif row != "class prior":
             assert model.model_name_or_path == "M"
+        if kind in ("tempoformer", "encoder"):
+            assert training.num_train_epochs == 4, row
         if recipes == "paper" and kind in ("tempoformer", "encoder"):
             # The paper's settings are those of every fine-tuned row.
             assert training.per_device_train_batch_size * training.gradient_accumulation_steps == 3, row

@@ -1,6 +1,5 @@
 """run_baseline.py: every method on the posts that TempoFormer sees."""
 
-import re
 from pathlib import Path
 
 import datasets
@@ -65,16 +64,23 @@ def test_few_shot_answers_that_name_no_label_are_counted(tmp_path):
     assert results["predict_unparsable_share"] == pytest.approx(none / len(rows))
 
 
-def test_the_recipe_to_compare_on_own_posts_takes_the_best_epoch(tmp_path, encoder):
-    page = (ROOT / "docs" / "recipes.md").read_text()
-    (recipe,) = re.findall(r'```yaml title="compare.yaml"\n(.*?)```', page, flags=re.DOTALL)
-    (tmp_path / "compare.yaml").write_text(recipe)
-    recipes = [str(tmp_path / "compare.yaml"), "configuration/baseline_bilstm.yaml", "--model_name_or_path", encoder]
-    _, results = run(run_baseline, tmp_path / "out", *recipes, "--num_train_epochs", "40", "--learning_rate", "0.05")
-    log = read_json(tmp_path / "out" / "trainer_state.json")["log_history"]
-    scores = [entry["eval_macro_f1"] for entry in log if "eval_macro_f1" in entry]
+def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path, encoder):
+    file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    output = ["--train_file", file, "--output_dir", str(tmp_path / "out"), "--report_to", "none"]
+    command = ["--method", "bilstm", "--model_name_or_path", encoder, *output, "--learning_rate", "0.05"]
+    run_baseline.main([*command, "--window", "3"])
+    results, state = (read_json(tmp_path / "out" / name) for name in ("all_results.json", "trainer_state.json"))
+    scores = [entry["eval_macro_f1"] for entry in state["log_history"] if "eval_macro_f1" in entry]
     # What is evaluated after training is the best epoch's; three more were no better.
-    assert results["eval_macro_f1"] == max(scores) == scores[-4] and len(scores) < 40
+    assert results["eval_macro_f1"] == max(scores) == scores[-4] and len(scores) < 100
+    assert state["train_batch_size"] == 64
+    assert read_table(tmp_path / "out" / "_predictions.csv")
+
+
+def test_a_method_without_training_needs_no_more_than_its_name(tmp_path):
+    file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    run_baseline.main(["--method=class_prior", "--train_file", file, "--output_dir", str(tmp_path / "out")])
+    assert read_table(tmp_path / "out" / "_predictions.csv")
 
 
 @pytest.mark.parametrize(("method", "is_new"), [("post", "classifier"), ("bilstm", "")])

@@ -12,7 +12,7 @@ from helpers import NAMES, ROOT, write_posts
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.cross_validation import Run, cross_validate
+from modeling_tempoformer.training.cross_validation import Run, cross_validate, write_folds
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
 
 
@@ -55,7 +55,7 @@ def start(tmp_path):
 
     def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds=folds, **settings) -> list[Run]:
         given = ["--train_file", file, *arguments]
-        return cross_validate(output, script, given, inputs, folds, seeds, **settings)
+        return cross_validate(output, script, given, inputs, write_folds(output, folds), seeds, **settings)
 
     return run
 
@@ -180,6 +180,16 @@ def test_ids_and_labels_stay_as_they_are_written(tmp_path):
     assert scores["f1_None"] == {"mean": 1.0, "std": None} and scores["f1_1.0"]["mean"] == 0
 
 
+def test_runs_that_ended_at_one_class_are_counted(tmp_path):
+    labels = ["Switch", "No-Switch", "No-Switch", "Switch", "No-Switch", ""]
+    runs = write_run(tmp_path, labels, labels[:5] + ["Switch"])
+    runs += write_run(tmp_path, labels, ["Switch", "Switch", "Switch", "No-Switch", "No-Switch", "Switch"], seed=1)
+    collect(tmp_path, runs, NAMES)
+    results = json.loads((tmp_path / "results.json").read_text())
+    # The last fold under both seeds, as its second post has no label, and the first fold under the second seed.
+    assert (results["one_class_runs"], results["runs"]) == (3, 6)
+
+
 def test_differences_are_paired_by_post(tmp_path):
     labels = ["Switch", "No-Switch", "No-Switch", "Switch"]
     always = ["Switch"] * 4
@@ -209,23 +219,22 @@ def test_other_posts_are_not_compared(tmp_path, labels, seed, problem):
 
 
 @pytest.mark.slow
-def test_folds_and_seeds_with_the_real_scripts(tmp_path, monkeypatch, capsys):
-    """A TempoFormer, and a baseline that needs no model, on the same folds."""
+def test_folds_and_seeds_with_the_real_scripts(tmp_path, monkeypatch):
+    """A TempoFormer, and a baseline that needs no model and no recipe, on the same folds."""
     monkeypatch.chdir(ROOT)
     script = runpy.run_path(str(ROOT / "run_cross_validation.py"))["main"]
     posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     prior, ours = tmp_path / "prior", tmp_path / "ours"
     script(
         ["--output_dir", str(prior), "--num_folds", "2", "--seeds", "0", "--"]
-        + ["configuration/baseline_class_prior.yaml", "--train_file", posts]
+        + ["--method", "class_prior", "--train_file", posts]
     )
     command = ["--output_dir", str(ours), "--folds_file", str(prior / "folds.json"), "--seeds", "0", "1"]
-    command += ["--compare_to", str(prior), "--", "configuration/demo.yaml", "--train_file", posts, "--max_steps", "2"]
+    command += ["--", "configuration/demo.yaml", "--train_file", posts, "--max_steps", "2"]
     script(command)
     files = {path: path.stat().st_mtime_ns for path in ours.glob("fold_*/**/*")}
     script(command)
     assert {path: path.stat().st_mtime_ns for path in ours.glob("fold_*/**/*")} == files
-    assert str(prior) in capsys.readouterr().out
     for folder, seeds in ((prior, ["0"]), (ours, ["0", "1"])):
         results = json.loads((folder / "results.json").read_text())
         predictions = pd.read_csv(folder / PREDICTIONS, dtype=str)
