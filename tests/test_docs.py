@@ -83,7 +83,8 @@ def stand_ins(tmp_path_factory) -> Path:
         id2label=dict(enumerate(NAMES)),
         label2id={name: index for index, name in enumerate(NAMES)},
     )
-    for name, saved in (("google-bert/bert-base-uncased", encoder), ("me/my-model", model)):
+    encoders = ("google-bert/bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2")
+    for name, saved in (*((name, encoder) for name in encoders), ("me/my-model", model)):
         saved.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     return folder
@@ -106,7 +107,7 @@ def folder(tmp_path, stand_ins, monkeypatch, request) -> Path:
     monkeypatch.syspath_prepend(str(ROOT))
     for name in ("configuration", "tokenization", "benchmarks"):
         Path(name).symlink_to(ROOT / name)
-    for name in ("google-bert", "me"):
+    for name in ("google-bert", "sentence-transformers", "me"):
         Path(name).symlink_to(stand_ins / name)
     if request.node.callspec.params["page"] == "README.md":
         Path("outputs").mkdir(exist_ok=True)
