@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from itertools import takewhile
 from pathlib import Path
@@ -25,7 +25,7 @@ SET_ELSEWHERE = {
 }
 
 
-# Arguments of the command line, and those of a recipe that they replace.
+# Arguments, and those of earlier recipes that they replace.
 REPLACED = {"num_train_epochs": "min_steps"}
 
 
@@ -50,7 +50,6 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     parser = HfArgumentParser(dataclasses)
     known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
     recipe: dict = {}
-    given = {argument.split("=")[0] for argument in arguments}
     paths, arguments = split_recipes(arguments)
     for path in paths:
         try:
@@ -61,10 +60,8 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
             raise ValueError(f"{path} is not a recipe: it must hold names and values, got {values!r:.80}")
         if (unknown := sorted(set(values) - known)) and only_these:
             raise ValueError(f"{path} has unknown arguments: {', '.join(unknown)}")
-        recipe = merge(recipe, values)
-    for name, replaced in REPLACED.items():
-        if f"--{name}" in given:
-            recipe.pop(replaced, None)
+        recipe = merge(without_replaced(recipe, values), values)
+    recipe = without_replaced(recipe, {argument.removeprefix("--").split("=")[0] for argument in arguments})
     objects = parser.parse_args_into_dataclasses(
         [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these
     )
@@ -84,6 +81,12 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
 def has_recipe(arguments: list[str]) -> bool:
     """Whether the command line begins with a recipe."""
     return bool(split_recipes(arguments)[0])
+
+
+def without_replaced(recipe: dict, given: Collection[str]) -> dict:
+    """The recipe without what the names that are given after it replace."""
+    replaced = {REPLACED[name] for name in given if name in REPLACED}
+    return {name: value for name, value in recipe.items() if name not in replaced}
 
 
 def merge(first: dict, second: dict) -> dict:

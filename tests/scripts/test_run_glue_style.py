@@ -15,6 +15,7 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from run_glue_style import main
 
 
@@ -254,6 +255,23 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
     overrides = ["--config_overrides", '{"num_stream_layers": 4}']
     model = parse([ModelArguments], [str(first), str(second), *overrides])[0]
     assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 4}
+
+
+def test_epochs_take_the_place_of_the_steps_of_an_earlier_recipe(tmp_path):
+    steps, epochs, both = (tmp_path / f"{name}.yaml" for name in ("steps", "epochs", "both"))
+    steps.write_text("min_steps: 400\nnum_train_epochs: 4\noutput_dir: out\n")
+    epochs.write_text("num_train_epochs: 2\n")
+    both.write_text("num_train_epochs: 2\nmin_steps: 30\n")
+
+    def training(*arguments) -> float:
+        (found,) = parse([StreamTrainingArguments], list(map(str, arguments)))
+        found.extend_epochs(num_rows=2 * found.train_batch_size)
+        return found.num_train_epochs
+
+    # Two steps an epoch.
+    assert training(steps) == 200
+    assert training(steps, epochs) == training(steps, "--num_train_epochs", "2") == 2
+    assert training(steps, both) == 15
 
 
 def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkeypatch):
