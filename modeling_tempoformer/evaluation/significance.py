@@ -1,6 +1,6 @@
-"""Is one method better than another, beyond the chance of which timelines were sampled?"""
+"""How sure a macro F1 or a difference of two is, given the chance of which timelines were sampled."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,66 @@ def paired_bootstrap(
         out of range, or if there is only one timeline.
     """
     methods = [np.atleast_2d(predicted) for predicted in (ours, theirs)]
-    check_consistent_length(actual, groups, *methods[0], *methods[1])
+
+    def difference(macro_f1: np.ndarray) -> np.ndarray:
+        our_f1, their_f1 = np.split(macro_f1, [len(methods[0])], axis=-1)
+        return our_f1.mean(axis=-1) - their_f1.mean(axis=-1)
+
+    value, interval, sampled = bootstrap_macro_f1(
+        difference, actual, np.concatenate(methods), groups, num_labels, resamples, level, seed
+    )
+    # Rounded, because equal scores can differ in their last bits.
+    differences = sampled.round(12)
+    p = 2 * min((differences <= 0).mean(), (differences >= 0).mean())
+    return {
+        "difference": value,
+        "interval": interval,
+        "p": float(min(1.0, max(p, 1 / resamples))),
+    }
+
+
+def macro_f1_interval(
+    actual: Sequence[int],
+    predicted: Sequence[int],
+    groups: Sequence[Hashable],
+    num_labels: int,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """
+    The percentile interval of a method's macro F1, by a bootstrap over whole timelines.
+
+    Args:
+        predicted (`Sequence[int]`): The predicted class id of each post; -1 means no prediction, which is always
+            wrong.
+        actual, groups, num_labels, resamples, level, seed: As in [`paired_bootstrap`].
+
+    Returns:
+        `tuple[float, float]`: Its ends, from 0 to 1. Raises a `ValueError` as [`paired_bootstrap`] does.
+    """
+    _, interval, _ = bootstrap_macro_f1(
+        lambda macro_f1: macro_f1[..., 0], actual, np.atleast_2d(predicted), groups, num_labels, resamples, level, seed
+    )
+    return interval
+
+
+def bootstrap_macro_f1(
+    statistic: Callable[[np.ndarray], np.ndarray],
+    actual: Sequence[int],
+    methods: np.ndarray,
+    groups: Sequence[Hashable],
+    num_labels: int,
+    resamples: int,
+    level: float,
+    seed: int,
+) -> tuple[float, tuple[float, float], np.ndarray]:
+    """
+    A statistic of the macro F1 of several methods: its value on all posts, its interval, and its values on samples of
+    timelines, shape (resamples,). `methods` has the class ids that each method predicts, shape (methods, posts);
+    `statistic` takes the macro F1 of each method in each sample, shape (..., methods).
+    """
+    check_consistent_length(actual, groups, *methods)
     actual, classes = np.asarray(actual), np.arange(num_labels)
     if wrong := np.setdiff1d(actual, classes).tolist():
         raise ValueError(f"Class ids in `actual` must be from 0 to {num_labels - 1}, got {wrong[0]}.")
@@ -47,23 +106,21 @@ def paired_bootstrap(
 
     # F1 is 2 * hits / (predicted + actual). Both terms are sums over posts, so each timeline is counted only once.
     is_actual = (actual[:, None] == classes).astype(np.int64)
-    is_predicted = (np.concatenate(methods)[..., None] == classes).astype(np.int64)
+    is_predicted = (methods[..., None] == classes).astype(np.int64)
     counts_of_post = np.stack([2 * is_predicted * is_actual, is_predicted + is_actual])
     counts = np.zeros((len(timelines), *counts_of_post.shape[:2], num_labels))
     np.add.at(counts, timeline_ids, np.moveaxis(counts_of_post, 2, 0))
 
-    def difference(sampled: np.ndarray, axis: int = -1) -> np.ndarray:
-        """The difference in macro F1 for samples of timelines, shape (..., timelines)."""
+    def of_sample(sampled: np.ndarray, axis: int = -1) -> np.ndarray:
+        """The statistic of samples of timelines, shape (..., timelines)."""
         multiplicity = np.apply_along_axis(np.bincount, axis, sampled, minlength=len(timelines))
         hits, sizes = np.moveaxis(np.tensordot(multiplicity, counts, axes=1), -3, 0)
-        macro_f1 = np.divide(hits, sizes, out=np.zeros_like(hits), where=sizes > 0).mean(axis=-1)
-        our_f1, their_f1 = np.split(macro_f1, [len(methods[0])], axis=-1)
-        return our_f1.mean(axis=-1) - their_f1.mean(axis=-1)
+        return statistic(np.divide(hits, sizes, out=np.zeros_like(hits), where=sizes > 0).mean(axis=-1))
 
     everything = np.arange(len(timelines))
     result = bootstrap(
         (everything,),
-        difference,
+        of_sample,
         n_resamples=resamples,
         batch=1000,
         vectorized=True,
@@ -71,11 +128,5 @@ def paired_bootstrap(
         method="percentile",
         rng=seed,
     )
-    # Rounded, because equal scores can differ in their last bits.
-    differences = result.bootstrap_distribution.round(12)
-    p = 2 * min((differences <= 0).mean(), (differences >= 0).mean())
-    return {
-        "difference": float(difference(everything)),
-        "interval": tuple(map(float, result.confidence_interval)),
-        "p": float(min(1.0, max(p, 1 / resamples))),
-    }
+    interval = tuple(map(float, result.confidence_interval))
+    return float(of_sample(everything)), interval, result.bootstrap_distribution
