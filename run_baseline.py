@@ -21,15 +21,18 @@ from modeling_tempoformer.baselines.prepare import BaselineSettings, prepare
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.timelines import label_names
-from modeling_tempoformer.evaluation.predictions import (
-    prediction_rows,
-    score_posts,
-    write_predictions,
-    write_results,
-)
+from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
+from modeling_tempoformer.evaluation.report import results_table
+from modeling_tempoformer.evaluation.results import nest, score_part, write_results
 from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, with_recipe_of_method
 from modeling_tempoformer.training.hub_trainer import name_dataset
-from modeling_tempoformer.training.parts import check_calibration, class_weights, is_timed, load_splits, split_posts
+from modeling_tempoformer.training.parts import (
+    check_calibration,
+    choose_class_weights,
+    is_timed,
+    load_splits,
+    split_posts,
+)
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.resuming import report, train
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -112,7 +115,10 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     if not baseline.is_trained:
         predicted, probabilities, counts = predict_untrained(baseline, data, timelines, names, training.seed)
         test = timelines["test"]
-        write_results(training.output_dir, score_posts(test, predicted, probabilities, names) | counts)
+        scores = score_part(test, predicted, probabilities, names, timelines["train"])
+        results = nest(scores | counts, "predict", names)
+        print(results_table("test", results))
+        write_results(training.output_dir, {"test": results})
         write_predictions(training.output_dir, prediction_rows(test, predicted, probabilities, names))
         return
 
@@ -122,7 +128,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     settings = BaselineSettings(
         model_name_or_path=baseline.model_name_or_path,
         names=names,
-        class_weights=class_weights(timelines["train"], len(names)),
+        class_weights=choose_class_weights(timelines["train"], names),
         window=data.window or DEFAULT_WINDOW,
         timed=is_timed(timelines),
         max_seq_length=data.max_seq_length,
@@ -151,11 +157,11 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         # It is fitted anew below, to the scores of the plain model.
         trainer.model.config.calibration = None
     if training.do_eval:
-        report(trainer, "eval", trainer.evaluate())
+        report(trainer, "eval", trainer.predict_timelines("validation", items, post_ids, timelines))
     if baseline.calibrate:
         trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
     if training.do_predict:
-        report(trainer, "predict", trainer.predict_timelines(items["test"], post_ids["test"], timelines["test"]))
+        report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
     if training.push_to_hub:
         trainer.push_to_hub()
     else:

@@ -39,7 +39,7 @@ def train(kind: str, files: list[str], folder: Path, seed: int = 42) -> float:
     overrides = json.dumps({"stream_attention": kind})
     arguments = ["--output_dir", folder, "--config_overrides", overrides, "--seed", str(seed)]
     run("run_glue_style.py", "configuration/demo.yaml", *files, *arguments, log=folder.with_suffix(".log"))
-    return json.loads((folder / "all_results.json").read_text())["predict_macro_f1"]
+    return json.loads((folder / "all_results.json").read_text())["test"]["macro_f1"]
 
 
 def main():

@@ -1,6 +1,5 @@
 """From the probabilities of posts to scores and files."""
 
-import json
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -16,7 +15,8 @@ from .metrics import StreamClassificationMetric
 from .timeline_metrics import Timeline, timeline_scores
 
 
-RESULTS = "all_results.json"
+# The Trainer does not push files whose names begin with an underscore.
+PREDICTIONS = "_predictions.csv"
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,8 @@ def score_posts(
         names (`list[str]`): Names of the classes.
 
     Returns:
-        The scores of [`StreamClassificationMetric`], the scores of [`timeline_scores`] that are defined, and `ece`,
-        the expected calibration error of the posts with a prediction. Empty if no post has a label.
+        The scores of [`StreamClassificationMetric`], the scores of [`timeline_scores`] that are defined, and
+        `expected_calibration_error` of the posts with a prediction. Empty if no post has a label.
     """
     actual = labels_of(timelines)
     labelled = actual >= 0
@@ -85,7 +85,7 @@ def score_posts(
     scores |= {name: value for name, value in scored.items() if not np.isnan(value)}
     answered = labelled & (predicted >= 0)
     if answered.any():
-        scores["ece"] = expected_calibration_error(probabilities[answered], actual[answered])
+        scores["expected_calibration_error"] = expected_calibration_error(probabilities[answered], actual[answered])
     return scores
 
 
@@ -108,18 +108,8 @@ def prediction_rows(
     return table.sort_values("row").drop(columns="row")
 
 
-def write_results(output_dir: str, scores: dict[str, float]):
-    """Prints and saves the scores of a method without a Trainer, as the Trainer does for its own."""
-    folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    scores = {f"predict_{name}": value for name, value in scores.items()}
-    for name, value in scores.items():
-        print(f"{name:40} = {value:.4f}")
-    (folder / RESULTS).write_text(json.dumps(scores, indent=4) + "\n", encoding="utf-8")
-
-
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
-    """Writes `_predictions.csv`. The Trainer does not push files whose names start with an underscore."""
-    path = Path(output_dir) / "_predictions.csv"
+    """Writes `_predictions.csv`."""
+    path = Path(output_dir) / PREDICTIONS
     pd.DataFrame(rows).to_csv(path, index=False)
     logger.info("Predictions: %s", path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.files import write_json
+from ..evaluation.results import RESULTS
 
 
 logger = logging.getLogger(__name__)
@@ -32,9 +33,9 @@ class Run:
         rate = [] if self.learning_rate is None else [f"learning_rate_{self.learning_rate}"]
         return self.output_dir.joinpath(f"fold_{self.fold}", *rate, f"seed_{self.seed}")
 
-    def scores(self) -> dict[str, float]:
-        """All scores that the script has reported."""
-        return json.loads((self.folder / "all_results.json").read_text(encoding="utf-8"))
+    def results(self) -> dict[str, Any]:
+        """What the script has reported of each part."""
+        return json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
 
     def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
         """
@@ -106,7 +107,7 @@ def cross_validate(
         return run
 
     def best_rate(fold: int) -> str:
-        return max(learning_rates, key=lambda rate: execute(fold, rate, seeds[0]).scores()["eval_macro_f1"])
+        return max(learning_rates, key=lambda rate: execute(fold, rate, seeds[0]).results()["validation"]["macro_f1"])
 
     if len(learning_rates) < 2:
         rates = [*learning_rates, None][:1] * len(folds)

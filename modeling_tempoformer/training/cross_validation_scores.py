@@ -10,13 +10,14 @@ from safetensors import safe_open
 
 from ..data.files import write_json
 from ..evaluation.metrics import StreamClassificationMetric
+from ..evaluation.results import flatten
 from ..evaluation.significance import paired_bootstrap
 from .cross_validation import Run
 
 
 PREDICTIONS, RESULTS = "predictions.csv", "results.json"
 # Test scores that are averaged over the folds. All others are computed over the test posts of all folds together.
-AVERAGED = r"^predict_(?=window_|coverage_|median_delay_|missed_|ece|unparsable_share)"
+AVERAGED = r"^(window_|coverage_|median_delay_|missed_|expected_calibration_error|unparsable_share)"
 
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
@@ -34,9 +35,9 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     scored = predictions[predictions["label"] != ""]
     classes_of_runs = scored.groupby(["seed", "fold"])["prediction"].nunique()
     predictions.to_csv(output_dir / PREDICTIONS, index=False)
-    reported = [run.scores() for run in runs]
-    averaged = pd.DataFrame(reported, index=[run.seed for run in runs]).filter(regex=AVERAGED)
-    averaged = averaged.rename(columns=lambda name: name.removeprefix("predict_"))
+    reported = [run.results() for run in runs]
+    test_scores = [flatten(results["test"]) for results in reported]
+    averaged = pd.DataFrame(test_scores, index=[run.seed for run in runs]).filter(regex=AVERAGED)
     pooled = {
         seed: StreamClassificationMetric().compute(
             predictions=label_ids(rows["prediction"], names),
@@ -47,8 +48,8 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     }
     of_seeds = pd.DataFrame.from_dict(pooled, orient="index").join(averaged.groupby(level=0).mean())
     summary = of_seeds.agg(["mean", "std"]).T
-    whole = [scores for run, scores in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
-    seconds = [scores["train_runtime"] for scores in whole if "train_runtime" in scores]
+    whole = [results for run, results in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
+    seconds = [results["train"]["seconds"] for results in whole if "train" in results]
     results = {
         "labels": names,
         "folds": len({run.fold for run in runs}),
@@ -59,7 +60,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
         # JSON has no NaN, which is the standard deviation of a single value.
         "scores": summary.astype(object).where(summary.notna(), None).to_dict("index"),
         "scores_of_seeds": {seed: scores.dropna().to_dict() for seed, scores in of_seeds.iterrows()},
-        "dev_macro_f1": [scores.get("eval_macro_f1") for scores in reported],
+        "dev_macro_f1": [results.get("validation", {}).get("macro_f1") for results in reported],
         "parameters": count_parameters(runs[0].folder / "model.safetensors"),
         "train_seconds": fmean(seconds) if seconds else None,
     }

@@ -21,7 +21,7 @@ from ..modeling_tempoformer_encoders import get_encoder_adapter
 from .arguments import DataTrainingArguments, ModelArguments
 from .frozen_encoder import embed_rows, freeze_encoder
 from .hub_trainer import name_dataset
-from .parts import check_calibration, class_weights, is_timed, load_splits, split_posts
+from .parts import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from .recipes import check_overrides, has_recipe, parse, recipe_arguments
 from .resuming import report, train
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -164,7 +164,7 @@ def run_locked(
     # Model
     model = load_model(model_args, config, data.window, names)
     if training.do_train:
-        model.config.class_weights = class_weights(timelines["train"], len(names))
+        model.config.class_weights = choose_class_weights(timelines["train"], names)
         model.config.timed = timed
         # An old calibration does not fit the new weights.
         model.config.calibration = None
@@ -216,11 +216,11 @@ def run_locked(
         # It is fitted anew below, to the scores of the plain model.
         trainer.model.config.calibration = None
     if training.do_eval:
-        report(trainer, "eval", trainer.evaluate())
+        report(trainer, "eval", trainer.predict_timelines("validation", rows, post_ids, timelines))
     if model_args.calibrate:
         trainer.calibrate(rows["validation"], post_ids["validation"], timelines["validation"])
     if training.do_predict:
-        report(trainer, "predict", trainer.predict_timelines(rows["test"], post_ids["test"], timelines["test"]))
+        report(trainer, "predict", trainer.predict_timelines("test", rows, post_ids, timelines))
     if training.push_to_hub:
         trainer.push_to_hub()
     elif training.do_train:

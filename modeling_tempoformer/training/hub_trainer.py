@@ -13,6 +13,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers.trainer_callback import TrainerState
 
 from ..cards.model_cards import TrainingFacts, has_card, public_id, write_card
 
@@ -145,11 +146,8 @@ class HubTrainer(Trainer):
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """Scores of the current weights, by part of the data."""
-        evaluations = [entry for entry in self.state.log_history if "eval_loss" in entry]
-        if self.args.load_best_model_at_end and not self.is_in_train:
-            best_step = self.state.best_global_step
-            evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
-        known = (evaluations[-1] if evaluations else {}) | self.saved_metrics
+        best = self.args.load_best_model_at_end and not self.is_in_train
+        known = kept_evaluation(self.state, best) | self.saved_metrics
         # Validation was scored before calibration, so those scores do not describe this model.
         parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
         return {
@@ -191,6 +189,14 @@ class PushCodeAndCardCallback(TrainerCallback):
         if has_card(model):
             custom_object_save(model, args.output_dir)
         self.trainer.create_model_card()
+
+
+def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
+    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
+    evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
+    if best:
+        evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
+    return evaluations[-1] if evaluations else {}
 
 
 def read_emissions(folder: Path) -> dict[str, Any] | None:

@@ -164,6 +164,14 @@ def class_weights(timelines: Posts, num_labels: int) -> list[float]:
     return np.sqrt(counts.sum() / counts).tolist()
 
 
+def choose_class_weights(timelines: Posts, names: list[str]) -> list[float]:
+    """[`class_weights`], said in a log line: nobody asked for them."""
+    weights = class_weights(timelines, len(names))
+    said = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
+    logger.info("Class weights in the loss, from the shares of the training posts: %s", said)
+    return weights
+
+
 def check_calibration(validation: Dataset, names: list[str]):
     """Raises a `ValueError` if a class has no validation post: its threshold cannot be fitted."""
     present = {label for labels in validation["labels"] for label in labels}

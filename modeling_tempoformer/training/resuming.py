@@ -15,7 +15,8 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from ..data.files import write_json
-from ..evaluation.predictions import RESULTS
+from ..evaluation.predictions import PREDICTIONS
+from ..evaluation.results import RESULTS
 
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ NOT_COMPARED = (
 def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     """
     Trains, saves and reports. Resumes from the last checkpoint of the output folder, if there is one. A training that
-    has ended is loaded and not trained again.
+    has ended is loaded, reported again and not trained again.
 
     Args:
         trainer (`Trainer`): With a new model. `args.resume_from_checkpoint` names a checkpoint of another folder,
@@ -81,6 +82,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         # A calibration belongs to the weights.
         trainer.model.config.calibration = getattr(model.config, "calibration", None)
         trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
+        (end,) = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
+        report(trainer, "train", {name: value for name, value in end.items() if name != "step"})
         return
     if checkpoint is not None:
         if args.save_only_model:
@@ -88,8 +91,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         logger.warning("Resuming from %s.", checkpoint)
     if trainer.is_world_process_zero():
         write_json(output_dir / TRAINED_ON, trained_on)
-        # They describe a training that was here before.
-        for name in (TRAINER_STATE, RESULTS) if checkpoint is None else (TRAINER_STATE,):
+        # They are of a training that was here before.
+        for name in (TRAINER_STATE, RESULTS, PREDICTIONS):
             (output_dir / name).unlink(missing_ok=True)
     result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     trainer.save_model()

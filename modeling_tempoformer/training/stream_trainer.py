@@ -1,8 +1,10 @@
 """The Trainer for streams of posts."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,18 +13,15 @@ from torch import nn
 from transformers import EarlyStoppingCallback, EvalPrediction
 
 from ..configuration_tempoformer import TempoFormerConfig
+from ..data.timelines import Posts
 from ..decisions_tempoformer import decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.metrics import compute_metrics
-from ..evaluation.predictions import (
-    in_order,
-    labels_of,
-    post_ids_of,
-    prediction_rows,
-    score_posts,
-    write_predictions,
-)
-from .hub_trainer import HubTrainer, HubTrainingArguments
+from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
+from ..evaluation.report import results_line, results_table, training_line
+from ..evaluation.results import RESULTS, nest, score_part, write_results
+from .hub_trainer import PARTS, HubTrainer, HubTrainingArguments, kept_evaluation
+from .worth import WorthCallback
 
 
 # Arguments of the Trainer that must not be given, and why.
@@ -116,6 +115,8 @@ class StreamTrainer(HubTrainer):
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = decision_metrics(config, self.class_names)
+        self.results: dict[str, dict[str, Any]] = {}
+        self.add_callback(WorthCallback(self.class_names))
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
@@ -129,8 +130,17 @@ class StreamTrainer(HubTrainer):
         new = [parameter for name, parameter in self.model.named_parameters() if encoder not in name]
         return self.args.new_parameters_learning_rate, new
 
+    def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
+        # A tie goes to the lower loss. The Trainer keeps the first, and models that predict one class only all tie.
+        metric = (self.args.metric_for_best_model or "").removeprefix("eval_")
+        is_tied = self.state.best_metric is not None and metrics.get(f"eval_{metric}") == self.state.best_metric
+        lowest = kept_evaluation(self.state, best=True).get("eval_loss", -math.inf)
+        if is_tied and metrics.get("eval_loss", math.inf) < lowest:
+            self.state.best_metric = None
+        return super()._determine_best_metric(metrics, trial)
+
     def predict_posts(
-        self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str]
+        self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str], metric_key_prefix: str = "predict"
     ) -> tuple[torch.Tensor, dict[str, float]]:
         """
         Logits of single posts.
@@ -139,6 +149,7 @@ class StreamTrainer(HubTrainer):
             items: A dataset that this Trainer reads.
             post_ids (`Sequence[Sequence[str]]`): Ids of the posts that each item classifies.
             wanted (`Sequence[str]`): Ids of the posts whose logits are returned.
+            metric_key_prefix (`str`, *optional*, defaults to `"predict"`): As in [`Trainer.predict`].
 
         Returns:
             `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`].
@@ -146,32 +157,81 @@ class StreamTrainer(HubTrainer):
         # With `group_by_length` the Trainer would reorder what it predicts, too.
         strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
         try:
-            output = self.predict(items, metric_key_prefix="predict")
+            output = self.predict(items, metric_key_prefix=metric_key_prefix)
         finally:
             self.args.train_sampling_strategy = strategy
         # An item of a baseline is one post, without a dimension for posts.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
         return torch.from_numpy(in_order(wanted, post_ids, logits)).float(), output.metrics
 
-    def predict_timelines(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset) -> dict[str, float]:
+    def predict_timelines(
+        self,
+        part: Literal["validation", "test"],
+        items: Mapping[str, Any],
+        post_ids: Mapping[str, Sequence[Sequence[str]]],
+        timelines: Mapping[str, Posts],
+    ) -> dict[str, Any]:
         """
-        Predicts every post of a test part, with the calibration that the model has, and writes `_predictions.csv`.
+        Predicts the posts of a part, with the calibration that the model has, and scores them. Of the test part it
+        writes `_predictions.csv`; of the validation part it logs the metrics, as [`Trainer.evaluate`] does.
 
         Args:
-            items, post_ids: As in [`StreamTrainer.predict_posts`].
-            timelines (`Dataset`): The timelines of the items.
+            part (`str`): `"validation"` or `"test"`.
+            items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each part.
+            timelines (`dict[str, Dataset]`): The timelines of each part. Posts that no item classifies are not scored.
+                Position and time alone are learned from `train`, if it is there and not a stream.
 
         Returns:
-            The metrics of [`Trainer.predict`] and [`score_posts`], with the prefix `predict_`.
+            The metrics of [`Trainer.predict`], `posts_per_second` and what [`score_part`] finds. All names begin with
+            `eval_` (validation) or `predict_` (test).
         """
-        names = self.class_names
-        logits, metrics = self.predict_posts(items, post_ids, post_ids_of(timelines))
-        probabilities, ranked = decide(logits, getattr(self.model.config, "calibration", None))
-        decided = (ranked[:, 0].numpy(), probabilities.numpy(), names)
+        prefix = "eval" if part == "validation" else "predict"
+        names, ids = self.class_names, post_ids_of(timelines[part])
+        asked = set(chain.from_iterable(post_ids[part]))
+        places = [place for place, post_id in enumerate(ids) if post_id in asked]
+        wanted = [ids[place] for place in places]
+        logits, metrics = self.predict_posts(items[part], post_ids[part], wanted, prefix)
+        decided, ranked = decide(logits, getattr(self.model.config, "calibration", None))
+        predicted, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
+        predicted[places], probabilities[places] = ranked[:, 0].numpy(), decided.numpy()
+        if part == "validation":
+            self.log(dict(metrics))
+        elif self.is_world_process_zero():
+            write_predictions(self.args.output_dir, prediction_rows(timelines[part], predicted, probabilities, names))
+        train = timelines.get("train")
+        train = train if isinstance(train, Dataset) else None
+        scores = score_part(timelines[part], predicted, probabilities, names, train)
+        if seconds := metrics[f"{prefix}_runtime"]:
+            scores["posts_per_second"] = len(wanted) / seconds
+        if not scores["labelled_posts"]:
+            del metrics[f"{prefix}_loss"]
+        return {f"{prefix}_{name}": value for name, value in scores.items()} | metrics
+
+    def log_metrics(self, split: str, metrics: dict[str, Any]):
+        """Prints a table of the last part that has labels, and a line of each other part."""
+        part, results = PARTS.get(split, split), nest(metrics, split, self.class_names)
+        if not self.is_world_process_zero():
+            return
+        if split == "train":
+            print(training_line(results))
+        elif "posts" not in results:
+            super().log_metrics(split, metrics)
+        elif part == "validation" and self.args.do_predict:
+            print(results_line(part, results))
+        else:
+            unlabelled = not results["labelled_posts"]
+            if unlabelled and "validation" in self.results:
+                print(f"\n{results_table('validation', self.results['validation'])}")
+            print(
+                f"\n{results_table(part, results)}\nAll numbers, and what they mean: {self.args.output_dir}/{RESULTS}"
+            )
+
+    def save_metrics(self, split: str, metrics: dict[str, Any], combined: bool = True):
+        """Writes the metrics of this part and of those before, nested, to `all_results.json`."""
+        self.saved_metrics.update(metrics)
+        self.results[PARTS.get(split, split)] = nest(metrics, split, self.class_names)
         if self.is_world_process_zero():
-            write_predictions(self.args.output_dir, prediction_rows(timelines, *decided))
-        scores = score_posts(timelines, *decided)
-        return metrics | {f"predict_{name}": value for name, value in scores.items()}
+            write_results(self.args.output_dir, self.results)
 
     def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
         """

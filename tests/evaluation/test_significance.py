@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from modeling_tempoformer.evaluation.significance import paired_bootstrap
+from modeling_tempoformer.evaluation.significance import macro_f1_interval, paired_bootstrap
 
 
 def sample_posts(num_posts: int = 80, num_groups: int = 9) -> tuple[np.ndarray, ...]:
@@ -42,6 +42,17 @@ def test_it_agrees_with_a_plain_loop():
     )
     below = np.mean([difference <= 0 for difference in differences])
     assert 0 < below < 0.5 and found["p"] == pytest.approx(2 * below, abs=0.05)
+
+
+def test_the_interval_of_one_macro_f1_agrees_with_a_plain_loop():
+    actual, ours, _, groups = sample_posts()
+    posts_of = [np.flatnonzero(groups == group) for group in range(9)]
+    generator, scores = random.Random(0), []
+    for _ in range(3000):
+        posts = np.concatenate(generator.choices(posts_of, k=9))
+        scores.append(macro_f1(actual[posts], ours[posts]))
+    expected = np.percentile(scores, 10), np.percentile(scores, 90)
+    assert macro_f1_interval(actual, ours, groups, 4, level=0.8) == pytest.approx(expected, abs=0.02)
 
 
 def test_all_samples_of_two_timelines():

@@ -201,10 +201,11 @@ def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script,
     assert str(tmp_path) not in card.content
     results = json.loads((tmp_path / "out" / "all_results.json").read_text())
     shown = {(result.dataset_split, result.metric_name): result.metric_value for result in card.data.eval_results}
-    assert shown["test", "Macro F1"] == results["predict_macro_f1"]
     if family == "stream":
-        assert shown["test", "F1 (Switch)"] == results["predict_f1_Switch"]
+        assert shown["test", "Macro F1"] == results["test"]["macro_f1"]
+        assert shown["test", "F1 (Switch)"] == results["test"]["classes"]["Switch"]["f1"]
     else:
+        assert shown["test", "Macro F1"] == results["predict_macro_f1"]
         assert shown["validation", "Perplexity"] == results["eval_perplexity"]
         assert shown["test", "Accuracy"] == results["predict_accuracy"]
         assert re.search(r"\| macro average \|.*\| Accuracy \|", card.text, flags=re.DOTALL)

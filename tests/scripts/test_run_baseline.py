@@ -49,9 +49,10 @@ def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, ours, encode
     rows, results = run(run_baseline, tmp_path / "out", f"configuration/baseline_{method}.yaml", *model)
     for column in ("post_id", "timeline_id", "label"):
         assert [row[column] for row in ours] == [row[column] for row in rows]
-    assert results["predict_support_Switch"] == [row["label"] for row in ours].count("Switch")
+    of_switch = results["test"]["classes"]["Switch"]
+    assert of_switch["posts"] == [row["label"] for row in ours].count("Switch")
     right = [row["label"] == row["prediction"] == "Switch" for row in rows].count(True)
-    assert results["predict_recall_Switch"] == pytest.approx(right / results["predict_support_Switch"])
+    assert of_switch["recall"] == pytest.approx(right / of_switch["posts"])
 
 
 def test_few_shot_answers_that_name_no_label_are_counted(tmp_path):
@@ -60,8 +61,8 @@ def test_few_shot_answers_that_name_no_label_are_counted(tmp_path):
     recipe = ["configuration/baseline_few_shot_stream.yaml", "--model_name_or_path", str(tmp_path / "llm")]
     rows, results = run(run_baseline, tmp_path / "out", *recipe)
     none = [row["prediction"] for row in rows].count("")
-    assert results["predict_unparsable"] == none > 0
-    assert results["predict_unparsable_share"] == pytest.approx(none / len(rows))
+    assert results["test"]["unparsable"] == none > 0
+    assert results["test"]["unparsable_share"] == pytest.approx(none / len(rows))
 
 
 def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path, encoder):
@@ -72,7 +73,7 @@ def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path
     results, state = (read_json(tmp_path / "out" / name) for name in ("all_results.json", "trainer_state.json"))
     scores = [entry["eval_macro_f1"] for entry in state["log_history"] if "eval_macro_f1" in entry]
     # What is evaluated after training is the best epoch's; three more were no better.
-    assert results["eval_macro_f1"] == max(scores) == scores[-4] and len(scores) < 100
+    assert results["validation"]["macro_f1"] == max(scores) == scores[-4] and len(scores) < 100
     assert state["train_batch_size"] == 64
     assert read_table(tmp_path / "out" / "_predictions.csv")
 

@@ -63,7 +63,8 @@ def test_own_csv_to_predictions(tmp_path):
     demo = ["configuration/demo.yaml", "--num_train_epochs", "1", "--window", "3", "--do_eval"]
     rows = run(tmp_path / "out", *demo, "--train_file", file)
     results = read_json(tmp_path / "out" / "all_results.json")
-    assert {"eval_macro_f1", "predict_macro_f1", "predict_f1_Switch", "train_loss"} <= set(results)
+    assert set(results) == {"train", "validation", "test", "explained"}
+    assert [path.name for path in (tmp_path / "out").glob("*results.json")] == ["all_results.json"]
     config = read_json(tmp_path / "out" / "config.json")
     assert config["window"] == 3 and config["timed"] and len(config["class_weights"]) == 2
     assert {"modeling_tempoformer.py", "tokenizer.json", "README.md"} <= {
@@ -83,11 +84,17 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path):
     files = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name in ("train", "validation")]
     demo = ["configuration/demo.yaml", "--streaming", "--max_steps", "2", "--do_predict", "false", *files]
     main([*demo, "--output_dir", str(tmp_path / "out")])
-    assert read_json(tmp_path / "out" / "all_results.json")["train_loss"] > 0
+    assert read_json(tmp_path / "out" / "all_results.json")["train"]["loss"] > 0
 
     unlabelled = write_posts(tmp_path / "new.csv", posts, ["timeline_id", "timestamp", "text"])
     saved = ["--model_name_or_path", str(tmp_path / "out")]
+    # Nothing of an earlier prediction stays beside it.
+    run(tmp_path / "new", *saved, "--test_file", files[0].split("=")[1])
+    assert "classes" in read_json(tmp_path / "new" / "all_results.json")["test"]
     rows = run(tmp_path / "new", *saved, "--test_file", unlabelled)
+    results = read_json(tmp_path / "new" / "all_results.json")
+    assert set(results) == {"test", "explained"} and results["test"]["labelled_posts"] == 0
+    assert results["test"]["posts"] == 30 and not {"classes", "macro_f1", "loss"} & set(results["test"])
     assert [row["post_id"] for row in rows] == [str(number) for number in range(30)]
     assert {row["label"] for row in rows} == {""} and {row["prediction"] for row in rows} <= set(NAMES)
 
@@ -102,19 +109,38 @@ def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     ids = list(dict.fromkeys(post["timeline_id"] for post in POSTS))
     assert [row["timeline_id"] for row in rows[::5]] == [ids[0], ids[3], ids[6], ids[9]] and len(rows) == 20
     results = read_json(tmp_path / "out" / "all_results.json")
-    assert results["eval_support_No-Switch"] + results["eval_support_Switch"] == 15
+    assert sum(of_class["posts"] for of_class in results["validation"]["classes"].values()) == 15
     # The class weights are of the posts that are trained on.
     labels = [post["label"] for post in POSTS if post["timeline_id"] in ids[::2]]
     weights = [(len(labels) / labels.count(name)) ** 0.5 for name in NAMES]
     assert read_json(tmp_path / "out" / "config.json")["class_weights"] == pytest.approx(weights)
 
 
+def test_the_results_are_those_of_the_predictions(trained):
+    """Counted anew from the table, in which posts follow each other in time."""
+    rows, test = read_table(trained / "_predictions.csv"), read_json(trained / "all_results.json")["test"]
+    actual, predicted = ([row[column] for row in rows] for column in ("label", "prediction"))
+    assert test["posts"] == len(rows) and test["timelines"] == len({row["timeline_id"] for row in rows})
+    assert test["macro_f1"] == pytest.approx(f1_score(actual, predicted, average="macro"))
+    for name in NAMES:
+        assert test["classes"][name]["posts"] == actual.count(name)
+        assert test["classes"][name]["f1"] == pytest.approx(f1_score(actual, predicted, pos_label=name))
+    larger = max(NAMES, key=actual.count)
+    constant = f1_score(actual, [larger] * len(rows), average="macro")
+    assert test["compared_with"]["larger_class"]["macro_f1"] == pytest.approx(constant)
+    assert set(test["compared_with"]) == {"larger_class", "position_and_time"}
+    low, high = test["macro_f1_interval"]
+    assert low <= test["macro_f1"] <= high
+
+
 def test_a_saved_model_is_evaluated_on_the_part_that_its_training_held_back(tmp_path, trained):
     saved = ["--model_name_or_path", str(trained), "--train_file", str(trained.parent / "posts.csv"), "--do_eval"]
     run(tmp_path / "again", *saved)
     before, again = (read_json(folder / "all_results.json") for folder in (trained, tmp_path / "again"))
-    for name in ("eval_loss", "eval_macro_f1", "eval_support_Switch", "predict_macro_f1", "predict_ece"):
-        assert again[name] == pytest.approx(before[name]), name
+    for part in ("validation", "test"):
+        for name in ("loss", "macro_f1", "expected_calibration_error"):
+            assert again[part][name] == pytest.approx(before[part][name]), name
+        assert again[part]["classes"] == before[part]["classes"]
 
 
 def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder):
@@ -156,7 +182,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     # Its evaluation decides as its prediction does.
     macro_f1 = f1_score(labels[labels >= 0], decided[labels >= 0], average="macro")
     results = read_json(tmp_path / "saved" / "all_results.json")
-    assert results["eval_macro_f1"] == pytest.approx(macro_f1) == results["predict_macro_f1"]
+    assert results["validation"]["macro_f1"] == pytest.approx(macro_f1) == results["test"]["macro_f1"]
 
     # A calibration is of the weights before a further training.
     run(tmp_path / "further", *saved, *train_file, "--do_train", "--max_steps", "1")
@@ -215,8 +241,9 @@ def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path,
     assert again == first
     assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == weights.st_mtime_ns
     others = read_json(tmp_path / "out" / "all_results.json")
-    for name in ("train_loss", "train_runtime", "eval_macro_f1", "predict_macro_f1"):
-        assert others[name] == results[name], name
+    assert others["train"] == results["train"]
+    for part in ("validation", "test"):
+        assert others[part]["macro_f1"] == results[part]["macro_f1"]
     # Another seed has other training posts; a test post of it may have been trained on.
     for other in (["--seed", "2"], ["--window", "5"]):
         with pytest.raises(ValueError, match="checkpoint-.*--output_dir"):

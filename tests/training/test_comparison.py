@@ -35,8 +35,8 @@ def write_method(output: Path, predicted: dict[int, list[int]], seconds: float |
                 for post in range(4 * fold, 4 * fold + 4)
             ]
             write_posts(run.folder / "_predictions.csv", rows)
-            scores = {} if seconds is None else {"train_runtime": seconds + fold}
-            (run.folder / "all_results.json").write_text(json.dumps(scores))
+            training = {} if seconds is None else {"train": {"seconds": seconds + fold}}
+            (run.folder / "all_results.json").write_text(json.dumps({**training, "test": {}}))
             runs.append(run)
     collect(output, runs, NAMES)
 

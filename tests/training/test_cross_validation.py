@@ -36,8 +36,9 @@ with (folder / "_predictions.csv").open("w", newline="") as file:
         guess = post["label"] if seed < 5 else "Switch"
         writer.writerow([post["post_id"], post["timeline_id"], post["label"], guess])
 dev = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
-scores = {"eval_macro_f1": dev, "train_runtime": 3.0 + fold, "predict_missed_Switch": fold / 10, "predict_loss": 1.0}
-(folder / "all_results.json").write_text(json.dumps(scores))
+results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": dev}}
+results["test"] = {"loss": 1.0, "classes": {"Switch": {"missed": fold / 10}}}
+(folder / "all_results.json").write_text(json.dumps(results))
 """
 INPUTS = {"posts": "a fingerprint"}
 
@@ -161,7 +162,7 @@ def write_run(output: Path, labels: list[str], predicted: list[str], seed: int =
                 for post in (2 * fold, 2 * fold + 1)
             ],
         )
-        (run.folder / "all_results.json").write_text("{}")
+        (run.folder / "all_results.json").write_text('{"test": {}}')
         runs.append(run)
     return runs
 

@@ -84,8 +84,8 @@ def test_two_processes_train_as_one(tmp_path, files):
     for name, weight in weights.items():
         torch.testing.assert_close(others[name], weight, atol=1e-5, rtol=0, msg=name)
     first, second = (read_json(tmp_path / name / "all_results.json") for name in ("1", "2"))
-    for name in ("train_loss", "eval_macro_f1", "predict_macro_f1"):
-        assert second[name] == pytest.approx(first[name], abs=1e-5), name
+    for part, name in (("train", "loss"), ("validation", "macro_f1"), ("test", "macro_f1")):
+        assert second[part][name] == pytest.approx(first[part][name], abs=1e-5), part
 
 
 def test_two_processes_predict_as_one(tmp_path, files):
@@ -104,7 +104,7 @@ def test_two_processes_predict_as_one(tmp_path, files):
         run([*arguments, "--do_eval", "--do_predict", "--use_cpu"], processes)
     expected = read_table(tmp_path / "1_4" / "_predictions.csv")
     scores = read_json(tmp_path / "1_4" / "all_results.json")
-    assert len(expected) == scores["predict_support_No-Switch"] + scores["predict_support_Switch"]
+    assert len(expected) == sum(of_class["posts"] for of_class in scores["test"]["classes"].values())
     for other in ("2_4", "2_5"):
         found = read_table(tmp_path / other / "_predictions.csv")
         for name in ("post_id", "timeline_id", "label", "prediction"):
@@ -113,9 +113,9 @@ def test_two_processes_predict_as_one(tmp_path, files):
             values = torch.tensor([[float(row[name]) for row in rows] for rows in (found, expected)])
             torch.testing.assert_close(values[0], values[1], atol=1e-5, rtol=0)
         others = read_json(tmp_path / other / "all_results.json")
-        for name in scores:
-            if "_f1" in name or "_support_" in name:
-                assert others[name] == pytest.approx(scores[name], abs=1e-12), name
+        for part in ("validation", "test"):
+            assert others[part]["macro_f1"] == pytest.approx(scores[part]["macro_f1"], abs=1e-12)
+            assert others[part]["classes"] == scores[part]["classes"]
 
 
 def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):

@@ -1,0 +1,101 @@
+"""What costs nothing to compare a model with, on the same posts: the larger class, and position and time alone."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from datasets import Dataset
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import f1_score
+
+from .predictions import labels_of
+from .significance import macro_f1_interval, paired_bootstrap
+
+
+DAY, HOUR = 86_400, 3_600  # seconds
+
+
+def compare(
+    timelines: Dataset, predicted: np.ndarray, names: list[str], train: Dataset | None = None
+) -> dict[str, Any]:
+    """
+    How sure a macro F1 is, and how far it is above what costs nothing, on the labelled posts.
+
+    Args:
+        timelines (`Dataset`): As [`to_timelines`] returns them; at least one post has a label.
+        predicted (`np.ndarray` of shape `(posts,)`): The class id of each post in the order of the timelines; -1 means
+            no prediction, which counts as wrong.
+        names (`list[str]`): Names of the classes.
+        train (`Dataset`, *optional*): The training part, from which position and time are learned.
+
+    Returns:
+        `macro_f1_interval`, and `compared_with`: for `larger_class` and `position_and_time` the `macro_f1`, the
+        `difference` (macro F1 of `predicted` less it) and `difference_interval`. Intervals are of 95 % over timelines;
+        there are none if only one timeline has labels.
+    """
+    actual = labels_of(timelines)
+    labelled = actual >= 0
+    larger = np.bincount(actual[labelled]).argmax()
+    references = {"larger_class": (np.full(len(actual), larger), {"class": names[larger]})}
+    if train is not None and len(set(labels_of(train)) - {-100}) > 1:
+        learned, features = position_and_time(train, timelines)
+        references["position_and_time"] = (learned, {"features": features})
+
+    actual, predicted = actual[labelled], predicted[labelled]
+    timeline_of = np.repeat(np.arange(len(timelines)), [len(labels) for labels in timelines["labels"]])[labelled]
+    has_interval = len(set(timeline_of)) > 1
+
+    def macro_f1(ids: np.ndarray) -> float:
+        return float(f1_score(actual, ids, labels=range(len(names)), average="macro", zero_division=0.0))
+
+    found = (
+        {"macro_f1_interval": macro_f1_interval(actual, predicted, timeline_of, len(names))} if has_interval else {}
+    )
+    found["compared_with"] = {}
+    for name, (ids, facts) in references.items():
+        ids = ids[labelled]
+        score = facts | {"macro_f1": macro_f1(ids), "difference": macro_f1(predicted) - macro_f1(ids)}
+        if has_interval:
+            score["difference_interval"] = paired_bootstrap(actual, predicted, ids, timeline_of, len(names))[
+                "interval"
+            ]
+        found["compared_with"][name] = score
+    return found
+
+
+def position_and_time(train: Dataset, timelines: Dataset) -> tuple[np.ndarray, list[str]]:
+    """
+    Classifies posts without their texts, by small boosted trees with balanced classes.
+
+    Args:
+        train (`Dataset`): As [`to_timelines`] returns it. Its labelled posts are learned from; they have at least two
+            classes.
+        timelines (`Dataset`): Those whose posts are classified.
+
+    Returns:
+        The class id of each post, shape `(posts,)`, and the names of the [`post_features`] that both parts have.
+    """
+    known, asked = post_features(train), post_features(timelines)
+    features = [name for name in asked if name in known]
+    labels = labels_of(train)
+    trees = HistGradientBoostingClassifier(max_depth=2, max_iter=40, class_weight="balanced", random_state=0)
+    trees.fit(known.loc[labels >= 0, features], labels[labels >= 0])
+    return trees.predict(asked[features]), features
+
+
+def post_features(timelines: Dataset) -> pd.DataFrame:
+    """
+    What is known of each post without its text, in a row for each: its `position` in the timeline, from 0; and with
+    times `seconds_since_previous` (NaN for the first post), `seconds_since_first`, and the `hour` of the day (UTC).
+    """
+    timed = "timestamps" in timelines.column_names
+    posts = pd.DataFrame(timelines.select_columns(["timestamps"] if timed else ["labels"]).to_dict())
+    posts = posts.explode(posts.columns[0]).astype(np.float64)
+    of_timeline = posts.groupby(level=0)
+    features = pd.DataFrame({"position": of_timeline.cumcount()})
+    if timed:
+        times = posts["timestamps"]
+        features["seconds_since_previous"] = of_timeline["timestamps"].diff()
+        features["seconds_since_first"] = times - of_timeline["timestamps"].transform("first")
+        features["hour"] = times % DAY / HOUR
+    return features.reset_index(drop=True)

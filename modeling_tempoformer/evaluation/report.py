@@ -1,0 +1,97 @@
+"""What a person reads of the results of a part: a table, and plain words where they are worth little."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+
+TROUBLESHOOTING = "docs/troubleshooting.md"
+SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
+
+
+def verdict(results: Mapping[str, Any], so_far: str = "") -> str | None:
+    """
+    Says that all predictions are of one class, or that macro F1 does not beat guessing each class by its share, whose
+    expected macro F1 is 1 / classes. None if neither is so, or if no post has a label.
+
+    Args:
+        results (`dict[str, Any]`): The results of a part, from [`nest`].
+        so_far (`str`, *optional*): What to say after the class: `" so far"` in the course of a training.
+    """
+    if "classes" not in results:
+        return None
+    classes, macro_f1 = results["classes"], results["macro_f1"]
+    num_posts = sum(scores["posts"] for scores in classes.values())
+    for name, scores in classes.items():
+        # Every post is predicted as a class if all of its posts are, and its precision is its share of the posts.
+        if scores["recall"] == 1 and math.isclose(scores["precision"], scores["posts"] / num_posts):
+            return f"every post is predicted as {name}{so_far}; macro F1 {macro_f1:.3f}"
+    guessed = 1 / len(classes)
+    if macro_f1 <= guessed:
+        return f"macro F1 {macro_f1:.3f} does not beat guessing by the classes' shares, {guessed:.3f}"
+    return None
+
+
+def training_line(results: Mapping[str, Any]) -> str:
+    """What a training took, in a line."""
+    return f"train: {results['epochs']:.1f} epochs in {results['seconds']:.0f} s, loss {results['loss']:.3f}"
+
+
+def count_line(part: str, results: Mapping[str, Any]) -> str:
+    """How many posts a part has."""
+    posts, labelled = results["posts"], results["labelled_posts"]
+    share = "" if labelled == posts else f", {labelled or 'none'} labelled"
+    return f"{part}: {posts} posts of {results['timelines']} timelines{share}"
+
+
+def results_line(part: str, results: Mapping[str, Any]) -> str:
+    """The results of a part in a line."""
+    said = count_line(part, results)
+    if "macro_f1" in results:
+        said += f"; macro F1 {results['macro_f1']:.3f}"
+    if "macro_f1_interval" in results:
+        said += f" (95 % interval {to_text(results['macro_f1_interval'])})"
+    return said
+
+
+def results_table(part: str, results: Mapping[str, Any]) -> str:
+    """
+    The results of a part on one screen.
+
+    Args:
+        part (`str`): Its name.
+        results (`dict[str, Any]`): From [`nest`], with the scores of [`score_part`].
+    """
+    speed = f"; {results['posts_per_second']:.0f} posts a second" if "posts_per_second" in results else ""
+    paragraphs, remarks = [count_line(part, results) + speed], []
+    if "classes" in results:
+        classes = pd.DataFrame.from_dict(results["classes"], orient="index")
+        classes = classes[["precision", "recall", "f1", "posts"]].rename(columns={"f1": "F1"})
+        rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
+        no_better = []
+        for name, score in results["compared_with"].items():
+            what, interval = describe_reference(name, score), score.get("difference_interval")
+            rows[what] = [f"{score['macro_f1']:.3f}", "", f"{score['difference']:+.3f}", to_text(interval, "+")]
+            if (score["difference"] if interval is None else interval[0]) <= 0:
+                no_better.append(what)
+        scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
+        paragraphs += [classes.to_string(float_format="{:.3f}".format), scores.to_string()]
+        if said := verdict(results):
+            remarks.append(f"{said[0].upper()}{said[1:]}. What helps: {TROUBLESHOOTING}")
+        if no_better:
+            remarks.append(f"As far as these posts can tell, this model is no better than {' or '.join(no_better)}.")
+    return "\n\n".join([*paragraphs, *(["\n".join(remarks)] if remarks else [])])
+
+
+def describe_reference(name: str, score: Mapping[str, Any]) -> str:
+    """What a macro F1 is compared with, in plain words."""
+    if name == "larger_class":
+        return f"always {score['class']}"
+    return "position alone" if score["features"] == ["position"] else "position and time alone"
+
+
+def to_text(interval: Sequence[float] | None, sign: str = "") -> str:
+    """An interval in words; nothing without one."""
+    return "" if interval is None else " to ".join(f"{end:{sign}.3f}" for end in interval)

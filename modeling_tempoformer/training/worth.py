@@ -1,0 +1,41 @@
+"""Says in plain words, during a training and at its end, where its model is worth nothing yet."""
+
+import logging
+
+from transformers import TrainerCallback
+
+from ..evaluation.report import TROUBLESHOOTING, verdict
+from ..evaluation.results import nest
+from .hub_trainer import kept_evaluation
+
+
+logger = logging.getLogger(__name__)
+
+
+class WorthCallback(TrainerCallback):
+    """
+    Logs a line where the predictions of an evaluation are of one class only, or no better than guessing; and a warning
+    at the end of a training if the model that is kept is such a one.
+
+    Args:
+        names (`list[str]`): Names of the classes.
+    """
+
+    def __init__(self, names: list[str]):
+        self.names = names
+
+    def on_evaluate(self, args, state, control, metrics, **kwargs):
+        said = verdict(nest(metrics, "eval", self.names), so_far=" so far")
+        if said and state.is_world_process_zero:
+            logger.info("validation: %s", said)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        kept = kept_evaluation(state, args.load_best_model_at_end)
+        said = verdict(nest(kept, "eval", self.names))
+        if said and state.is_world_process_zero:
+            logger.warning(
+                "The model that is kept has learned nothing that shows: on the validation part %s. Try more epochs, "
+                "another learning rate or more labelled timelines; %s says how.",
+                said,
+                TROUBLESHOOTING,
+            )

@@ -1,0 +1,88 @@
+"""The larger class, and position and time alone."""
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from sklearn.metrics import f1_score
+
+from modeling_tempoformer.evaluation.references import compare, position_and_time, post_features
+
+
+NAMES = ["No-Switch", "Switch"]
+HOUR, DAY = 3600, 86_400
+
+
+def test_what_is_known_of_a_post_without_its_text():
+    timelines = Dataset.from_dict(
+        {
+            "labels": [[0, 1], [-100, 0, 1]],
+            "timestamps": [[7 * DAY + 2 * HOUR, 8 * DAY + 3 * HOUR], [-HOUR, 0, 1.5 * HOUR]],
+        }
+    )
+    features = post_features(timelines)
+    assert features["position"].tolist() == [0, 1, 0, 1, 2]
+    assert features["seconds_since_previous"].isna().tolist() == [True, False, True, False, False]
+    assert features["seconds_since_previous"].dropna().tolist() == [DAY + HOUR, HOUR, 1.5 * HOUR]
+    assert features["seconds_since_first"].tolist() == [0, DAY + HOUR, 0, HOUR, 2.5 * HOUR]
+    assert features["hour"].tolist() == [2, 3, 23, 0, 1.5]
+    assert list(post_features(timelines.remove_columns("timestamps"))) == ["position"]
+
+
+def make_timelines(rule, seed: int, timed: bool = True) -> Dataset:
+    """Forty timelines of six posts; the label follows from the position and the gap, every seventh is missing."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for _ in range(40):
+        gaps = generator.choice([60, DAY], size=6)
+        labels = [int(rule(place, gap)) if generator.random() > 1 / 7 else -100 for place, gap in enumerate(gaps)]
+        rows.append({"labels": labels} | ({"timestamps": gaps.cumsum().tolist()} if timed else {}))
+    return Dataset.from_list(rows)
+
+
+@pytest.mark.parametrize(
+    ("rule", "timed"),
+    [
+        (lambda place, gap: place in (1, 2), True),
+        (lambda place, gap: place in (1, 2), False),
+        (lambda place, gap: place > 0 and gap == DAY, True),
+    ],
+    ids=["position", "position without times", "gap"],
+)
+def test_a_rule_of_position_or_time_is_learned(rule, timed):
+    train, test = (make_timelines(rule, seed, timed) for seed in (0, 1))
+    predicted, features = position_and_time(train, test)
+    actual = np.concatenate(test["labels"])
+    assert (predicted == actual)[actual >= 0].all()
+    assert len(features) == (4 if timed else 1)
+    # Posts without times are read by what both parts have.
+    if timed:
+        assert position_and_time(train, test.remove_columns("timestamps"))[1] == ["position"]
+
+
+def test_scores_beside_those_that_cost_nothing():
+    train, test = (make_timelines(lambda place, gap: place == 3, seed) for seed in (0, 1))
+    actual = np.concatenate(test["labels"])
+    predicted = np.random.default_rng(2).integers(-1, 2, size=len(actual))
+    found = compare(test, predicted, NAMES, train)
+    labelled = actual >= 0
+    ours = f1_score(actual[labelled], predicted[labelled], labels=[0, 1], average="macro")
+    constant = f1_score(actual[labelled], np.zeros(labelled.sum()), average="macro")
+    of_class, learned = found["compared_with"]["larger_class"], found["compared_with"]["position_and_time"]
+    assert of_class["class"] == "No-Switch" and of_class["macro_f1"] == pytest.approx(constant)
+    assert learned["macro_f1"] == 1
+    assert learned["difference"] == pytest.approx(ours - 1) and of_class["difference"] == pytest.approx(
+        ours - constant
+    )
+    low, high = learned["difference_interval"]
+    assert low < ours - 1 < high < 0
+    low, high = found["macro_f1_interval"]
+    assert low < ours < high
+
+
+def test_one_timeline_has_no_interval_and_one_class_teaches_nothing():
+    test = Dataset.from_list([{"labels": [0, 1, 0]}, {"labels": [-100]}])
+    train = Dataset.from_list([{"labels": [1, -100, 1]}])
+    found = compare(test, np.array([0, 0, 0, 1]), NAMES, train)
+    assert found == {
+        "compared_with": {"larger_class": {"class": "No-Switch", "macro_f1": pytest.approx(0.4), "difference": 0}}
+    }
