@@ -1,6 +1,7 @@
 """The Trainer with our model card. Everything it pushes has code and card and can be loaded, and holds no token."""
 
 import json
+from collections import ChainMap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ class HubTrainer(Trainer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.saved_metrics: dict[str, float] = {}
+        # Those of each split that were saved since the last training.
+        self.saved_metrics: dict[str, dict[str, Any]] = {}
         self.add_callback(PushCodeAndCardCallback(self))
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
@@ -142,12 +144,12 @@ class HubTrainer(Trainer):
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
         super().save_metrics(split, metrics, combined)
-        self.saved_metrics.update(metrics)
+        self.saved_metrics[split] = metrics
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """Scores of the current weights, by part of the data."""
         best = self.args.load_best_model_at_end and not self.is_in_train
-        known = kept_evaluation(self.state, best) | self.saved_metrics
+        known = ChainMap(*self.saved_metrics.values(), kept_evaluation(self.state, best))
         # Validation was scored before calibration, so those scores do not describe this model.
         parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
         return {

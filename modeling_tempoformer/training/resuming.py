@@ -82,7 +82,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         # A calibration belongs to the weights.
         trainer.model.config.calibration = getattr(model.config, "calibration", None)
         trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
-        (end,) = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
+        *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
         report(trainer, "train", {name: value for name, value in end.items() if name != "step"})
         return
     if checkpoint is not None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -115,7 +116,6 @@ class StreamTrainer(HubTrainer):
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = decision_metrics(config, self.class_names)
-        self.results: dict[str, dict[str, Any]] = {}
         self.add_callback(WorthCallback(self.class_names))
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
@@ -134,8 +134,8 @@ class StreamTrainer(HubTrainer):
         # A tie goes to the lower loss. The Trainer keeps the first, and models that predict one class only all tie.
         metric = (self.args.metric_for_best_model or "").removeprefix("eval_")
         is_tied = self.state.best_metric is not None and metrics.get(f"eval_{metric}") == self.state.best_metric
-        lowest = kept_evaluation(self.state, best=True).get("eval_loss", -math.inf)
-        if is_tied and metrics.get("eval_loss", math.inf) < lowest:
+        best_loss = kept_evaluation(self.state, best=True).get("eval_loss", -math.inf)
+        if is_tied and metrics.get("eval_loss", math.inf) < best_loss:
             self.state.best_metric = None
         return super()._determine_best_metric(metrics, trial)
 
@@ -204,7 +204,7 @@ class StreamTrainer(HubTrainer):
         if seconds := metrics[f"{prefix}_runtime"]:
             scores["posts_per_second"] = len(wanted) / seconds
         if not scores["labelled_posts"]:
-            del metrics[f"{prefix}_loss"]
+            metrics.pop(f"{prefix}_loss", None)
         return {f"{prefix}_{name}": value for name, value in scores.items()} | metrics
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
@@ -216,22 +216,22 @@ class StreamTrainer(HubTrainer):
             print(training_line(results))
         elif "posts" not in results:
             super().log_metrics(split, metrics)
-        elif part == "validation" and self.args.do_predict:
+        elif split == "eval" and self.args.do_predict:
             print(results_line(part, results))
         else:
-            unlabelled = not results["labelled_posts"]
-            if unlabelled and "validation" in self.results:
-                print(f"\n{results_table('validation', self.results['validation'])}")
-            print(
-                f"\n{results_table(part, results)}\nAll numbers, and what they mean: {self.args.output_dir}/{RESULTS}"
-            )
+            if split == "predict" and not results["labelled_posts"] and "eval" in self.saved_metrics:
+                validation = nest(self.saved_metrics["eval"], "eval", self.class_names)
+                print(f"\n{results_table(PARTS['eval'], validation)}")
+            print(f"\n{results_table(part, results)}")
+            print(f"All numbers, and what they mean: {Path(self.args.output_dir) / RESULTS}")
 
     def save_metrics(self, split: str, metrics: dict[str, Any], combined: bool = True):
-        """Writes the metrics of this part and of those before, nested, to `all_results.json`."""
-        self.saved_metrics.update(metrics)
-        self.results[PARTS.get(split, split)] = nest(metrics, split, self.class_names)
+        """Writes the metrics of all parts, nested, to `all_results.json`."""
+        self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
-            write_results(self.args.output_dir, self.results)
+            names = self.class_names
+            parts = {PARTS.get(of, of): nest(saved, of, names) for of, saved in self.saved_metrics.items()}
+            write_results(self.args.output_dir, parts)
 
     def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
         """

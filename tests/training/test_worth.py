@@ -1,0 +1,87 @@
+"""Which evaluation is the best, and what a training says of a model that has learned nothing."""
+
+import logging
+
+import pytest
+import torch
+from datasets import Dataset
+from helpers import NAMES, tiny_encoder, tiny_model
+from transformers import AutoTokenizer
+
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+
+
+LABELS = [0, 0, 0, 1]
+
+
+def make(folder, tokenization, **settings) -> StreamTrainer:
+    """A training on four rows of four posts, evaluated after each step."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    torch.manual_seed(0)
+    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)}, num_labels=2)
+    model.config.id2label = dict(enumerate(NAMES))
+    texts = ["sad today", "so glad", "tired again", "home"]
+    row = {"input_ids": tokenizer(texts)["input_ids"], "timestamps": [0, 60, 90, 9000], "labels": LABELS}
+    defaults = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    defaults |= {"load_best_model_at_end": True, "metric_for_best_model": "macro_f1", "report_to": "none"}
+    defaults |= {"use_cpu": True, "disable_tqdm": True, "learning_rate": 0.0}
+    arguments = StreamTrainingArguments(str(folder), **{**defaults, **settings})
+    rows = Dataset.from_list([row] * 4)
+    return StreamTrainer(model, arguments, StreamCollator(tokenizer, 4), train_dataset=rows, eval_dataset=rows)
+
+
+def make_constant(trainer: StreamTrainer, label: int):
+    """Lets the model predict one class, whatever it learns at a learning rate of 0."""
+    head = trainer.model.classifier.mlp[-1]
+    torch.nn.init.zeros_(head.weight)
+    with torch.no_grad():
+        head.bias.copy_(torch.eye(2)[label])
+
+
+@pytest.mark.parametrize("name", ["macro_f1", "eval_macro_f1"])
+def test_of_equal_evaluations_that_with_the_lowest_loss_is_kept(tmp_path, tokenization, name):
+    """Three evaluations tie, and the first of them has not the lowest loss."""
+    trainer = make(tmp_path, tokenization, learning_rate=1e-3, max_steps=5, metric_for_best_model=name)
+    scores = iter([0.4, 0.5, 0.5, 0.5, 0.4])
+    trainer.compute_metrics = lambda prediction: {"macro_f1": next(scores)}
+    trainer.train()
+    entries = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    best = max(entries, key=lambda entry: (entry["eval_macro_f1"], -entry["eval_loss"]))
+    first = next(entry for entry in entries if entry["eval_macro_f1"] == 0.5)
+    assert best["step"] != first["step"] == 2
+    assert trainer.state.best_global_step == best["step"] and trainer.state.best_metric == 0.5
+
+
+def test_a_lower_loss_alone_does_not_win(tmp_path, tokenization):
+    trainer = make(tmp_path, tokenization, learning_rate=1e-3)
+    scores = iter([0.4, 0.6, 0.5, 0.5])
+    trainer.compute_metrics = lambda prediction: {"macro_f1": next(scores)}
+    trainer.train()
+    losses = {entry["step"]: entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry}
+    assert trainer.state.best_global_step == 2 != min(losses, key=losses.get)
+
+
+@pytest.mark.parametrize(("label", "score"), [(0, "0.429"), (1, "0.200")])
+def test_a_model_of_one_class_is_called_so_in_each_evaluation_and_at_the_end(
+    tmp_path, tokenization, caplog, label, score
+):
+    caplog.set_level(logging.INFO)
+    trainer = make(tmp_path, tokenization)
+    make_constant(trainer, label)
+    trainer.train()
+    lines = [(entry.levelname, entry.getMessage()) for entry in caplog.records if score in entry.getMessage()]
+    assert [level for level, _ in lines] == ["INFO"] * 4 + ["WARNING"]
+    assert all(f"predicted as {NAMES[label]}" in line for _, line in lines)
+    assert "docs/troubleshooting.md" in lines[-1][1]
+
+
+def test_a_model_that_ends_better_than_it_began_is_not_warned_of(tmp_path, tokenization, caplog):
+    caplog.set_level(logging.INFO)
+    trainer = make(tmp_path, tokenization, learning_rate=0.02, max_steps=30, eval_steps=10, save_steps=10)
+    make_constant(trainer, 0)
+    trainer.evaluate()
+    assert "predicted as No-Switch" in caplog.text
+    trainer.train()
+    assert trainer.state.best_metric == 1
+    assert not [entry for entry in caplog.records if entry.levelname == "WARNING" and "kept" in entry.getMessage()]
