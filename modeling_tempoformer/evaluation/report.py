@@ -64,8 +64,10 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         part (`str`): Its name.
         results (`dict[str, Any]`): From [`nest`], with the scores of [`score_part`].
     """
-    speed = f"; {results['posts_per_second']:.0f} posts a second" if "posts_per_second" in results else ""
-    paragraphs, remarks = [count_line(part, results) + speed], []
+    paragraphs, remarks = [count_line(part, results)], []
+    for name, words in (("posts_per_second", "posts"), ("embedded_posts_per_second", "embedded posts")):
+        if name in results:
+            paragraphs[0] += f"; {results[name]:.0f} {words} a second"
     if "classes" in results:
         classes = pd.DataFrame.from_dict(results["classes"], orient="index")
         classes = classes[["precision", "recall", "f1", "posts"]].rename(columns={"f1": "F1"})

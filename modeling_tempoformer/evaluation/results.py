@@ -52,6 +52,7 @@ EXPLAINED = {
     "loss": "Mean loss of a labelled post, focal and weighted by class; of the training, the mean over its steps.",
     "seconds": "How long it took. A training that was resumed counts from there.",
     "posts_per_second": "Posts that were classified in a second.",
+    "embedded_posts_per_second": "Posts that were classified in a second, after a frozen encoder had embedded them.",
     "rows_per_second": "Rows, which are chunks of timelines, in a second.",
     "steps_per_second": "Batches in a second.",
     "model_preparation_time": "Seconds in which the model was moved to its device.",

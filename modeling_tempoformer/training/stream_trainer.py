@@ -182,8 +182,8 @@ class StreamTrainer(HubTrainer):
                 Position and time alone are learned from `train`, if it is there and not a stream.
 
         Returns:
-            The metrics of [`Trainer.predict`], `posts_per_second` and what [`score_part`] finds. All names begin with
-            `eval_` (validation) or `predict_` (test).
+            The metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
+            embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
         """
         prefix = "eval" if part == "validation" else "predict"
         names, ids = self.class_names, post_ids_of(timelines[part])
@@ -202,7 +202,9 @@ class StreamTrainer(HubTrainer):
         train = train if isinstance(train, Dataset) else None
         scores = score_part(timelines[part], predicted, probabilities, names, train)
         if seconds := metrics[f"{prefix}_runtime"]:
-            scores["posts_per_second"] = len(wanted) / seconds
+            # Over frozen embeddings the encoder's time is not in it.
+            embedded = self.args.freeze_encoder or not self.model.base_model_prefix
+            scores["embedded_posts_per_second" if embedded else "posts_per_second"] = len(wanted) / seconds
         if not scores["labelled_posts"]:
             metrics.pop(f"{prefix}_loss", None)
         return {f"{prefix}_{name}": value for name, value in scores.items()} | metrics
