@@ -24,6 +24,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentP
 
 import modeling_tempoformer
 from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 from modeling_tempoformer.training import recipes
 
@@ -243,8 +244,31 @@ def check_install(arguments: list[str]):
 
 
 def check_shown(block: Block, printed: str):
-    """Shown output has the form of what a program prints: the ranked words, or the demo's timeline."""
+    """Shown output has the form of what a program prints: a table of scores, ranked words, the demo's timeline."""
     lines = block.text.splitlines()
+    if lines[0].startswith("test: "):
+        scores = {
+            "macro_f1": 0.1,
+            "difference": 0.1,
+            "difference_interval": (0.1, 0.1),
+            "macro_f1_interval": (0.1, 0.1),
+        }
+        of_class = {"precision": 0.1, "recall": 0.1, "f1": 0.1}
+        table = results_table(
+            "test",
+            {
+                **{"posts": 100, "labelled_posts": 100, "timelines": 10, "posts_per_second": 1000, **scores},
+                "classes": {name: {**of_class, "posts": 100} for name in NAMES},
+                "compared_with": {
+                    "larger_class": {"class": NAMES[0], **scores},
+                    "position_and_time": {"features": ["position", "hour"], **scores},
+                },
+            },
+        )
+        # The same but for digits, and without what is said of a model like this one.
+        expected = [re.sub(r"\d", "0", line).rstrip() for line in table.splitlines()[: len(lines)]]
+        assert [re.sub(r"\d", "0", line) for line in lines] == expected, block.place
+        return
     if lines[0].startswith("rank "):
         (header,) = (line.split() for line in printed.splitlines() if line.startswith("rank "))
         assert lines[0].split() == header, block.place
