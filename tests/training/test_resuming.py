@@ -129,10 +129,11 @@ def test_an_ended_training_that_lacks_weights_is_refused(tmp_path, tokenization)
 
 
 def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
-    """Scores of the model before are not those of the new one."""
+    """Scores and predictions of the model before are not those of the new one."""
     first = begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
     results = tmp_path / "all_results.json"
     results.write_text(json.dumps({**read_json(results), "predict_macro_f1": 1.0}))
+    (tmp_path / "_predictions.csv").touch()
     second = begin(tmp_path, tokenization, max_steps=2, save_strategy="no")
     assert (first.state.global_step, second.state.global_step) == (1, 2)
-    assert "predict_macro_f1" not in read_json(results)
+    assert "predict_macro_f1" not in read_json(results) and not (tmp_path / "_predictions.csv").exists()
