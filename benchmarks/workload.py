@@ -111,7 +111,7 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     tau = base.log_time(elapsed, positions.view(shape))
     output, cls = pooled, None
     for index, stream_layer in enumerate(base.stream_layers):
-        states = stream_layer.position(states, positions)
+        states = stream_layer.position(states, positions.unsqueeze(1))
         layer = base.adapter.layers(base.encoder)[index - len(base.stream_layers)]
         states = base.adapter.run_layer(layer, states, layer_inputs)
         cls = states[:, 0].unflatten(0, shape)
