@@ -71,7 +71,7 @@ def main():
         show(benchmark="training step", form=form, **results[form])
     own = results[FORMS[0]]
     rows = [
-        [words, *(f"{result[name]:.3g} ({result[name] / own[name]:.3g} x)" for result in results.values())]
+        [words, *(f"{result[name]:.2f} ({result[name] / own[name]:.3g} x)" for result in results.values())]
         for words, name in (("seconds", "seconds"), ("peak memory, MiB", "peak_mib"))
     ]
     table([f"training step, {TARGETS} targets, w = {WINDOW} (over encode once)", *FORMS], rows)
