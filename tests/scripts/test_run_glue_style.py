@@ -228,8 +228,9 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
 
 def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(tmp_path, encoder):
     post_form = ["--config_overrides", '{"stream_form": "post"}', "--freeze_encoder", "--num_train_epochs", "4"]
-    fine_tune(tmp_path / "still", encoder, *post_form, "--learning_rate", "0")
-    vectors = fine_tune(tmp_path / "out", encoder, *post_form, "--learning_rate", "1e-2")
+    at_once = ["--warmup_steps", "0", "--load_best_model_at_end", "false"]
+    fine_tune(tmp_path / "still", encoder, *post_form, *at_once, "--learning_rate", "0")
+    vectors = fine_tune(tmp_path / "out", encoder, *post_form, *at_once, "--learning_rate", "1e-2")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "out"))
     pretrained = load_file(Path(encoder) / "model.safetensors")
     for name, weights in after.items():
@@ -244,8 +245,10 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
             [float(other[name]) for name in PROBABILITIES], abs=1e-5
         )
     trained, loaded = (read_json(tmp_path / name / "all_results.json") for name in ("out", "tokens"))
-    for name in ("eval_loss", "eval_macro_f1", "predict_macro_f1"):
-        assert loaded[name] == pytest.approx(trained[name], abs=1e-5), name
+    new = [weights for name, weights in after.items() if not name.startswith("tempoformer.encoder.")]
+    assert trained["train"]["parameters"] == sum(weights.numel() for weights in new)
+    for part, name in (("validation", "loss"), ("validation", "macro_f1"), ("test", "loss"), ("test", "macro_f1")):
+        assert loaded[part][name] == pytest.approx(trained[part][name], abs=1e-5), name
 
 
 def test_one_fold_of_a_file(tmp_path, encoder):
