@@ -15,7 +15,13 @@ BATCH_SIZE = 64  # posts
 
 
 def freeze_encoder(model: TempoFormerForStreamClassification):
-    """Keeps the encoder's weights as they are. Raises a `ValueError` in the token form, whose top layers learn."""
+    """
+    Keeps the encoder's weights as they are.
+
+    Args:
+        model (`TempoFormerForStreamClassification`): In the post form. Raises a `ValueError` in the token form, whose
+            stream layers are the encoder's.
+    """
     if model.config.stream_form != "post":
         raise ValueError("--freeze_encoder needs `stream_form: post`: in the token form the encoder's layers learn.")
     model.base_model.encoder.requires_grad_(False)
