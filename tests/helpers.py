@@ -235,14 +235,20 @@ NAMES = ["No-Switch", "Switch"]
 
 
 def make_trainer(
-    folder, tokenization, num_timelines: int = 8, callbacks=(), dropout: float = 0.1, **arguments
+    folder,
+    tokenization,
+    num_timelines: int = 8,
+    callbacks=(),
+    dropout: float = 0.1,
+    form: dict[str, str] = FORMS[0],
+    **arguments,
 ) -> Trainer:
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
     posts = Dataset.from_list(list(synthetic_posts(num_timelines, seed=0, posts_per_timeline=6)))
     rows = to_rows(to_timelines(posts, NAMES), tokenizer, window=4, targets_per_row=3)
     encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "hidden_dropout_prob": dropout}
     encoder["attention_probs_dropout_prob"] = dropout
-    model = tiny_model(encoder_config=encoder, num_labels=2, head_dropout=dropout)
+    model = tiny_model(encoder_config=encoder, num_labels=2, head_dropout=dropout, **form)
     settings = {
         "per_device_train_batch_size": 4,
         "learning_rate": 1e-3,
