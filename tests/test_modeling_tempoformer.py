@@ -3,7 +3,8 @@
 import pytest
 import torch
 from helpers import FORMS, tiny_batch, tiny_encoder, tiny_model
-from transformers import AutoConfig, AutoModel, BertConfig
+from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModel, BertConfig
+from transformers.masking_utils import flash_attention_mask
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TempoFormerModel
 
@@ -160,6 +161,21 @@ def test_attention_across_posts_is_there_with_any_backend(batch, form):
     )
     torch.testing.assert_close(eager.stream_attentions, sdpa.stream_attentions, atol=1e-5, rtol=0)
     assert sdpa.attentions is None
+
+
+def keys_alone(module, query, key, value, attention_mask, scaling=None, **kwargs):
+    """Attention with a mask (batch, keys), as flash attention has it."""
+    mask = None if attention_mask is None else attention_mask[:, None, None].bool()
+    context = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+    return context.transpose(1, 2), None
+
+
+@IN_BOTH_FORMS
+def test_a_backend_whose_masks_are_about_keys_alone(batch, form):
+    AttentionInterface.register("keys_alone", keys_alone)
+    AttentionMaskInterface.register("keys_alone", flash_attention_mask)
+    model, other = (tiny_model(attn_implementation=name, **form) for name in ("sdpa", "keys_alone"))
+    torch.testing.assert_close(other(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
 
 
 @IN_BOTH_FORMS
