@@ -56,6 +56,8 @@ FEW_SHOT = {
     for posts, recipe in (("post", "baseline_few_shot"), ("stream", "baseline_few_shot_stream"))
     for number in (5, 10)
 }
+# What a corpus's recipe says of its posts. `default` says all else.
+OF_POSTS = ("task_name", "window", "max_seq_length", "validation_fraction")
 # The recipes of each row, which come after the one of the corpus, and its kind of learning rates.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["baseline_class_prior"], None),
@@ -73,7 +75,7 @@ ROWS: dict[str, tuple[list[str], str | None]] = {
     "TempoFormer, stream_residual": (["variant_stream_residual"], "tempoformer"),
     "RoTempoFormer, stream_residual": (["variant_rotempoformer", "variant_stream_residual"], "tempoformer"),
     "TempoFormer, post form": (["variant_post_form"], "tempoformer"),
-    "TempoFormer, post form, frozen encoder": (["variant_post_form", "frozen_encoder"], "embeddings"),
+    "TempoFormer, post form, frozen encoder": (["default"], None),
     "without temporal rotation": (["variant_no_temporal_rotation"], "tempoformer"),
     "without rotation": (["variant_no_rotation"], "tempoformer"),
     "without the second position": (["variant_no_second_position"], "tempoformer"),
@@ -92,9 +94,8 @@ class Paper:
     def __init__(self, args: argparse.Namespace):
         self.args = args
         self.corpus = f"{args.corpus}_{args.recipes}"
-        recipe = yaml.safe_load((ROOT / "configuration" / f"{self.corpus}.yaml").read_text(encoding="utf-8"))
-        self.window: int = recipe["window"]
-        self.epochs: int = recipe["num_train_epochs"]
+        self.recipe = yaml.safe_load((ROOT / "configuration" / f"{self.corpus}.yaml").read_text(encoding="utf-8"))
+        self.window: int = self.recipe["window"]
         self.output: Path = args.output_dir.resolve()
         self.output.mkdir(parents=True, exist_ok=True)
         self.failed: set[Path] = set()
@@ -108,9 +109,13 @@ class Paper:
         """The cross-validation of a row. It runs in `ROOT`, so all paths are absolute."""
         recipes, kind = ROWS[row]
         settings: dict[str, Any] = {}
+        if recipes == ["default"]:
+            settings = {name: self.recipe[name] for name in OF_POSTS if name in self.recipe}
+        else:
+            recipes = [self.corpus, *recipes]
         if row in PAPER_SIZES:
             # As long as TempoFormer.
-            settings["num_train_epochs"] = self.epochs
+            settings["num_train_epochs"] = self.recipe["num_train_epochs"]
             settings |= PAPER_SIZES[row] if self.args.recipes == "paper" else {}
         if row in FEW_SHOT:
             settings["num_examples"] = FEW_SHOT[row][1]
@@ -126,7 +131,7 @@ class Paper:
             *(["--learning_rates", *RATES[self.args.recipes][kind]] if kind else []),
             *(["--tune_on_first_fold"] if self.args.tune_on_first_fold else []),
             "--",
-            *(f"configuration/{name}.yaml" for name in [self.corpus, *recipes]),
+            *(f"configuration/{name}.yaml" for name in recipes),
             *("--train_file", str(Path(self.args.train_file).resolve())),
             *(f"--{name}={value}" for name, value in settings.items()),
             *("--report_to", "none", "--disable_tqdm", "true"),

@@ -21,7 +21,7 @@ POST_TOKENS = [4, 11, 13, 16, 18, 20, 22, 24, 26, 27, 29, 31, 33, 34, 36, 37, 39
 THREAD_POSTS = [1, 3, 4, 5, 6, 7, 9, 10, 11, 13, 14, 16, 17, 18, 19, 21, 23, 25, 32, 40, 155]
 
 
-RECIPE = Path(__file__).parents[1] / "configuration" / "variant_post_form.yaml"
+RECIPE = Path(__file__).parents[1] / "configuration" / "default.yaml"
 POST_FORM = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))["config_overrides"]
 
 
