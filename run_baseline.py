@@ -74,6 +74,8 @@ def check_arguments(baseline: BaselineArguments, data: DataTrainingArguments, tr
     method = f"--method {baseline.method}"
     if data.streaming:
         raise ValueError(f"{method} does not support --streaming: leave it out.")
+    if training.freeze_encoder:
+        raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
     if baseline.is_trained and not training.do_train:
         raise ValueError(f"{method} needs --do_train.")
     if not baseline.is_trained and not training.do_predict:

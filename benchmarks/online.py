@@ -1,4 +1,6 @@
-"""Posts that arrive one by one: latency against recomputing the stream, and cost against the timeline's length.
+"""
+Posts that arrive one by one: latency against recomputing the stream, in both forms of stream layers, and cost against
+the timeline's length.
 
 oneDNN keeps what it compiled for the last 1,024 shapes that it met, about 1 MiB each; with the environment variable
 `ONEDNN_PRIMITIVE_CACHE_CAPACITY=64` it keeps fewer, so that what is left to grow would be ours.
@@ -8,10 +10,12 @@ import argparse
 import resource
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import torch
 from transformers import BertConfig
 from workload import (
+    POST_FORM,
     POST_TOKENS,
     bert_base,
     dense_forward,
@@ -40,34 +44,52 @@ def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, t
 
 def latency(repeats: int, num_streams: int) -> list[list[str]]:
     """The last post of full windows, with the ones before it remembered or not; the mean over the streams' medians."""
-    model = bert_base(WINDOW)
-    totals = Counter()
+    model, post_form = bert_base(WINDOW), bert_base(WINDOW, **POST_FORM)
+    totals, sizes = Counter(), Counter()
     for seed in range(num_streams):
         row = full_windows(1, WINDOW, seed)
-        times = (1.7e9 - row["elapsed"][0, 0].double()).tolist()
-        before, newest = posts_of(row, 0, WINDOW - 1), posts_of(row, WINDOW - 1, WINDOW)
-        state = model.step(**before, timeline_ids=["a"] * (WINDOW - 1), timestamps=times[:-1]).state
-        memory, streams = state.state_dict(), to_streams(row, slice(0, 1))
-
-        def step(row=row, newest=newest, times=times, memory=memory):
-            state = StreamState.from_state_dict(memory)
-            return model.step(**newest, timeline_ids=["a"], timestamps=times[-1:], state=state).logits[0]
-
+        streams = to_streams(row, slice(0, 1))
+        token_step, token_bytes = last_step(model, row)
+        post_step, post_bytes = last_step(post_form, row)
         with torch.inference_mode():
-            torch.testing.assert_close(step(), model(**row).logits[0, 0], atol=1e-5, rtol=1e-5)
             seconds = medians(
                 {
-                    "online step": step,
+                    "online step": token_step,
                     "its stream, posts without padding": lambda row=row: model(**row),
                     "its stream, dense": lambda streams=streams: dense_forward(model, **streams),
+                    "online step, post form": post_step,
+                    "its stream, post form": lambda row=row: post_form(**row),
                 },
                 repeats,
             )
+        memory = {"online step": token_bytes, "online step, post form": post_bytes}
         for form, value in seconds.items():
-            show(benchmark="one new post", stream=seed, form=form, milliseconds=1000 * value, state_bytes=state.nbytes)
+            remembered = {"state_bytes": memory[form]} if form in memory else {}
+            show(benchmark="one new post", stream=seed, form=form, milliseconds=1000 * value, **remembered)
         totals.update(seconds)
+        sizes.update(memory)
     own = totals["online step"]
-    return [[form, f"{1000 * total / num_streams:.0f}", f"{total / own:.1f} x"] for form, total in totals.items()]
+    return [
+        [form, f"{1000 * total / num_streams:.0f}", f"{total / own:.3g} x"]
+        + [f"{sizes[form] / num_streams:,.0f}" if form in sizes else ""]
+        for form, total in totals.items()
+    ]
+
+
+def last_step(model, row: dict[str, torch.Tensor]) -> tuple[Callable[[], torch.Tensor], int]:
+    """The step that classifies the last post of a row, and the bytes that are remembered of the posts before."""
+    times = (1.7e9 - row["elapsed"][0, 0].double()).tolist()
+    before, newest = posts_of(row, 0, WINDOW - 1), posts_of(row, WINDOW - 1, WINDOW)
+    state = model.step(**before, timeline_ids=["a"] * (WINDOW - 1), timestamps=times[:-1]).state
+    memory = state.state_dict()
+
+    def step() -> torch.Tensor:
+        state = StreamState.from_state_dict(memory)
+        return model.step(**newest, timeline_ids=["a"], timestamps=times[-1:], state=state).logits[0]
+
+    with torch.inference_mode():
+        torch.testing.assert_close(step(), model(**row).logits[0, 0], atol=1e-5, rtol=1e-5)
+    return step, state.nbytes
 
 
 def long_timeline(lengths: list[int]) -> list[list[str]]:
@@ -109,7 +131,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     new_post, long = latency(args.repeats, args.streams), long_timeline(args.lengths)
-    table(["one new post, w = 20", "milliseconds", "against the online step"], new_post)
+    table(["one new post, w = 20", "milliseconds", "against the online step", "state bytes"], new_post)
     table(["posts streamed, tiny encoder", "ms a post since the row above", "resident MiB", "state bytes"], long)
 
 

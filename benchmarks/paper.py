@@ -4,7 +4,7 @@ The tables of Tseriotou et al. (2024) on a corpus: runs what has no results yet,
     python -m benchmarks.paper --table 2 --corpus lrs --train_file threads.jsonl.gz --model_name_or_path M \
         --output_dir outputs/lrs --seeds 0 --tune_on_first_fold
 
-Table 1: statistics of the corpus. 2: all methods. 3: TempoFormer without one of its parts. 4: recurrent models.
+Table 1: statistics of the corpus. 2: all methods. 3: TempoFormer without one of its parts. 4: models of streams.
 5: diversity of the corpus. 6: parameters and training time. 7: table 3 with F1 of each class. 8: windows of 5, 10 and
 20 posts, and figure 3.
 
@@ -56,6 +56,8 @@ FEW_SHOT = {
     for posts, recipe in (("post", "baseline_few_shot"), ("stream", "baseline_few_shot_stream"))
     for number in (5, 10)
 }
+# What a corpus's recipe says of its posts. `default` says all else.
+OF_POSTS = ("task_name", "window", "max_seq_length", "validation_fraction")
 # The recipes of each row, which come after the one of the corpus, and its kind of learning rates.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["baseline_class_prior"], None),
@@ -72,15 +74,17 @@ ROWS: dict[str, tuple[list[str], str | None]] = {
     # Not in the paper.
     "TempoFormer, stream_residual": (["variant_stream_residual"], "tempoformer"),
     "RoTempoFormer, stream_residual": (["variant_rotempoformer", "variant_stream_residual"], "tempoformer"),
+    "TempoFormer, post form": (["variant_post_form"], "tempoformer"),
+    "TempoFormer, post form, frozen encoder": (["default"], None),
     "without temporal rotation": (["variant_no_temporal_rotation"], "tempoformer"),
     "without rotation": (["variant_no_rotation"], "tempoformer"),
     "without the second position": (["variant_no_second_position"], "tempoformer"),
     "without positions": (["variant_no_positions"], "tempoformer"),
     "without Gate&Norm": (["variant_no_gate"], "tempoformer"),
 }
-METHODS = list(ROWS)[:16]
-RECURRENT = METHODS[11:]
-PARTS = ["TempoFormer", "TempoFormer, stream_residual", *list(ROWS)[16:]]
+METHODS = [row for row in ROWS if not row.startswith("without")]
+STREAM_MODELS = METHODS[METHODS.index("RoBERT") :]
+PARTS = [row for row in ROWS if row.startswith(("TempoFormer", "without"))]
 WINDOWS = (5, 10, 20)
 
 
@@ -90,9 +94,8 @@ class Paper:
     def __init__(self, args: argparse.Namespace):
         self.args = args
         self.corpus = f"{args.corpus}_{args.recipes}"
-        recipe = yaml.safe_load((ROOT / "configuration" / f"{self.corpus}.yaml").read_text(encoding="utf-8"))
-        self.window: int = recipe["window"]
-        self.epochs: int = recipe["num_train_epochs"]
+        self.recipe = yaml.safe_load((ROOT / "configuration" / f"{self.corpus}.yaml").read_text(encoding="utf-8"))
+        self.window: int = self.recipe["window"]
         self.output: Path = args.output_dir.resolve()
         self.output.mkdir(parents=True, exist_ok=True)
         self.failed: set[Path] = set()
@@ -106,9 +109,13 @@ class Paper:
         """The cross-validation of a row. It runs in `ROOT`, so all paths are absolute."""
         recipes, kind = ROWS[row]
         settings: dict[str, Any] = {}
+        if recipes == ["default"]:
+            settings = {name: self.recipe[name] for name in OF_POSTS if name in self.recipe}
+        else:
+            recipes = [self.corpus, *recipes]
         if row in PAPER_SIZES:
             # As long as TempoFormer.
-            settings["num_train_epochs"] = self.epochs
+            settings["num_train_epochs"] = self.recipe["num_train_epochs"]
             settings |= PAPER_SIZES[row] if self.args.recipes == "paper" else {}
         if row in FEW_SHOT:
             settings["num_examples"] = FEW_SHOT[row][1]
@@ -124,7 +131,7 @@ class Paper:
             *(["--learning_rates", *RATES[self.args.recipes][kind]] if kind else []),
             *(["--tune_on_first_fold"] if self.args.tune_on_first_fold else []),
             "--",
-            *(f"configuration/{name}.yaml" for name in [self.corpus, *recipes]),
+            *(f"configuration/{name}.yaml" for name in recipes),
             *("--train_file", str(Path(self.args.train_file).resolve())),
             *(f"--{name}={value}" for name, value in settings.items()),
             *("--report_to", "none", "--disable_tqdm", "true"),
@@ -261,7 +268,7 @@ def table_8(paper: Paper):
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     lines = []
-    for row in ["BiLSTM", *RECURRENT]:
+    for row in ["BiLSTM", *STREAM_MODELS]:
         found = {window: paper.run(row, window) for window in WINDOWS}
         scores = {window: results["scores"]["macro_f1"] for window, results in found.items() if results is not None}
         cells = {
@@ -284,7 +291,7 @@ TABLES = {
     1: table_1,
     2: lambda paper: scores_table(paper, "table_2", METHODS),
     3: lambda paper: scores_table(paper, "table_3", PARTS, per_class=False),
-    4: lambda paper: scores_table(paper, "table_4", ["post alone", *RECURRENT]),
+    4: lambda paper: scores_table(paper, "table_4", ["post alone", *STREAM_MODELS]),
     5: table_5,
     6: table_6,
     7: lambda paper: scores_table(paper, "table_7", PARTS),

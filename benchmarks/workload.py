@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import yaml
 from transformers import BertConfig
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
@@ -18,6 +19,10 @@ from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_win
 # Every fifth percentile of 4,498 posts of RumourEval-2017 in 260 threads: WordPiece tokens, and posts of a thread.
 POST_TOKENS = [4, 11, 13, 16, 18, 20, 22, 24, 26, 27, 29, 31, 33, 34, 36, 37, 39, 41, 45, 49, 72]
 THREAD_POSTS = [1, 3, 4, 5, 6, 7, 9, 10, 11, 13, 14, 16, 17, 18, 19, 21, 23, 25, 32, 40, 155]
+
+
+RECIPE = Path(__file__).parents[1] / "configuration" / "default.yaml"
+POST_FORM = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))["config_overrides"]
 
 
 def draw(percentiles: list[int], count: int, generator: torch.Generator) -> list[int]:
@@ -111,7 +116,7 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     tau = base.log_time(elapsed, positions.view(shape))
     output, cls = pooled, None
     for index, stream_layer in enumerate(base.stream_layers):
-        states = stream_layer.position(states, positions)
+        states = stream_layer.position(states, positions.unsqueeze(1))
         layer = base.adapter.layers(base.encoder)[index - len(base.stream_layers)]
         states = base.adapter.run_layer(layer, states, layer_inputs)
         cls = states[:, 0].unflatten(0, shape)

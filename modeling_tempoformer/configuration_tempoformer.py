@@ -53,8 +53,8 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         post_pooling (`str`, *optional*, defaults to `"mean"`):
             A post's vector in the post form: the `"mean"` of its tokens in the encoder's last layer, or `"cls"`.
         stream_hidden_size (`int`, *optional*):
-            Width of the stream layers in the post form, a multiple of twice their number of heads, which is the
-            encoder's. Default: the encoder's width.
+            Width of the stream layers in the post form. They have as many heads as the encoder, and the width must
+            be an even multiple of that number. Default: the encoder's width.
         head (`str`, *optional*, defaults to `"mlp"`):
             `"mlp"` reads the newest post; `"lstm"` reads all posts of the stream in turn (RoTempoFormer, or RoBERT
             with `num_stream_layers=0`).
@@ -172,10 +172,10 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
                 f"`stream_position_embeddings` has {len(positions)} values for {self.num_stream_layers} stream layers."
             )
         head_dim, rest = divmod(self.stream_width, self.encoder_config.num_attention_heads)
-        if rest:
+        if rest or head_dim < 1:
             raise ValueError(
-                f"The stream layers' width {self.stream_width} must be a multiple of their "
-                f"{self.encoder_config.num_attention_heads} heads."
+                f"The stream layers' width must be a positive multiple of their "
+                f"{self.encoder_config.num_attention_heads} heads, got {self.stream_width}."
             )
         if self.num_stream_layers and self.stream_attention != "full" and head_dim % 2:
             raise ValueError(
@@ -205,7 +205,7 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
     @property
     def stream_width(self) -> int:
         """The width of the stream layers and of what the head reads."""
-        return self.stream_hidden_size or self.encoder_config.hidden_size
+        return self.encoder_config.hidden_size if self.stream_hidden_size is None else self.stream_hidden_size
 
     @property
     def position_embeddings_per_layer(self) -> list[bool]:

@@ -58,19 +58,18 @@ class StreamCollator:
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
         """Raises a `ValueError` for columns that differ from those of the first row, or in their lengths."""
-        if ("post_embeds" in row) != ("post_embeds" in first):
-            raise ValueError(f"{'has' if 'post_embeds' in row else 'lacks'} 'post_embeds', unlike the first row.")
         if not len(posts_of(row)):
             raise ValueError("has no posts.")
+        for name in (*self.tokenizer.model_input_names, "post_embeds", "labels"):
+            if (name in row) != (name in first):
+                raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
         if "post_embeds" in row:
             return
         num_tokens = [len(tokens) for tokens in row["input_ids"]]
         if 0 in num_tokens:
             raise ValueError(f"has no tokens in post {num_tokens.index(0)}.")
-        for name in (*self.tokenizer.model_input_names, "labels"):
-            if (name in row) != (name in first):
-                raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
-            if name in row and name != "labels" and [len(values) for values in row[name]] != num_tokens:
+        for name in self.tokenizer.model_input_names:
+            if name in row and [len(values) for values in row[name]] != num_tokens:
                 raise ValueError(f"must have as many '{name}' as 'input_ids' in each post.")
 
     def streams(self, row: dict[str, Any]) -> dict[str, torch.Tensor]:

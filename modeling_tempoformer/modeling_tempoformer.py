@@ -34,21 +34,23 @@ class TempoFormerModelOutput(ModelOutput):
     Args:
         last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, window, stream_width)`):
             The vector of each post in each stream after the stream layers (with `num_stream_layers=0` its pooled
-            vector); zeros where there is no post. In the post form with `head="mlp"` `window` is 1, the newest post,
-            unless `output_attentions` asks for all.
+            vector); zeros where there is no post. In the post form with `head="mlp"` of the newest post alone, with 1
+            in the place of `window`.
         pooler_output (`torch.FloatTensor` of shape `(batch_size, num_streams, hidden_size)`, *optional*):
-            The newest post of each stream, pooled before the stream layers. Only with stream layers and `head="mlp"`.
+            The newest post of each stream, pooled before the stream layers. Only in the token form, with stream layers
+            and `head="mlp"`.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True`):
             One tensor of shape `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the
             attention of each post (fourth axis) to the posts of its stream (last axis); 0 where the stream has no
             post.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
-            The embeddings and the output of each layer below the stream layers, each of shape
-            `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding.
+            The embeddings and the output of each layer below the stream layers (in the post form of each layer of the
+            encoder), of shape `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding. None for
+            `post_embeds`.
         attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True` and eager attention):
-            One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each layer below the
-            stream layers; 0 for absent posts.
+            One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each of these layers;
+            0 for absent posts. None for `post_embeds`.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -315,16 +317,17 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
         times = None if time_ids is None else time_ids.flatten(0, 1)
         posts = PostGroups(attention_mask.flatten(0, 1).bool(), times)
-        inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
-        inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items() if tensor is not None}
-        attentions = []
-        with ExitStack() as hooks:
-            if output_attentions:
-                self.record_attentions(attentions, hooks)
-            all_states = [] if post_embeds is not None else self.encode_posts(posts, inputs, output_hidden_states)
-        states = (
-            posts.cut(tokens.flatten(0, 1)) if post_embeds is not None else self.pool_tokens(posts, all_states[-1])
-        )
+        attentions, all_states = [], []
+        if post_embeds is None:
+            inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
+            inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items() if tensor is not None}
+            with ExitStack() as hooks:
+                if output_attentions:
+                    self.record_attentions(attentions, hooks)
+                all_states = self.encode_posts(posts, inputs, output_hidden_states)
+            states = self.pool_tokens(posts, all_states[-1])
+        else:
+            states = posts.cut(tokens.flatten(0, 1))
 
         # A stream is real if its newest post is, and its posts are those that are real.
         first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
@@ -346,7 +349,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             if output_attentions
             else None,
             hidden_states=tuple(posts.join_states(states).unflatten(0, rows) for states in all_states)
-            if output_hidden_states
+            if output_hidden_states and all_states
             else None,
             attentions=tuple(
                 posts.join_attentions(attentions[first : first + len(posts.members)]).unflatten(0, rows)
@@ -451,8 +454,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             tau: (streams, window), or None for no rotation.
 
         Returns:
-            The posts' vectors (streams, window, hidden); the pooled newest posts (streams, hidden), if the head reads
-            them; and the attention of each stream layer, if `output_attentions`. All are 0 where there is no post.
+            The posts' vectors (streams, window, width), in the post form only those that the head reads; the pooled
+            newest posts (streams, hidden), if the head reads them; and the attention of each stream layer, if
+            `output_attentions`. All are 0 where there is no post.
         """
         shape = slot_mask.shape[:1]
         stream_ids = select(slot_mask[:, -1])
@@ -555,7 +559,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             is_last = index == len(self.stream_layers) - 1
             if stream_layer.position is not None:
                 # The newest post always has the last position.
-                positions = [group % window + (self.config.window - window) for group in ids]
+                positions = [(group % window + (self.config.window - window)).unsqueeze(1) for group in ids]
                 states = [stream_layer.position(*group) for group in zip(states, positions, strict=True)]
             if is_last:
                 groups = zip(states, layer_inputs, tokens, strict=True)

@@ -55,8 +55,8 @@ class StreamPosition(nn.Module):
         self.dropout = nn.Dropout(adapter.dropout(config.encoder_config))
 
     def forward(self, hidden_states: torch.Tensor, positions: torch.LongTensor) -> torch.Tensor:
-        """`hidden_states` (posts, tokens, hidden), `positions` (posts,)."""
-        position = self.embedding(positions).unsqueeze(1)
+        """`hidden_states` (..., hidden), `positions` of the same leading axes, or one that broadcasts to them."""
+        position = self.embedding(positions)
         if self.norm is None:
             return hidden_states + self.dropout(position)
         return self.dropout(self.norm(hidden_states + position))
@@ -94,21 +94,22 @@ class StreamAttention(nn.Module):
         stream_mask: torch.BoolTensor,
         tau: torch.Tensor | None,
         output_attentions: bool = False,
-        num_queries: int | None = None,
+        only_newest: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         `posts` (streams, window, hidden), `stream_mask` and `tau` (streams, window); `tau=None` does not rotate.
-        Returns the context of the newest `num_queries` posts, by default of all, and their attention.
+        Returns the context of all posts, or with `only_newest` of the newest alone, and their attention.
         """
-        newest = slice(None if num_queries is None else -num_queries, None)
+        asking = slice(-1, None) if only_newest else slice(None)
+        asked = posts[:, asking]
         query, key, value = (
             projection(states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-            for projection, states in ((self.q_proj, posts[:, newest]), (self.k_proj, posts), (self.v_proj, posts))
+            for projection, states in ((self.q_proj, asked), (self.k_proj, posts), (self.v_proj, posts))
         )
         if tau is not None:
             exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
             angles = tau[:, None, :, None] * self.config.rope_theta**-exponents
-            query, key = rotate_pairs(query, angles[:, :, newest]), rotate_pairs(key, angles)
+            query, key = rotate_pairs(query, angles[:, :, asking]), rotate_pairs(key, angles)
         if output_attentions:
             # Only eager attention returns weights. Windows are short, so it is cheap.
             attention: Callable = eager_attention_forward
@@ -118,15 +119,18 @@ class StreamAttention(nn.Module):
             attention = ALL_ATTENTION_FUNCTIONS.get_interface(
                 self.config._attn_implementation, eager_attention_forward
             )
-            mask = create_bidirectional_mask(config=self.config, inputs_embeds=posts, attention_mask=stream_mask)
-            # Other forms of mask (flash attention's) are about keys alone.
-            mask = mask[:, :, newest] if mask is not None and mask.ndim == 4 else mask
+            mask = create_bidirectional_mask(
+                config=self.config, inputs_embeds=asked, attention_mask=stream_mask, encoder_hidden_states=posts
+            )
         context, weights = attention(self, query, key, value, mask, scaling=self.scaling, dropout=0.0)
         return self.dropout(self.o_proj(context.flatten(-2))), weights
 
 
 class StreamLayer(nn.Module):
-    """The new parts around one of the encoder's own layers: stream positions before it, attention after it."""
+    """
+    What stream layers of both forms have: stream positions, and attention across the posts. In the token form the
+    positions come before one of the encoder's own layers, and the attention after it.
+    """
 
     def __init__(self, config: TempoFormerConfig, index: int):
         super().__init__()
@@ -150,7 +154,7 @@ class GateAndNorm(nn.Module):
 
 class PostReader(nn.Module):
     """
-    The stream layers of the post form: one vector for each post in, one for the newest post out.
+    The stream layers of the post form, from one vector for each post to what the head reads.
 
     A post's vector is normalised and, where the widths differ, projected. Each layer is pre-norm: it adds the position
     in the stream, then what attention finds in the stream's posts, then a feed-forward step. At the end `fusion` joins
@@ -179,19 +183,19 @@ class PostReader(nn.Module):
         output_attentions: bool = False,
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """
-        `vectors` (streams, window, hidden), `stream_mask` and `tau` (streams, window). Returns the posts' vectors in
-        their stream and the attention of each layer. The last layer computes what the head reads: the newest post, or
-        all posts for a recurrent head and for `output_attentions`.
+        `vectors` (streams, window, hidden), `stream_mask` and `tau` (streams, window). Returns what the head reads,
+        (streams, 1, width) for the newest post or (streams, window, width) for a recurrent head, and the attention of
+        each layer. The last layer computes no more than that, unless `output_attentions` asks for all posts.
         """
         posts = context = self.projection(self.norm(vectors))
         attentions = []
         for index, layer in enumerate(self.layers):
             only_newest = self.reads_newest and index == len(self.layers) - 1 and not output_attentions
-            context, weights = layer(context, stream_mask, tau, output_attentions, 1 if only_newest else None)
+            context, weights = layer(context, stream_mask, tau, output_attentions, only_newest)
             attentions.append(weights)
-        if self.fusion is None:
-            return self.final_norm(context), attentions
-        return self.fusion(posts[:, -context.shape[1] :], context), attentions
+        if self.reads_newest:
+            posts, context = posts[:, -1:], context[:, -1:]
+        return (self.final_norm(context) if self.fusion is None else self.fusion(posts, context)), attentions
 
 
 class PostStreamLayer(StreamLayer):
@@ -212,14 +216,14 @@ class PostStreamLayer(StreamLayer):
         stream_mask: torch.BoolTensor,
         tau: torch.Tensor | None,
         output_attentions: bool,
-        num_queries: int | None,
+        only_newest: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As [`StreamAttention.forward`]."""
         if self.position is not None:
             # The newest post always has the last position.
-            window = posts.shape[1]
-            positions = torch.arange(self.config.window - window, self.config.window, device=posts.device)
-            posts = self.position(posts.transpose(0, 1), positions).transpose(0, 1)
-        context, weights = self.attention(self.attention_norm(posts), stream_mask, tau, output_attentions, num_queries)
+            first = self.config.window - posts.shape[1]
+            posts = self.position(posts, torch.arange(first, self.config.window, device=posts.device))
+        context, weights = self.attention(self.attention_norm(posts), stream_mask, tau, output_attentions, only_newest)
         if self.config.stream_residual:
             context = context + posts[:, -context.shape[1] :]
         return context + self.mlp(self.mlp_norm(context)), weights

@@ -75,11 +75,15 @@ def stream_logits(
     """Logits of one stream: its posts oldest to newest and without padding, and how far each is from the newest."""
     config, base = model.config, model.tempoformer
     layers = base.encoder.encoder.layer
+    if config.stream_form == "post":
+        tokens = [encode(model, post, layers)[0] for post in posts]
+        return post_form_logits(model, tokens, distances, elapsed)
     m = config.num_stream_layers
     states = [encode(model, post, layers[: len(layers) - m]) for post in posts]
     taus = log_times(config, distances, elapsed)
     pooled = None if base.encoder.pooler is None else [base.encoder.pooler(state)[0] for state in states]
-    vectors = pooled
+    if m == 0:
+        return classify(model, None, pooled)
     for index in range(m):
         stream_layer = base.stream_layers[index]
         if stream_layer.position is not None:
@@ -93,32 +97,58 @@ def stream_logits(
         if config.stream_residual:
             vectors = [c + vector for c, vector in zip(own, vectors, strict=True)]
         states = [torch.cat((v.view(1, 1, -1), state[:, 1:]), 1) for v, state in zip(vectors, states, strict=True)]
-    return classify(model, pooled, own if m else None, vectors)
+    return classify(model, pooled, fuse(base.fusion, own, vectors))
 
 
-def classify(
-    model, pooled: list[torch.Tensor] | None, own: list[torch.Tensor] | None, vectors: list[torch.Tensor]
+def post_form_logits(
+    model, tokens: list[torch.Tensor], distances: list[int], elapsed: list[float] | None
 ) -> torch.Tensor:
+    """As `stream_logits` in the post form, from what the encoder returns for the tokens (tokens, hidden) of posts."""
+    config, reader = model.config, model.tempoformer.post_reader
+    taus = log_times(config, distances, elapsed)
+    own = []
+    for states in tokens:
+        vector = states[0] if config.post_pooling == "cls" else sum(states) / len(states)
+        own.append(reader.projection(reader.norm(vector)))
+    vectors = own
+    for layer in reader.layers:
+        if layer.position is not None:
+            places = [torch.tensor(config.window - 1 - distance) for distance in distances]
+            vectors = [vector + layer.position.embedding(p) for vector, p in zip(vectors, places, strict=True)]
+        contexts = stream_attention(layer.attention, [layer.attention_norm(vector) for vector in vectors], taus)
+        if config.stream_residual:
+            contexts = [vector + context for vector, context in zip(vectors, contexts, strict=True)]
+        vectors = [context + layer.mlp(layer.mlp_norm(context)) for context in contexts]
+    if config.fusion == "none":
+        return classify(model, None, [reader.final_norm(vector) for vector in vectors])
+    return classify(model, None, fuse(reader.fusion, own, vectors))
+
+
+def fuse(fusion, own: list[torch.Tensor], contexts: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Gate&Norm of each post's own vector and its context; without it, the context."""
+    if fusion is None:
+        return contexts
+    joined = []
+    for c, context in zip(own, contexts, strict=True):
+        gate = fusion.gate(torch.cat((c, context))).sigmoid()
+        joined.append(fusion.norm((1 - gate) * c + gate * context))
+    return joined
+
+
+def classify(model, pooled: list[torch.Tensor] | None, vectors: list[torch.Tensor]) -> torch.Tensor:
     """
-    Logits of the newest post, from the posts' pooled vectors below the stream layers, their own in the last layer, and
-    those of their context (without stream layers, their pooled vectors).
+    Logits of the newest post, from the posts' pooled vectors below the stream layers, if the head reads them, and from
+    their vectors after the stream layers (without stream layers, their pooled vectors).
     """
-    config, base = model.config, model.tempoformer
-    m = config.num_stream_layers
-    if m and base.fusion is not None:
-        joined = []
-        for c, context in zip(own, vectors, strict=True):
-            gate = base.fusion.gate(torch.cat((c, context))).sigmoid()
-            joined.append(base.fusion.norm((1 - gate) * c + gate * context))
-        vectors = joined
+    config = model.config
     head = model.classifier
     if config.head == "lstm":
-        if m:
+        if config.num_stream_layers:
             vectors = [head.dense(vector).tanh() for vector in vectors]
         order = vectors[::-1] if config.recurrent_order == "reverse" else vectors
         features = head.lstm(torch.stack(order).unsqueeze(0))[0][0, -1]
     else:
-        features = torch.cat((pooled[-1], vectors[-1])) if m else vectors[-1]
+        features = vectors[-1] if pooled is None else torch.cat((pooled[-1], vectors[-1]))
     return head.mlp(features)
 
 
@@ -139,7 +169,9 @@ def family_stream_logits(
     on its upper layers add the stream positions and put the context in the place of [CLS].
     """
     config, base = model.config, model.tempoformer
-    m, plain = config.num_stream_layers, plain_encoder(model)
+    plain = plain_encoder(model)
+    # How many layers of the encoder are stream layers.
+    m = 0 if config.stream_form == "post" else config.num_stream_layers
     layers_at, norm_at = FAMILY_PARTS.get(config.encoder_config.model_type, ("encoder.layer", None))
     layers = attrgetter(layers_at)(plain)
     norm = torch.nn.Identity() if norm_at is None else attrgetter(norm_at)(plain)
@@ -184,12 +216,15 @@ def family_stream_logits(
             hooks.callback(layer.register_forward_pre_hook(before(index)).remove)
             hooks.callback(layer.register_forward_hook(after(index)).remove)
         output = plain(input_ids=input_ids, attention_mask=mask)
+    if config.stream_form == "post":
+        tokens = [states[real.bool()] for states, real in zip(output.last_hidden_state, mask, strict=True)]
+        return post_form_logits(model, tokens, distances, elapsed)
     if m:
         pooled = None if pooler is None else list(pooler(torch.stack(below)[:, None]))
-        return classify(model, pooled, own, contexts)
+        return classify(model, pooled, fuse(base.fusion, own, contexts))
     if "pooler_output" in output:
-        return classify(model, None, None, list(output.pooler_output))
-    return classify(model, None, None, list(pooler(output.last_hidden_state)))
+        return classify(model, None, list(output.pooler_output))
+    return classify(model, None, list(pooler(output.last_hidden_state)))
 
 
 def dense_logits(model, batch: dict[str, torch.Tensor], stream_logits: Callable = stream_logits) -> torch.Tensor:

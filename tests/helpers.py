@@ -124,6 +124,15 @@ def tiny_encoder(family: str = "bert") -> dict:
     return {"model_type": family.split(",")[0], **ENCODERS[family]}
 
 
+# The paper's form of stream layers, and the one over a vector for each post.
+FORMS = [{"stream_form": "token"}, {"stream_form": "post"}]
+
+
+def stream_layers_of(model: TempoFormerForStreamClassification) -> torch.nn.ModuleList:
+    base = model.tempoformer
+    return base.stream_layers if base.post_reader is None else base.post_reader.layers
+
+
 def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerForStreamClassification:
     """Weights wide enough that every part of the model shows in the logits."""
     torch.manual_seed(seed)
@@ -132,7 +141,7 @@ def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerFo
     config = TempoFormerConfig(**{"encoder_config": encoder, "window": 4, "num_labels": 3, **settings})
     model = TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
     if config.stream_residual:
-        for layer in model.tempoformer.stream_layers:
+        for layer in stream_layers_of(model):
             torch.nn.init.normal_(layer.attention.o_proj.weight, std=0.3)
     return model
 
@@ -226,14 +235,20 @@ NAMES = ["No-Switch", "Switch"]
 
 
 def make_trainer(
-    folder, tokenization, num_timelines: int = 8, callbacks=(), dropout: float = 0.1, **arguments
+    folder,
+    tokenization,
+    num_timelines: int = 8,
+    callbacks=(),
+    dropout: float = 0.1,
+    form: dict[str, str] = FORMS[0],
+    **arguments,
 ) -> Trainer:
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
     posts = Dataset.from_list(list(synthetic_posts(num_timelines, seed=0, posts_per_timeline=6)))
     rows = to_rows(to_timelines(posts, NAMES), tokenizer, window=4, targets_per_row=3)
     encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "hidden_dropout_prob": dropout}
     encoder["attention_probs_dropout_prob"] = dropout
-    model = tiny_model(encoder_config=encoder, num_labels=2, head_dropout=dropout)
+    model = tiny_model(encoder_config=encoder, num_labels=2, head_dropout=dropout, **form)
     settings = {
         "per_device_train_batch_size": 4,
         "learning_rate": 1e-3,

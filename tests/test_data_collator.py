@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import VOCABULARY, tiny_model
+from helpers import FORMS, VOCABULARY, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
@@ -40,6 +40,21 @@ def test_rows_may_lack_times_labels_and_context():
     batch = StreamCollator(TOKENIZER, window=2, timed=False)(rows)
     assert set(batch) == {"input_ids", "attention_mask", "stream_index"}
     assert batch["stream_index"].tolist() == [[[-1, 0], [0, 1], [1, 2]], [[-1, 0], [0, 1], [-1, -1]]]
+
+
+def test_rows_may_have_vectors_of_posts_in_place_of_tokens():
+    tokens = StreamCollator(TOKENIZER, window=2)(ROWS)
+    vectors = [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [[7.0, 8.0], [9.0, 0.0]]]
+    rows = [
+        {**{name: values for name, values in row.items() if name != "input_ids"}, "post_embeds": posts}
+        for row, posts in zip(ROWS, (vectors[0], torch.tensor(vectors[1])), strict=True)
+    ]
+    batch = StreamCollator(TOKENIZER, window=2)(rows)
+    assert batch["post_embeds"].tolist() == [vectors[0], [*vectors[1], [0, 0]]]
+    assert batch["attention_mask"].tolist() == [[[1], [1], [1]], [[1], [1], [0]]]
+    streams = ("stream_index", "elapsed", "labels")
+    assert all(torch.equal(batch[name], tokens[name]) for name in streams)
+    assert set(batch) == {"post_embeds", "attention_mask", *streams}
 
 
 def test_a_row_may_have_no_target():
@@ -88,11 +103,12 @@ def test_windows_are_the_posts_before(num_posts, window, data):
         torch.testing.assert_close(elapsed[target], torch.tensor(seconds))
 
 
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 9), st.integers(1, 4), st.data())
-def test_chunks_of_a_timeline_give_the_same_logits(num_posts, window, data):
+@given(num_posts=st.integers(1, 9), window=st.integers(1, 4), data=st.data())
+def test_chunks_of_a_timeline_give_the_same_logits(form, num_posts, window, data):
     """A timeline as one row, and cut anywhere with the context that each piece needs."""
-    model = tiny_model(window=4)
+    model = tiny_model(window=4, **form)
     word = st.lists(st.sampled_from([5, 6]), max_size=5).map(lambda ids: [2, *ids, 3])
     posts = data.draw(st.lists(word, min_size=num_posts, max_size=num_posts))
     times = sorted(data.draw(st.lists(st.integers(0, 10**8), min_size=num_posts, max_size=num_posts)))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from dense_reference import dense_logits
-from helpers import fixed_batch, tiny_encoder, tiny_model
+from helpers import FORMS, fixed_batch, tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
@@ -11,20 +11,28 @@ from peft import LoraConfig, get_peft_model
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
-CONFIGS = st.fixed_dictionaries(
-    {
-        "family": st.sampled_from(["bert", "roberta"]),
-        "attn_implementation": st.sampled_from(["eager", "sdpa"]),
-        "num_stream_layers": st.integers(0, 3),
-        "stream_attention": st.sampled_from(["temporal_rotary", "rotary", "full"]),
-        "stream_position_embeddings": st.booleans(),
-        "stream_residual": st.booleans(),
-        "fusion": st.sampled_from(["gate", "none"]),
-        "head": st.sampled_from(["mlp", "lstm"]),
-        "recurrent_order": st.sampled_from(["forward", "reverse"]),
-        "window": st.integers(1, 5),
-    }
-)
+BOTH_FORMS = {
+    "family": st.sampled_from(["bert", "roberta"]),
+    "attn_implementation": st.sampled_from(["eager", "sdpa"]),
+    "stream_attention": st.sampled_from(["temporal_rotary", "rotary", "full"]),
+    "stream_position_embeddings": st.booleans(),
+    "stream_residual": st.booleans(),
+    "fusion": st.sampled_from(["gate", "none"]),
+    "head": st.sampled_from(["mlp", "lstm"]),
+    "recurrent_order": st.sampled_from(["forward", "reverse"]),
+    "window": st.integers(1, 5),
+}
+CONFIGS = {
+    "token": st.fixed_dictionaries({**BOTH_FORMS, "num_stream_layers": st.integers(0, 3)}),
+    "post": st.fixed_dictionaries(
+        {
+            **BOTH_FORMS,
+            "num_stream_layers": st.integers(1, 3),
+            "post_pooling": st.sampled_from(["mean", "cls"]),
+            "stream_hidden_size": st.sampled_from([None, 8, 24]),
+        }
+    ),
+}
 
 
 @st.composite
@@ -47,16 +55,25 @@ def batches(draw, window: int, pad: int) -> dict[str, torch.Tensor]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(data=st.data(), config=CONFIGS)
-def test_agrees_with_the_plain_form(data, config):
-    model = tiny_model(**config)
+@pytest.mark.parametrize("form", list(CONFIGS))
+@given(data=st.data())
+def test_agrees_with_the_plain_form(form, data):
+    config = data.draw(CONFIGS[form])
+    model = tiny_model(stream_form=form, **config)
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
     with torch.no_grad():
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
 
 
-VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"num_stream_layers": 1, "stream_attention": "full"}]
+VARIANTS = [
+    {},
+    {"head": "lstm"},
+    {"num_stream_layers": 0},
+    {"num_stream_layers": 1, "stream_attention": "full"},
+    {"stream_form": "post"},
+    {"stream_form": "post", "head": "lstm", "post_pooling": "cls", "stream_hidden_size": 8},
+]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -78,9 +95,10 @@ def test_gradients_agree_with_the_plain_form(variant, checkpointing):
         torch.testing.assert_close(parameter.grad, expected, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name}: {m}")
 
 
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("targets", [["query", "value"], ["query", "key", "value", "dense"]], ids=str)
-def test_adapters_on_the_last_layer_are_not_skipped(targets):
-    model = tiny_model()
+def test_adapters_on_the_last_layer_are_not_skipped(form, targets):
+    model = tiny_model(**form)
     adapted = get_peft_model(model, LoraConfig(r=2, target_modules=targets))
     torch.manual_seed(0)
     for name, parameter in adapted.named_parameters():
@@ -88,7 +106,7 @@ def test_adapters_on_the_last_layer_are_not_skipped(targets):
             torch.nn.init.normal_(parameter, std=0.2)
     batch = fixed_batch()
     with torch.no_grad():
-        logits, plain = adapted.eval()(**batch).logits, tiny_model()(**batch).logits
+        logits, plain = adapted.eval()(**batch).logits, tiny_model(**form)(**batch).logits
         torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
     assert not torch.allclose(logits, plain, atol=1e-2)
 
@@ -104,10 +122,12 @@ def many_posts() -> dict[str, torch.Tensor]:
     }
 
 
+@pytest.mark.parametrize(("form", "layer"), list(zip(FORMS, (0, -1), strict=True)), ids=str)
 @pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
-def test_each_post_passes_the_lower_layers_once_and_with_little_padding(batch):
-    model, seen = tiny_model(), []
-    model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
+def test_each_post_passes_the_lower_layers_once_and_with_little_padding(form, layer, batch):
+    """In the post form also the last one."""
+    model, seen = tiny_model(**form), []
+    model.tempoformer.encoder.encoder.layer[layer].register_forward_hook(
         lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
     )
     with torch.no_grad():

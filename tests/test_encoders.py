@@ -3,7 +3,16 @@
 import pytest
 import torch
 from dense_reference import dense_logits, family_stream_logits, plain_encoder
-from helpers import ENCODERS, fixed_batch, move_to_meta, run_without_package, tiny_batch, tiny_encoder, tiny_model
+from helpers import (
+    ENCODERS,
+    FORMS,
+    fixed_batch,
+    move_to_meta,
+    run_without_package,
+    tiny_batch,
+    tiny_encoder,
+    tiny_model,
+)
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
@@ -16,6 +25,10 @@ from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 
 
 FAMILIES = pytest.mark.parametrize("family", list(ENCODERS))
+IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+POST_BY_POST = pytest.mark.parametrize(
+    "settings", [{"num_stream_layers": 0}, {"num_stream_layers": 2}, {"stream_form": "post"}], ids=str
+)
 
 
 def no_dropout(family: str) -> dict:
@@ -55,6 +68,8 @@ def test_every_family_is_tested():
         {"num_stream_layers": 2},
         {"num_stream_layers": 2, "stream_residual": True},
         {"num_stream_layers": 2, "head": "lstm", "fusion": "none", "stream_position_embeddings": [True, False]},
+        {"stream_form": "post"},
+        {"stream_form": "post", "post_pooling": "cls", "num_stream_layers": 1, "stream_residual": True},
     ],
     ids=str,
 )
@@ -68,8 +83,9 @@ def test_agrees_with_the_family_s_own_model(family, settings):
 
 
 @FAMILIES
-def test_logits_do_not_depend_on_the_rest_of_the_batch(family):
-    model, batch = family_model(family), family_batch(family)
+@IN_BOTH_FORMS
+def test_logits_do_not_depend_on_the_rest_of_the_batch(family, form):
+    model, batch = family_model(family, **form), family_batch(family)
     with torch.no_grad():
         together = model(**batch).logits
         alone = {
@@ -81,8 +97,9 @@ def test_logits_do_not_depend_on_the_rest_of_the_batch(family):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["deberta-v2, with convolution", "distilbert", "modernbert", "mpnet"])
-def test_compiled_and_padded_is_the_same(family):
-    model, batch = family_model(family), family_batch(family)
+@IN_BOTH_FORMS
+def test_compiled_and_padded_is_the_same(family, form):
+    model, batch = family_model(family, **form), family_batch(family)
     torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
@@ -90,7 +107,9 @@ def test_compiled_and_padded_is_the_same(family):
 
 
 @FAMILIES
-@pytest.mark.parametrize("settings", [{}, {"num_stream_layers": 0}, {"head": "lstm"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"num_stream_layers": 0}, {"head": "lstm"}, {"stream_form": "post"}], ids=str
+)
 def test_every_parameter_gets_a_gradient(family, settings):
     model, batch = family_model(family, **settings).train(), family_batch(family)
     model(**batch, token_type_ids=torch.zeros_like(batch["input_ids"])).loss.backward()
@@ -99,10 +118,11 @@ def test_every_parameter_gets_a_gradient(family, settings):
 
 
 @FAMILIES
+@IN_BOTH_FORMS
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_gradient_checkpointing_changes_no_gradient(family, reentrant):
+def test_gradient_checkpointing_changes_no_gradient(family, form, reentrant):
     plain, checkpointed = (
-        family_model(family, encoder=no_dropout(family), head_dropout=0.0).train() for _ in range(2)
+        family_model(family, encoder=no_dropout(family), head_dropout=0.0, **form).train() for _ in range(2)
     )
     checkpointed.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     checkpointed.enable_input_require_grads()
@@ -124,9 +144,9 @@ def test_gradient_checkpointing_changes_no_gradient(family, reentrant):
 
 
 @FAMILIES
-@pytest.mark.parametrize("num_stream_layers", [0, 2])
-def test_post_by_post_gives_the_logits_of_the_whole(family, num_stream_layers):
-    model, batch = family_model(family, num_stream_layers=num_stream_layers), family_batch(family)
+@POST_BY_POST
+def test_post_by_post_gives_the_logits_of_the_whole(family, settings):
+    model, batch = family_model(family, **settings), family_batch(family)
     times = 1e9 + torch.arange(6).double() * 1000
     index = batch["stream_index"][0]
     elapsed = (times[index[:, -1:]] - times[index.clamp_min(0)]).float().masked_fill(index < 0, 0)
@@ -141,13 +161,13 @@ def test_post_by_post_gives_the_logits_of_the_whole(family, num_stream_layers):
 
 
 @FAMILIES
-@pytest.mark.parametrize("num_stream_layers", [0, 2])
-def test_a_step_with_a_token_masked_inside_a_post_is_right_or_refused(family, num_stream_layers):
-    model = family_model(family, num_stream_layers=num_stream_layers)
+@POST_BY_POST
+def test_a_step_with_a_token_masked_inside_a_post_is_right_or_refused(family, settings):
+    model = family_model(family, **settings)
     post = {name: family_batch(family)[name][0, :1] for name in ("input_ids", "attention_mask")}
     post["attention_mask"][0, 2] = 0
     kind = family.split(",")[0]
-    if num_stream_layers and kind in ("deberta-v2", "modernbert", "mpnet"):
+    if settings.get("num_stream_layers") and kind in ("deberta-v2", "modernbert", "mpnet"):
         with pytest.raises(ValueError, match=f"Post 0.*`attention_mask`.*'{kind}'.*token 2"):
             model.step(**post, timeline_ids=["a"])
         return
@@ -169,13 +189,15 @@ def test_all_parts_are_built_in_one_dtype(family, saved):
 
 
 @FAMILIES
-@pytest.mark.parametrize("head", ["mlp", "lstm"])
-def test_every_weight_of_a_checkpoint_is_loaded(tmp_path, family, head):
+@pytest.mark.parametrize(
+    ("settings", "pools"), [({}, True), ({"head": "lstm"}, False), ({"stream_form": "post"}, False)], ids=str
+)
+def test_every_weight_of_a_checkpoint_is_loaded(tmp_path, family, settings, pools):
     plain = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder(family)))
     plain.save_pretrained(tmp_path)
-    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, window=4, num_labels=3, head=head)
+    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, window=4, num_labels=3, **settings)
     loaded = model.tempoformer.encoder.state_dict()
-    saved = {name: weight for name, weight in plain.state_dict().items() if head == "mlp" or "pooler." not in name}
+    saved = {name: weight for name, weight in plain.state_dict().items() if pools or "pooler." not in name}
     assert saved.keys() == loaded.keys()
     assert [name for name, weight in saved.items() if not torch.equal(weight, loaded[name])] == []
     for name, parameter in model.named_parameters():
@@ -183,12 +205,13 @@ def test_every_weight_of_a_checkpoint_is_loaded(tmp_path, family, head):
 
 
 @FAMILIES
-def test_what_a_checkpoint_lacks_is_drawn_anew(family, request):
+@IN_BOTH_FORMS
+def test_what_a_checkpoint_lacks_is_drawn_anew(family, form, request):
     """Nothing is left as raw memory, buffers included."""
     if family.startswith("modernbert") and not hasattr(PreTrainedModel, "is_custom_code"):
         # Older versions take a registered class for code of the Hub, and pass over blocks that draw for their parts.
         request.applymarker(pytest.mark.xfail(strict=True))
-    new = tiny_model(encoder_config={**tiny_encoder(family), "initializer_range": 0.3})
+    new = tiny_model(encoder_config={**tiny_encoder(family), "initializer_range": 0.3}, **form)
     torch.manual_seed(0)
     filled = TempoFormerForStreamClassification.from_pretrained(None, config=new.config, state_dict={})
     assert dict(filled.named_buffers()).keys() == dict(new.named_buffers()).keys()
@@ -199,19 +222,22 @@ def test_what_a_checkpoint_lacks_is_drawn_anew(family, request):
 
 
 @FAMILIES
-def test_attention_inside_posts_is_the_family_s(family):
-    model, batch = family_model(family, attn_implementation="eager", num_stream_layers=1), family_batch(family)
+@pytest.mark.parametrize(("form", "num_local_layers"), list(zip(FORMS, (2, 3), strict=True)), ids=str)
+def test_attention_inside_posts_is_the_family_s(family, form, num_local_layers):
+    model = family_model(family, attn_implementation="eager", num_stream_layers=1, **form)
+    batch = family_batch(family)
     output = model(**batch, output_attentions=True, output_hidden_states=True)
-    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * 2
-    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * 3
+    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * num_local_layers
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * (1 + num_local_layers)
     expected = plain_encoder(model)(input_ids=batch["input_ids"][0], output_attentions=True).attentions
     for weights, own in zip(output.attentions, expected, strict=False):
         torch.testing.assert_close(weights[0], own, atol=1e-5, rtol=1e-5)
 
 
 @FAMILIES
-def test_longest_post(family):
-    model = family_model(family)
+@IN_BOTH_FORMS
+def test_longest_post(family, form):
+    model = family_model(family, **form)
     most = 22 if ENCODERS[family]["pad_token_id"] else 24
     assert model(torch.full((1, 1, most), 7)).logits.isfinite().all()
     assert model.step(torch.full((1, most), 7), timeline_ids=["a"]).logits.isfinite().all()
@@ -220,8 +246,9 @@ def test_longest_post(family):
 
 
 @FAMILIES
-def test_embeddings_in_place_of_ids(family):
-    model, batch = family_model(family), family_batch(family)
+@IN_BOTH_FORMS
+def test_embeddings_in_place_of_ids(family, form):
+    model, batch = family_model(family, **form), family_batch(family)
     # Without padding, whose place in the post families tell from the ids.
     posts = {"input_ids": batch["input_ids"][:1, :4], "attention_mask": batch["attention_mask"][:1, :4]}
     expected = model(**posts).logits
@@ -230,8 +257,9 @@ def test_embeddings_in_place_of_ids(family):
 
 
 @FAMILIES
-def test_device_map_keeps_layers_whole(tmp_path, family):
-    model, batch = family_model(family), family_batch(family)
+@IN_BOTH_FORMS
+def test_device_map_keeps_layers_whole(tmp_path, family, form):
+    model, batch = family_model(family, **form), family_batch(family)
     layer = model.tempoformer.adapter.layers(model.tempoformer.encoder)[0]
     assert type(layer).__name__ in model._no_split_modules
     model.save_pretrained(tmp_path)
@@ -240,13 +268,14 @@ def test_device_map_keeps_layers_whole(tmp_path, family):
 
 
 @FAMILIES
-def test_layers_on_several_devices(family):
+@IN_BOTH_FORMS
+def test_layers_on_several_devices(family, form):
     """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
-    model, batch = family_model(family, attn_implementation="eager"), family_batch(family)
+    model, batch = family_model(family, attn_implementation="eager", **form), family_batch(family)
     base = model.tempoformer
     layers = base.adapter.layers(base.encoder)
-    last = (getattr(base.encoder, "final_norm", None), base.stream_layers, base.pooler, base.fusion, model.classifier)
-    for module in (*layers[1:], *last):
+    new = (base.stream_layers, base.post_reader, base.pooler, base.fusion, model.classifier)
+    for module in (*layers[1:], getattr(base.encoder, "final_norm", None), *new):
         if module is not None:
             move_to_meta(module)
     output = model(**batch, output_hidden_states=True, output_attentions=True)
@@ -267,14 +296,18 @@ for source in Path(sys.argv[1]).iterdir():
 
 @pytest.mark.slow
 def test_all_families_travel_without_the_package(tmp_path):
-    models = {family: family_model(family) for family in ENCODERS}
-    for family, model in models.items():
-        model.save_pretrained(tmp_path / family / "model")
-        save_file(family_batch(family), tmp_path / family / "batch.safetensors")
+    models = {}
+    for family in ENCODERS:
+        for form in FORMS:
+            models[tmp_path / f"{family}, {form['stream_form']}"] = family, family_model(family, **form)
+    for folder, (family, model) in models.items():
+        model.save_pretrained(folder / "model")
+        save_file(family_batch(family), folder / "batch.safetensors")
     run_without_package(ELSEWHERE, tmp_path)
-    for family, model in models.items():
-        logits = load_file(tmp_path / family / "logits.safetensors")["logits"]
-        torch.testing.assert_close(logits, model(**family_batch(family)).logits, atol=1e-5, rtol=0, msg=family)
-        again = load_file(tmp_path / family / "again" / "model.safetensors")
+    for folder, (family, model) in models.items():
+        logits = load_file(folder / "logits.safetensors")["logits"]
+        expected = model(**family_batch(family)).logits
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0, msg=folder.name)
+        again = load_file(folder / "again" / "model.safetensors")
         assert again.keys() == model.state_dict().keys()
         assert all(torch.equal(weight, again[name]) for name, weight in model.state_dict().items())

@@ -4,14 +4,22 @@ import json
 
 import pytest
 import torch
-from helpers import move_to_meta, tiny_batch, tiny_model
+from helpers import FORMS, move_to_meta, tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 
 
-VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"stream_attention": "full", "fusion": "none"}]
+VARIANTS = [
+    {},
+    {"head": "lstm"},
+    {"num_stream_layers": 0},
+    {"stream_attention": "full", "fusion": "none"},
+    {"stream_form": "post"},
+    {"stream_form": "post", "head": "lstm", "fusion": "none", "stream_hidden_size": 8},
+]
+IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
 
 
 def inputs_only(batch: dict) -> dict:
@@ -73,8 +81,9 @@ def test_config_survives_dict_json_and_folder(tmp_path, settings):
     assert TempoFormerConfig(num_labels=5).id2label[4] == "LABEL_4"
 
 
-def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch):
-    base = tiny_model().tempoformer
+@IN_BOTH_FORMS
+def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, form):
+    base = tiny_model(**form).tempoformer
     base.save_pretrained(tmp_path)
     model, info = TempoFormerForStreamClassification.from_pretrained(tmp_path, output_loading_info=True)
     head = {f"classifier.{name}" for name in model.classifier.state_dict()}
@@ -144,8 +153,9 @@ def test_tuples_hold_what_the_output_object_holds(batch):
     assert len(model(**batch).hidden_states) == len(named.hidden_states)
 
 
-def test_gradients_reach_the_returned_states(batch):
-    model = tiny_model(attn_implementation="eager")
+@IN_BOTH_FORMS
+def test_gradients_reach_the_returned_states(batch, form):
+    model = tiny_model(attn_implementation="eager", **form)
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     returned = [output.hidden_states[0], output.attentions[0], output.stream_attentions[0]]
     for tensor in returned:
@@ -155,17 +165,27 @@ def test_gradients_reach_the_returned_states(batch):
         assert gradient.abs().sum() > 0
 
 
-def test_layers_offloaded_to_disk(tmp_path, batch):
+TOKEN_FORM_PARTS = {
+    "tempoformer.encoder.pooler": "disk",
+    "tempoformer.stream_layers": "disk",
+    "tempoformer.fusion": "cpu",
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "parts"),
+    list(zip(FORMS, (TOKEN_FORM_PARTS, {"tempoformer.post_reader": "disk"}), strict=True)),
+    ids=["token", "post"],
+)
+def test_layers_offloaded_to_disk(tmp_path, batch, form, parts):
     """Offloaded weights come in through hooks: every layer must be entered by its own call."""
-    model = tiny_model()
+    model = tiny_model(**form)
     model.save_pretrained(tmp_path / "saved")
     device_map = {
         "tempoformer.encoder.embeddings": "cpu",
         "tempoformer.encoder.encoder": "disk",
-        "tempoformer.encoder.pooler": "disk",
-        "tempoformer.stream_layers": "disk",
-        "tempoformer.fusion": "cpu",
         "classifier": "disk",
+        **parts,
     }
     offloaded = TempoFormerForStreamClassification.from_pretrained(
         tmp_path / "saved", device_map=device_map, offload_folder=tmp_path / "offload"
@@ -180,7 +200,8 @@ def test_layers_on_several_devices(batch, settings):
     """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
     model = tiny_model(attn_implementation="eager", **settings)
     base = model.tempoformer
-    for module in (*base.encoder.encoder.layer[1:], base.stream_layers, base.encoder.pooler, base.fusion):
+    new = (base.stream_layers, base.post_reader, base.fusion)
+    for module in (*base.encoder.encoder.layer[1:], base.encoder.pooler, *new):
         if module is not None:
             move_to_meta(module)
     move_to_meta(model.classifier)
@@ -189,13 +210,16 @@ def test_layers_on_several_devices(batch, settings):
     assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)
 
 
-def test_lora_on_the_encoder(tmp_path, batch):
+@pytest.mark.parametrize(
+    ("form", "new"),
+    list(zip(FORMS, (["position", "o_proj", "fusion", "classifier"], ["post_reader", "classifier"]), strict=True)),
+    ids=str,
+)
+def test_lora_on_the_encoder(tmp_path, batch, form, new):
     """Only the adapters of the encoder and the new parts train; saved, loaded and merged they give the same logits."""
-    model = tiny_model()
+    model = tiny_model(**form)
     frozen = {name: weight.clone() for name, weight in model.state_dict().items()}
-    settings = LoraConfig(
-        r=2, target_modules=["query", "value"], modules_to_save=["position", "o_proj", "fusion", "classifier"]
-    )
+    settings = LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=new)
     adapted = get_peft_model(model, settings)
     torch.manual_seed(0)
     for name, parameter in adapted.named_parameters():
@@ -210,13 +234,13 @@ def test_lora_on_the_encoder(tmp_path, batch):
                 assert any(trained_name.endswith(name) for trained_name in trained), name
     adapted.eval()
     logits = adapted(**batch).logits
-    plain = tiny_model()
+    plain = tiny_model(**form)
     assert not torch.allclose(logits, plain(**batch).logits, atol=1e-3)
     assert all(torch.equal(frozen[name], weight) for name, weight in plain.state_dict().items())
 
     adapted.save_pretrained(tmp_path)
     loaded = PeftModel.from_pretrained(plain, tmp_path).eval()
-    assert torch.equal(loaded(**batch).logits, logits)
+    torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-6, rtol=0)
     merged = loaded.merge_and_unload()
     torch.testing.assert_close(merged(**batch).logits, logits, atol=1e-4, rtol=1e-4)
 
@@ -233,8 +257,9 @@ def test_a_batch_of_absent_posts_has_zero_logits(attention, settings):
     assert model(**{**batch, **absent}).logits.abs().sum() == 0
 
 
-def test_window_of_one_sees_the_post_alone(batch):
-    model = tiny_model(window=1)
+@IN_BOTH_FORMS
+def test_window_of_one_sees_the_post_alone(batch, form):
+    model = tiny_model(window=1, **form)
     alone = {**inputs_only(batch), "stream_index": torch.arange(6).view(1, 6, 1).repeat(2, 1, 1)}
     del alone["elapsed"]
     logits = model(**alone).logits

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from helpers import tiny_batch, tiny_encoder, tiny_model
-from transformers import AutoConfig, AutoModel, BertConfig
+from helpers import FORMS, tiny_batch, tiny_encoder, tiny_model
+from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModel, BertConfig
+from transformers.masking_utils import flash_attention_mask
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TempoFormerModel
 
@@ -22,7 +23,12 @@ VARIANTS = [
     {"head": "lstm", "recurrent_order": "reverse"},
     {"num_stream_layers": 0},
     {"num_stream_layers": 0, "head": "lstm"},
+    {"stream_form": "post"},
+    {"stream_form": "post", "stream_residual": True, "stream_attention": "rotary", "post_pooling": "cls"},
+    {"stream_form": "post", "head": "lstm", "stream_hidden_size": 8, "stream_attention": "full"},
+    {"stream_form": "post", "num_stream_layers": 1, "fusion": "none", "stream_position_embeddings": False},
 ]
+IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
 
 
 @pytest.mark.parametrize("saved", [torch.float16, torch.bfloat16], ids=str)
@@ -82,16 +88,18 @@ def test_nothing_after_a_post_changes_its_logits(batch, settings):
     assert not torch.allclose(before[3], after[3])
 
 
-def test_time_matters_only_to_the_temporal_rotation(batch):
+@IN_BOTH_FORMS
+def test_time_matters_only_to_the_temporal_rotation(batch, form):
     later = {**batch, "elapsed": batch["elapsed"] * 7}
     for kind, differs in (("temporal_rotary", True), ("rotary", False), ("full", False)):
-        model = tiny_model(stream_attention=kind)
+        model = tiny_model(stream_attention=kind, **form)
         assert (not torch.equal(model(**batch).logits[0], model(**later).logits[0])) == differs
 
 
-def test_a_short_stream_keeps_its_positions_from_the_newest(batch):
+@IN_BOTH_FORMS
+def test_a_short_stream_keeps_its_positions_from_the_newest(batch, form):
     """Posts 4 and 5 alone, as a stream of a tensor of width 2 and of width 4."""
-    model = tiny_model()
+    model = tiny_model(**form)
     wide = torch.tensor([[[-1, -1, 4, 5]]])
     elapsed = torch.tensor([[[0.0, 0.0, 900.0, 0.0]]])
     posts = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
@@ -100,8 +108,9 @@ def test_a_short_stream_keeps_its_positions_from_the_newest(batch):
     torch.testing.assert_close(logits, narrow, atol=1e-5, rtol=0)
 
 
-def test_posts_without_an_index_are_one_stream(batch):
-    model = tiny_model()
+@IN_BOTH_FORMS
+def test_posts_without_an_index_are_one_stream(batch, form):
+    model = tiny_model(**form)
     posts = {name: batch[name][:1, :4] for name in ("input_ids", "attention_mask")}
     explicit = model(**posts, stream_index=torch.arange(4).view(1, 1, 4)).logits
     assert torch.equal(model(**posts).logits, explicit)
@@ -109,36 +118,79 @@ def test_posts_without_an_index_are_one_stream(batch):
         model(batch["input_ids"])
 
 
-def test_outputs_have_the_documented_shapes(batch):
-    output = tiny_model(attn_implementation="eager")(**batch, output_hidden_states=True, output_attentions=True)
-    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * 2
-    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)]
+@pytest.mark.parametrize(("form", "num_local_layers"), list(zip(FORMS, (1, 3), strict=True)), ids=str)
+def test_outputs_have_the_documented_shapes(batch, form, num_local_layers):
+    model = tiny_model(attn_implementation="eager", **form)
+    output = model(**batch, output_hidden_states=True, output_attentions=True)
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * (1 + num_local_layers)
+    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * num_local_layers
     assert [tuple(weights.shape) for weights in output.stream_attentions] == [(2, 6, 2, 4, 4)] * 2
     assert not output.hidden_states[0][1, :, 5:].any() and not output.attentions[0][1, 4:].any()
     full = output.stream_attentions[0][0, 3]
     torch.testing.assert_close(full.sum(-1), torch.ones(2, 4))
     first = output.stream_attentions[0][0, 0, :, -1]
     assert torch.equal(first, torch.tensor([[0.0, 0.0, 0.0, 1.0]] * 2))
-    as_tuple = tiny_model(attn_implementation="eager")(**batch, return_dict=False)
-    assert torch.equal(as_tuple[0], output.loss) and torch.equal(as_tuple[1], output.logits)
+    plain = model(**batch)
+    torch.testing.assert_close((plain.loss, plain.logits), (output.loss, output.logits), atol=1e-5, rtol=0)
+    as_tuple = model(**batch, return_dict=False)
+    assert torch.equal(as_tuple[0], plain.loss) and torch.equal(as_tuple[1], plain.logits)
 
 
-def test_attention_across_posts_is_there_with_any_backend(batch):
-    eager, sdpa = (tiny_model(attn_implementation=name)(**batch, output_attentions=True) for name in ("eager", "sdpa"))
+@pytest.mark.parametrize(
+    ("settings", "width"),
+    [
+        ({}, (4, 16)),
+        ({"num_stream_layers": 0}, (4, 16)),
+        ({"stream_form": "post", "stream_hidden_size": 8}, (1, 8)),
+        ({"stream_form": "post", "stream_hidden_size": 8, "head": "lstm"}, (4, 8)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("output_attentions", [False, True])
+def test_what_the_head_reads_has_the_documented_shape(batch, settings, width, output_attentions):
+    del batch["labels"]
+    output = tiny_model(**settings).tempoformer(**batch, output_attentions=output_attentions)
+    assert tuple(output.last_hidden_state.shape) == (2, 6, *width)
+    assert not output.last_hidden_state[1, 4:].any() and output.last_hidden_state[1, 3, -1].all()
+
+
+@IN_BOTH_FORMS
+def test_attention_across_posts_is_there_with_any_backend(batch, form):
+    eager, sdpa = (
+        tiny_model(attn_implementation=name, **form)(**batch, output_attentions=True) for name in ("eager", "sdpa")
+    )
     torch.testing.assert_close(eager.stream_attentions, sdpa.stream_attentions, atol=1e-5, rtol=0)
     assert sdpa.attentions is None
 
 
-def test_bfloat16_is_close(batch):
-    single, half = tiny_model(), tiny_model().to(torch.bfloat16)
+def keys_alone(module, query, key, value, attention_mask, scaling=None, **kwargs):
+    """Attention with a mask (batch, keys), as flash attention has it."""
+    mask = None if attention_mask is None else attention_mask[:, None, None].bool()
+    context = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+    return context.transpose(1, 2), None
+
+
+@IN_BOTH_FORMS
+def test_a_backend_whose_masks_are_about_keys_alone(batch, form):
+    AttentionInterface.register("keys_alone", keys_alone)
+    AttentionMaskInterface.register("keys_alone", flash_attention_mask)
+    model, other = (tiny_model(attn_implementation=name, **form) for name in ("sdpa", "keys_alone"))
+    torch.testing.assert_close(other(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
+
+
+@IN_BOTH_FORMS
+def test_bfloat16_is_close(batch, form):
+    single, half = tiny_model(**form), tiny_model(**form).to(torch.bfloat16)
     with torch.no_grad():
         probabilities = [model(**batch).logits.float().softmax(-1) for model in (single, half)]
     torch.testing.assert_close(*probabilities, atol=5e-2, rtol=0)
 
 
 @pytest.mark.slow
-def test_compiled_is_the_same(batch):
-    model = tiny_model()
+@IN_BOTH_FORMS
+def test_compiled_is_the_same(batch, form):
+    model = tiny_model(**form)
+    torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
         torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
@@ -159,8 +211,9 @@ def test_save_and_load(tmp_path, batch, settings):
     )
 
 
-def test_no_label_at_all_is_no_loss(batch):
-    model = tiny_model()
+@IN_BOTH_FORMS
+def test_no_label_at_all_is_no_loss(batch, form):
+    model = tiny_model(**form)
     loss = model(**{**batch, "labels": torch.full((2, 6), -100)}).loss
     loss.backward()
     assert loss == 0 and all(p.grad is None or not p.grad.isnan().any() for p in model.parameters())
@@ -199,6 +252,13 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
         ({"head_dropout": 1.0}, "head_dropout"),
         ({"head_hidden_sizes": [8, 0]}, "head_hidden_sizes"),
         ({"num_stream_layers": 9}, "num_stream_layers"),
+        ({"stream_form": "words"}, "stream_form"),
+        ({"stream_form": "post", "num_stream_layers": 0}, "num_stream_layers"),
+        ({"stream_form": "post", "post_pooling": "max"}, "post_pooling"),
+        ({"stream_form": "post", "stream_hidden_size": 0}, "width.*2 heads.*0"),
+        ({"stream_form": "post", "stream_hidden_size": 9}, "width.*2 heads.*9"),
+        ({"stream_form": "post", "stream_hidden_size": 6}, "head dimension.*3"),
+        ({"stream_hidden_size": 16}, "stream_hidden_size"),
         ({"stream_attention": "causal"}, "stream_attention"),
         ({"stream_position_embeddings": [True]}, "stream_position_embeddings"),
         ({"class_weights": [1.0]}, "class_weights"),
@@ -217,15 +277,16 @@ def test_bad_settings_are_named(settings, message):
         tiny_model(**settings)
 
 
+@IN_BOTH_FORMS
 @pytest.mark.parametrize("timed", [True, False])
-def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(timed):
+def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(form, timed):
     batch = tiny_batch()
     fits, other = batch, {name: value for name, value in batch.items() if name != "elapsed"}
     if not timed:
         fits, other = other, fits
-    model = tiny_model(timed=timed)
+    model = tiny_model(timed=timed, **form)
     with torch.no_grad():
-        assert torch.equal(model(**fits).logits, tiny_model()(**fits).logits)
+        assert torch.equal(model(**fits).logits, tiny_model(**form)(**fits).logits)
         with pytest.raises(ValueError, match=f"`timed={timed}` in its configuration"):
             model(**other)
         # Models that do not read time accept both.
@@ -247,3 +308,28 @@ def test_the_folder_of_the_encoder_is_not_saved(tmp_path):
     for folder in ("model", "config"):
         text = (tmp_path / folder / "config.json").read_text()
         assert str(tmp_path) not in text and '"hidden_size": 16' in text
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("head", ["mlp", "lstm"])
+def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling, head):
+    model = tiny_model(stream_form="post", post_pooling=pooling, head=head)
+    expected = model(**batch, output_attentions=True)
+    posts = {name: batch.pop(name) for name in ("input_ids", "attention_mask")}
+    vectors = model.tempoformer.embed_posts(**{name: tensor.flatten(0, 1) for name, tensor in posts.items()})
+    assert not vectors[10:].any(), "of absent posts"
+    batch |= {"post_embeds": vectors.view(2, 6, 16), "attention_mask": posts["attention_mask"][..., :1]}
+    output = model(**batch, output_attentions=True, output_hidden_states=True)
+    for name in ("loss", "logits", "stream_attentions"):
+        torch.testing.assert_close(output[name], expected[name], atol=1e-5, rtol=0)
+    assert output.attentions is None and output.hidden_states is None
+    # One post by itself, in a step and as a batch without a mask.
+    alone = model.tempoformer.embed_posts(posts["input_ids"][1, :1, :5])
+    torch.testing.assert_close(alone, vectors[6:7], atol=1e-5, rtol=0)
+    step = model.step(posts["input_ids"][1, :1, :5], timeline_ids=["a"]).logits
+    torch.testing.assert_close(model(post_embeds=alone.unsqueeze(0)).logits[0], step, atol=1e-5, rtol=0)
+
+
+def test_the_token_form_has_no_vectors_of_posts():
+    with pytest.raises(ValueError, match="stream_form='post'"):
+        tiny_model().tempoformer.embed_posts(torch.full((1, 2), 7))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_encoder, tiny_model
+from helpers import FORMS, tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -12,7 +12,15 @@ from modeling_tempoformer import LatePostError, StreamState
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
-VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"window": 1}, {"stream_attention": "rotary"}]
+VARIANTS = [
+    {},
+    {"head": "lstm"},
+    {"num_stream_layers": 0},
+    {"window": 1},
+    {"stream_attention": "rotary"},
+    {"stream_form": "post"},
+    {"stream_form": "post", "head": "lstm", "stream_hidden_size": 8},
+]
 PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
 
 
@@ -56,7 +64,7 @@ def arrive(model, posts: list[tuple[str, int]], data: dict[str, dict], state=Non
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), variant=st.sampled_from(VARIANTS), timed=st.booleans())
 def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, variant, timed):
     model, people = tiny_model(**variant), timelines(timed=timed)
@@ -89,8 +97,16 @@ def test_state_holds_the_last_posts_only_and_counts_its_bytes():
     assert state.times["ann"] == people["ann"]["timestamps"][4:]
     assert state.nbytes == 4 * 16 * sum(lengths) + 16 * 3 + 8
     assert state.posts["ann"][0].untyped_storage().nbytes() == 4 * 16 * lengths[0]
-    small = arrive(tiny_model(num_stream_layers=0), [("ann", 0), ("ann", 1)], people).state
-    assert [len(post) for post in small.posts["ann"]] == [1, 1]
+
+
+@pytest.mark.parametrize("variant", [{"num_stream_layers": 0}, {"stream_form": "post"}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_state_holds_one_vector_of_a_post(variant, dtype):
+    """However long the post is: 16 numbers, its time and its length in tokens."""
+    model, people = tiny_model(**variant).to(dtype), timelines()
+    state = arrive(model, [("ann", number) for number in range(7)], people).state
+    assert [tuple(post.shape) for post in state.posts["ann"]] == [(1, 16)] * 3
+    assert state.nbytes == 3 * (16 * dtype.itemsize + 16) + 8
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -147,10 +163,11 @@ def test_times_that_are_exact_are_read(make):
     assert torch.equal(model.step(ids, timeline_ids=names, timestamps=make(times)).logits, expected)
 
 
+@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("first", [True, False])
-def test_time_ids_in_some_steps_only_are_refused(first):
+def test_time_ids_in_some_steps_only_are_refused(form, first):
     encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": ["a", "b"], "temporal_attention": "none"}
-    model, ids = tiny_model(encoder_config=encoder), torch.full((1, 2), 7)
+    model, ids = tiny_model(encoder_config=encoder, **form), torch.full((1, 2), 7)
     calls = [{"time_ids": torch.full((1, 2), 3)}, {}]
     with_or_without, other = calls if first else calls[::-1]
     state = model.step(ids, timeline_ids=["ann"], **with_or_without).state
@@ -163,11 +180,12 @@ def test_time_ids_in_some_steps_only_are_refused(first):
     assert torch.equal(*logits)
 
 
-def test_state_follows_the_model_s_dtype_and_autocast():
-    model, people = tiny_model(), timelines()
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_state_follows_the_model_s_dtype_and_autocast(form):
+    model, people = tiny_model(**form), timelines()
     state = arrive(model, [("ann", 0), ("ann", 1)], people).state.state_dict()
     expected = arrive(model, [("ann", 2)], people, StreamState.from_state_dict(state)).logits
-    half = tiny_model().bfloat16()
+    half = tiny_model(**form).bfloat16()
     logits = arrive(half, [("ann", 2)], people, StreamState.from_state_dict(state)).logits
     torch.testing.assert_close(logits.float().softmax(-1), expected.softmax(-1), atol=5e-2, rtol=0)
     with torch.autocast("cpu", torch.bfloat16):
@@ -175,8 +193,9 @@ def test_state_follows_the_model_s_dtype_and_autocast():
     torch.testing.assert_close(logits.float().softmax(-1), expected.softmax(-1), atol=5e-2, rtol=0)
 
 
-def test_masked_words_inside_a_post_stay_masked():
-    model, people = tiny_model(), timelines()
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_masked_words_inside_a_post_stay_masked(form):
+    model, people = tiny_model(**form), timelines()
     people["ann"]["attention_mask"][2, 1] = 0
     logits = arrive(model, [("ann", number) for number in range(7)], people).logits
     torch.testing.assert_close(logits, at_once(model, people["ann"]), atol=1e-5, rtol=1e-5)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 import torch
-from helpers import run_without_package, tiny_encoder, tiny_model
+from helpers import FORMS, run_without_package, tiny_encoder, tiny_model
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, pipeline
 
@@ -21,13 +21,12 @@ TIMELINES = [
 ]
 
 
-@pytest.fixture
-def saved(tmp_path, tokenization):
+@pytest.fixture(params=FORMS, ids=str)
+def saved(tmp_path, tokenization, request):
     """A saved model with its tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    model = tiny_model(
-        **LABELS, encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    )
+    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
+    model = tiny_model(**LABELS, encoder_config=encoder, **request.param)
     model.save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
     return tmp_path / "saved", model, tokenizer

@@ -1,10 +1,10 @@
-"""The rows of the paper's tables: `configuration/variant_*.yaml`."""
+"""The rows of the tables, the paper's and our own: `configuration/variant_*.yaml`."""
 
 import pytest
 import torch
 import yaml
 from dense_reference import dense_logits, plain_encoder
-from helpers import ENCODERS, ROOT, tiny_batch, tiny_encoder
+from helpers import ENCODERS, FORMS, ROOT, stream_layers_of, tiny_batch, tiny_encoder, tiny_model
 from transformers import AutoConfig, AutoModel
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
@@ -13,13 +13,14 @@ from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassifi
 VARIANTS = sorted(ROOT.glob("configuration/variant_*.yaml"))
 
 
-def test_every_row_of_the_paper_has_its_file():
+def test_every_row_of_the_tables_has_its_file():
     assert {path.stem.removeprefix("variant_") for path in VARIANTS} == {
         "no_gate",
         "no_positions",
         "no_rotation",
         "no_second_position",
         "no_temporal_rotation",
+        "post_form",
         "robert",
         "rotempoformer",
         "stream_residual",
@@ -69,26 +70,41 @@ def test_the_residual_form_starts_from_the_encoder_s_own_cls(family):
     torch.testing.assert_close(own[:6, -1], plain, atol=1e-5, rtol=1e-5)
 
 
-def test_the_residual_form_moves_from_its_start():
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_the_residual_form_moves_from_its_start(form):
     model = TempoFormerForStreamClassification(
-        TempoFormerConfig(encoder_config=tiny_encoder(), stream_residual=True, window=4, num_labels=3)
+        TempoFormerConfig(encoder_config=tiny_encoder(), stream_residual=True, window=4, num_labels=3, **form)
     )
     model(**tiny_batch()).loss.backward()
-    for layer in model.tempoformer.stream_layers:
+    for layer in stream_layers_of(model):
         assert not layer.attention.o_proj.weight.any() and layer.attention.o_proj.weight.grad.abs().sum() > 0
 
 
-def test_stream_positions_start_at_a_scale_of_their_own():
+def test_the_post_form_with_residual_starts_from_each_post_alone():
+    """What came before a post, and when, begins to count with the first step."""
+    config = tiny_model(stream_form="post", stream_residual=True).config
+    model, batch = TempoFormerForStreamClassification(config).eval(), tiny_batch()
+    later = {**batch, "elapsed": batch["elapsed"] * 7}
+    later["input_ids"] = later["input_ids"].clone()
+    later["input_ids"][:, 2] = 7
+    with torch.no_grad():
+        before, after = model(**batch).logits, model(**later).logits
+    changed = (before != after).any(-1)
+    assert changed[:, 2].all() and changed.sum() == 2
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_stream_positions_start_at_a_scale_of_their_own(form):
     """And alone they do."""
     encoder = AutoConfig.for_model("bert", hidden_size=64, num_hidden_layers=2, num_attention_heads=2)
     scales = []
     for settings in ({}, {"stream_position_initializer_range": 0.5}):
         torch.manual_seed(0)
-        config = TempoFormerConfig(encoder_config=encoder, window=50, **settings)
+        config = TempoFormerConfig(encoder_config=encoder, window=50, **settings, **form)
         model = TempoFormerForStreamClassification(config)
         scales.append({name: weights.std().item() for name, weights in model.named_parameters() if weights.dim() > 1})
     small, large = scales
     for name in small:
         expected = 0.5 if "position.embedding" in name else small[name]
         assert large[name] == pytest.approx(expected, rel=0.05), name
-    assert small["tempoformer.stream_layers.0.position.embedding.weight"] == pytest.approx(0.02, rel=0.05)
+    assert sum(scale == pytest.approx(0.02, rel=0.05) for name, scale in small.items() if "position." in name) == 2

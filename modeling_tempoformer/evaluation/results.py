@@ -57,6 +57,7 @@ EXPLAINED = {
     "steps_per_second": "Batches in a second.",
     "model_preparation_time": "Seconds in which the model was moved to its device.",
     "epochs": "Passes over the training posts.",
+    "parameters": "Number of parameters that are trained.",
     "total_flos": "Floating-point operations of the training, as the Trainer estimates them.",
     "unparsable": "Answers of the language model that name no class.",
     "unparsable_share": "Share of the answers of the language model that name no class.",

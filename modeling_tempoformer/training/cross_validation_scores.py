@@ -1,12 +1,10 @@
 """The scores of a cross-validation, and their difference to those of another one."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
-from safetensors import safe_open
 
 from ..data.files import write_json
 from ..evaluation.metrics import StreamClassificationMetric
@@ -25,8 +23,8 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     Writes `predictions.csv`, every test post under every seed, and `results.json`: for each seed the test scores over
     the posts of all folds (scores of whole timelines and of probabilities are means of the folds), their mean and
     standard deviation over the seeds, how many runs ended at one class (all scored posts of the fold have the same
-    prediction), the chosen learning rates, parameters, and seconds of training a fold. Returns a table of means and
-    standard deviations to print.
+    prediction), the chosen learning rates, how many parameters are trained, and seconds of training a fold. Returns a
+    table of means and standard deviations to print.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / "_predictions.csv") for run in runs},
@@ -61,7 +59,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
         "scores": summary.astype(object).where(summary.notna(), None).to_dict("index"),
         "scores_of_seeds": {seed: scores.dropna().to_dict() for seed, scores in of_seeds.iterrows()},
         "dev_macro_f1": [results.get("validation", {}).get("macro_f1") for results in reported],
-        "parameters": count_parameters(runs[0].folder / "model.safetensors"),
+        "parameters": reported[0].get("train", {}).get("parameters"),
         "train_seconds": fmean(seconds) if seconds else None,
     }
     write_json(output_dir / RESULTS, results)
@@ -107,11 +105,3 @@ def read_predictions(path: Path) -> pd.DataFrame:
 def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
     """Class ids of label names; -1 for no label."""
     return pd.Index(names).get_indexer(labels).tolist()
-
-
-def count_parameters(path: Path) -> int | None:
-    """The number of parameters in a safetensors file; None if there is no such file."""
-    if not path.exists():
-        return None
-    with safe_open(path, "pt") as tensors:
-        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())

@@ -126,6 +126,11 @@ def run(
             f"--streaming reads in one process: --dataloader_num_workers must be at most 1, "
             f"got {training.dataloader_num_workers}."
         )
+    if data.streaming and training.freeze_encoder:
+        raise ValueError(
+            "--freeze_encoder keeps the vector of every post, and --streaming keeps nothing: give --freeze_encoder "
+            "false, or leave --streaming out."
+        )
     with lock_folder(training.output_dir, training.process_index == 0):
         return run_locked(model_args, data, training)
 
@@ -192,7 +197,7 @@ def run_locked(
 
     if training.freeze_encoder:
         freeze_encoder(model)
-        rows = embed_rows(rows, model, tokenizer)
+        rows = embed_rows(rows, model.to(training.device), tokenizer)
 
     if training.do_train and not data.streaming:
         training.extend_epochs(len(rows["train"]))

@@ -159,12 +159,13 @@ class HubTrainer(Trainer):
 
     def training_facts(self, summary: TrainingSummary, emissions: dict[str, Any] | None) -> TrainingFacts:
         """How the model was trained."""
-        # Our own learning rates, which the summary does not know.
-        rates = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")}
+        # What the summary does not know.
+        own = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")}
+        own["freeze_encoder"] = getattr(self.args, "freeze_encoder", False) or None
         end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
         return TrainingFacts(
-            arguments=summary.hyperparameters | {name: rate for name, rate in rates.items() if rate is not None},
+            arguments=summary.hyperparameters | {name: value for name, value in own.items() if value is not None},
             hardware=f"{self.args.world_size} x {device}",
             evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
             seconds=end.get("train_runtime"),

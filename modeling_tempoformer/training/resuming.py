@@ -62,6 +62,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     posts = fingerprint(data) if isinstance(data, Dataset) else None
     # Through JSON, as the record is read back.
     trained_on = json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
+    size = {"train_parameters": trainer.get_num_trainable_parameters()}
     checkpoint = get_last_checkpoint(output_dir)
     if checkpoint is not None:
         check_same(Path(checkpoint), trained_on)
@@ -83,7 +84,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         trainer.model.config.calibration = getattr(model.config, "calibration", None)
         trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
         *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
-        report(trainer, "train", {name: value for name, value in end.items() if name != "step"})
+        report(trainer, "train", size | {name: value for name, value in end.items() if name != "step"})
         return
     if checkpoint is not None:
         if args.save_only_model:
@@ -96,7 +97,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
             (output_dir / name).unlink(missing_ok=True)
     result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     trainer.save_model()
-    report(trainer, "train", result.metrics)
+    report(trainer, "train", size | result.metrics)
     trainer.save_state()
 
 

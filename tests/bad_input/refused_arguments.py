@@ -136,6 +136,13 @@ GLUE = {
     "too large a share of timelines to test": (glue("--test_fraction", "1.5"), "1.5"),
     "smoothed labels": (glue("--label_smoothing_factor", "0.1"), "--label_smoothing_factor…0.1"),
     "a model and a configuration": (glue("--model_name_or_path", "x"), "--model_name_or_path…--config_name"),
+    "a frozen encoder whose top layers learn": (glue("--freeze_encoder"), "--freeze_encoder…post"),
+    "a frozen encoder over a stream": (glue("--freeze_encoder", "--streaming"), "--freeze_encoder…--streaming"),
+    "no layers over the vectors of posts": (
+        glue("--config_overrides", '{"stream_form": "post", "num_stream_layers": 0}'),
+        "`num_stream_layers`…1",
+        "StrictDataclassClassValidationError",
+    ),
     "batches that are left out": (glue("--dataloader_drop_last"), "--dataloader_drop_last"),
     "a column of labels that is not there": (glue("--label_column", "change"), "'change'"),
     "no part to test": (
@@ -177,6 +184,7 @@ BASELINE = {
     "no training": (baseline("--method", "post", "--do_train", "false", model=str), "post…--do_train"),
     "no prediction": (baseline("--method", "class_prior", "--do_predict", "false"), "class_prior…--do_predict"),
     "a stream": (baseline("--method", "class_prior", "--streaming"), "--streaming"),
+    "a frozen encoder": (baseline("--method", "post", "--freeze_encoder", model=str), "post…--freeze_encoder"),
     "a push of what nobody can load": (baseline("--method", "bilstm", "--push_to_hub", model=str), "--push_to_hub"),
     "an unknown field": (
         baseline(

@@ -68,6 +68,14 @@ COLLATOR = {
     "fewer labels than posts": (row(labels=[0]), "Row 1…'num_context'…`remove_unused_columns=False`"),
     "a label that is no class id": (row(labels=[0, 0.5]), "Row 1…-100…0.5"),
     "no labels, where others have": (row(labels=None), "Row 1…'labels'"),
+    "vectors, where others have tokens": (row(input_ids=None, post_embeds=torch.zeros(3, 4)), "Row 1…'input_ids'"),
+    "vectors beside tokens, where others have tokens": (row(post_embeds=torch.zeros(3, 4)), "Row 1…'post_embeds'"),
+    "fewer vectors than labels": (
+        lambda folder: StreamCollator(plain_tokenizer(), window=2)(
+            [{**ROW, "post_embeds": torch.zeros(2, 4), "timestamps": [0, 1]}]
+        ),
+        "Row 0…2 labels for 2 posts",
+    ),
     "more context than posts": (row(num_context=4, labels=[]), "Row 1…'num_context'"),
     "negative context": (row(num_context=-1, labels=[0] * 4), "Row 1…'num_context'…-1"),
     "no times": (row(timestamps=None), "Row 1…'timestamps'…`remove_unused_columns=False`"),
@@ -121,6 +129,27 @@ FORWARD = {
         "6…`window`…4",
     ),
     "times of another shape": (batch(elapsed=lambda elapsed: elapsed[..., 0]), "`elapsed`"),
+    "vectors beside tokens": (
+        batch(lambda: tiny_model(stream_form="post"), post_embeds=torch.zeros(2, 6, 16)),
+        "`input_ids`…`post_embeds`",
+    ),
+    "vectors for a model that reads tokens": (
+        batch(input_ids=None, attention_mask=None, post_embeds=torch.zeros(2, 6, 16)),
+        "`post_embeds`…`stream_form='post'`",
+    ),
+    "vectors of another encoder": (
+        batch(
+            lambda: tiny_model(stream_form="post"),
+            input_ids=None,
+            attention_mask=None,
+            post_embeds=torch.zeros(2, 6, 8),
+        ),
+        "`post_embeds`…16…8",
+    ),
+    "a mask of tokens for vectors": (
+        batch(lambda: tiny_model(stream_form="post"), input_ids=None, post_embeds=torch.zeros(2, 6, 16)),
+        "`attention_mask`…1…7",
+    ),
     "labels of another shape": (batch(labels=lambda labels: labels[:, :1]), "`labels`…6…1"),
     "an argument that there is not": (batch(timestamps=torch.zeros(2, 6)), "timestamps", "TypeError"),
 }

@@ -101,6 +101,11 @@ def test_card_says_what_the_model_is(tmp_path):
     assert card.text.count("@inproceedings") == 2 and "mental health" in card.text.lower()
 
 
+def test_card_says_in_which_form_the_model_reads_streams(tmp_path):
+    model = tiny_model(**CHANGES, stream_form="post", num_stream_layers=1)
+    assert "`temporal_rotary`, in 1 layer over one vector for each post" in card_of(model, tmp_path).text
+
+
 def test_what_is_not_known_is_not_made_up(tmp_path):
     (tmp_path / "README.md").write_text("an older card")
     card = card_of(tiny_model(**CHANGES), tmp_path, base_model=str(tmp_path))

@@ -26,7 +26,7 @@ MODES = [
     {"temporal_attention": "none", "prepend_time": True},
 ]
 
-VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"num_stream_layers": 1}]
+VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"num_stream_layers": 1}, {"stream_form": "post"}]
 
 
 def make_model(family: str = "temporal_bert", **settings) -> TempoFormerForStreamClassification:
@@ -81,7 +81,7 @@ def test_what_time_adds_gets_its_gradient(checkpointing):
             assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("variant", [{}, {"num_stream_layers": 0}], ids=str)
+@pytest.mark.parametrize("variant", [{}, {"num_stream_layers": 0}, {"stream_form": "post"}], ids=str)
 def test_post_by_post_gives_the_logits_of_the_whole(tmp_path, variant):
     model, batch = make_model(**variant), make_batch()
     times = 1e9 + torch.arange(6).double() * 1000

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from helpers import HUB_MODULES, PACKAGE, TOKENIZER_MODULES, dated_config, tiny_batch, tiny_encoder, tiny_model
+from helpers import FORMS, HUB_MODULES, PACKAGE, TOKENIZER_MODULES, dated_config, tiny_batch, tiny_encoder, tiny_model
 from safetensors.torch import load_file, save_file
 
 
@@ -26,11 +26,11 @@ for source, target in zip(sys.argv[1:], sys.argv[2:]):
 """
 
 
-@pytest.mark.parametrize("is_dated", [False, True])
-def test_round_trip_without_the_package(tmp_path, is_dated):
+@pytest.mark.parametrize(("form", "is_dated"), [(FORMS[0], False), (FORMS[0], True), (FORMS[1], False)], ids=str)
+def test_round_trip_without_the_package(tmp_path, form, is_dated):
     """Streams of posts, or of posts whose encoder reads their calendar times."""
     encoder = {**dated_config().to_dict(), "vocab_size": 60} if is_dated else tiny_encoder()
-    model, batch = tiny_model(encoder_config=encoder), tiny_batch()
+    model, batch = tiny_model(encoder_config=encoder, **form), tiny_batch()
     if is_dated:
         batch["time_ids"] = 3 * batch["attention_mask"]
     save_file(batch, tmp_path / "batch.safetensors")

@@ -226,6 +226,31 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
         assert torch.equal(weights, before[name]) == (name in of_encoder), name
 
 
+def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(tmp_path, encoder):
+    post_form = ["--config_overrides", '{"stream_form": "post"}', "--freeze_encoder", "--num_train_epochs", "4"]
+    at_once = ["--warmup_steps", "0", "--load_best_model_at_end", "false"]
+    fine_tune(tmp_path / "still", encoder, *post_form, *at_once, "--learning_rate", "0")
+    vectors = fine_tune(tmp_path / "out", encoder, *post_form, *at_once, "--learning_rate", "1e-2")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "out"))
+    pretrained = load_file(Path(encoder) / "model.safetensors")
+    for name, weights in after.items():
+        if name.startswith("tempoformer.encoder."):
+            assert torch.equal(weights, pretrained[name.removeprefix("tempoformer.encoder.")]), name
+        else:
+            assert not torch.equal(weights, before[name]), name
+    saved = ["--model_name_or_path", str(tmp_path / "out"), "--train_file", str(tmp_path / "posts.csv"), "--do_eval"]
+    tokens = run(tmp_path / "tokens", *saved)
+    for one, other in zip(vectors, tokens, strict=True):
+        assert [float(one[name]) for name in PROBABILITIES] == pytest.approx(
+            [float(other[name]) for name in PROBABILITIES], abs=1e-5
+        )
+    trained, loaded = (read_json(tmp_path / name / "all_results.json") for name in ("out", "tokens"))
+    new = [weights for name, weights in after.items() if not name.startswith("tempoformer.encoder.")]
+    assert trained["train"]["parameters"] == sum(weights.numel() for weights in new)
+    for part, name in (("validation", "loss"), ("validation", "macro_f1"), ("test", "loss"), ("test", "macro_f1")):
+        assert loaded[part][name] == pytest.approx(trained[part][name], abs=1e-5), name
+
+
 def test_one_fold_of_a_file(tmp_path, encoder):
     names = list(dict.fromkeys(post["timeline_id"] for post in POSTS))
     folds = [{"train": names[4:], "validation": names[2:4], "test": names[:2]}]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import make_trainer, tiny_batch, tiny_model
+from helpers import FORMS, make_trainer, tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import TrainingArguments, set_seed
 
@@ -32,9 +32,10 @@ def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[
         pytest.param({"torch_compile": True, "torch_compile_backend": "aot_eager"}, 1e-5, marks=pytest.mark.slow),
     ],
 )
-def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance):
-    losses, weights = train_a_little(tmp_path, tokenization)
-    others, found = train_a_little(tmp_path, tokenization, **settings)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance, form):
+    losses, weights = train_a_little(tmp_path, tokenization, form=form)
+    others, found = train_a_little(tmp_path, tokenization, form=form, **settings)
     assert len(losses) == 3 and losses[2] != losses[0]
     assert others == pytest.approx(losses, abs=tolerance)
     for (name, weight), other in zip(weights.items(), found.values(), strict=True):
@@ -62,7 +63,9 @@ def test_an_adapter_through_the_trainer(tmp_path, tokenization):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [{}, {"stream_attention": "full"}, {"num_stream_layers": 0}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"stream_attention": "full"}, {"num_stream_layers": 0}, {"stream_form": "post"}]
+)
 def test_exported_is_the_same(settings):
     """The exported graph also reads other batches of the same shape."""
     model = tiny_model(**settings)

@@ -1,0 +1,77 @@
+"""Rows with the vectors of posts in the place of their tokens."""
+
+import pytest
+import torch
+from datasets import Dataset
+from helpers import TIMES, VOCABULARY, dated_bert, tiny_encoder, tiny_model
+from transformers import BertTokenizer
+
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.data.rows import to_rows
+from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.training.frozen_encoder import embed_rows
+
+
+NAMES = ["x", "y"]
+
+
+def post(timeline: str, second: int, text: str, label: str = "x") -> dict:
+    return {"timeline_id": timeline, "timestamp": second, "text": text, "label": label}
+
+
+PARTS = {
+    "train": [post("a", 0, "the plane flew"), post("a", 9, "sad", "y"), post("b", 3, "trees"), post("b", 4, "sad")],
+    "test": [post("c", 5, "sad"), post("c", 6, "the trees flew the plane")],
+}
+
+
+def make_rows(tokenizer) -> dict[str, Dataset]:
+    """Rows of one target each, so that posts are in several rows."""
+    return {
+        part: to_rows(to_timelines(Dataset.from_list(posts), NAMES), tokenizer, window=4, targets_per_row=1)
+        for part, posts in PARTS.items()
+    }
+
+
+def make_model(family: str):
+    encoder = {**tiny_encoder(), "model_type": family, "initializer_range": 0.3}
+    encoder |= {"times": TIMES} if family == "temporal_bert" else {}
+    return tiny_model(stream_form="post", num_labels=2, encoder_config=encoder)
+
+
+@pytest.mark.parametrize(
+    ("family", "tokenizer"),
+    [("bert", BertTokenizer(vocab=VOCABULARY)), ("temporal_bert", dated_bert(unknown_times="unknown"))],
+    ids=["bert", "temporal_bert"],
+)
+def test_logits_are_those_of_the_tokens(family, tokenizer):
+    model, rows = make_model(family), make_rows(tokenizer)
+    embedded = embed_rows(rows, model, tokenizer)
+    collator = StreamCollator(tokenizer, window=4)
+    for part, part_rows in rows.items():
+        tokens, vectors = collator(list(part_rows)), collator(list(embedded[part]))
+        assert "input_ids" not in vectors and torch.equal(tokens["labels"], vectors["labels"])
+        with torch.no_grad():
+            torch.testing.assert_close(model(**vectors).logits, model(**tokens).logits, atol=1e-5, rtol=0)
+
+
+def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
+    tokenizer = BertTokenizer(vocab=VOCABULARY)
+    model, read = make_model("bert"), []
+    model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, output: read.append(len(output)))
+    embedded = embed_rows(make_rows(tokenizer), model, tokenizer)
+    assert sum(read) == 4, "of six posts, three of which say the same"
+    # Row 1 classifies the second post of a timeline, and row 0 its first.
+    first, second = embedded["train"][0]["post_embeds"], embedded["train"][1]["post_embeds"]
+    assert torch.equal(first[0], second[0]) and not torch.equal(second[0], second[1])
+    assert torch.equal(second[1], embedded["train"][3]["post_embeds"][1])
+    assert torch.equal(second[1], embedded["test"][0]["post_embeds"][0])
+
+
+def test_dropout_does_not_reach_the_vectors():
+    tokenizer = BertTokenizer(vocab=VOCABULARY)
+    model = make_model("bert")
+    vectors = [
+        embed_rows(make_rows(tokenizer), one, tokenizer)["test"][1]["post_embeds"] for one in (model, model.train())
+    ]
+    assert torch.equal(*vectors)
