@@ -4,6 +4,7 @@ import os
 import runpy
 from pathlib import Path
 
+import datasets
 import pytest
 import torch
 from helpers import tiny_batch
@@ -33,6 +34,12 @@ def no_network(refused_connections):
         asked = refused_connections.read_text(encoding="utf-8")
         refused_connections.unlink()
         pytest.fail(f"Other machines were asked for:\n{asked}")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """No test finds the vectors that another one has cached."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """Posts as frozen embeddings, which are cached on disk, and streams of them."""
 
-import hashlib
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, 
 from transformers.utils import logging
 
 from ..data.dated_texts import token_limit
+from ..data.vectors import cached_vectors
 from ..rows_tempoformer import tokenize_posts
 from ..windows_tempoformer import elapsed_seconds, stream_windows
 
@@ -59,27 +57,7 @@ def embed_texts(
         model = AutoModel.from_pretrained(
             model_name_or_path, use_safetensors=True, dtype=torch.float32, **(download_settings or {})
         )
-    folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings" if cache_dir is None else Path(cache_dir)
-    path = folder / f"{hash_inputs(model, tokens)}.npy"
-    if path.exists():
-        logger.info(f"Read the embeddings of {len(texts)} posts from {path}.")
-        return np.load(path, allow_pickle=False)
-    embeddings = mean_states(model, tokenizer, tokens, batch_size)
-    folder.mkdir(parents=True, exist_ok=True)
-    # Other processes only see the whole file.
-    partial = path.with_suffix(f".{os.getpid()}.npy")
-    np.save(partial, embeddings, allow_pickle=False)
-    partial.replace(path)
-    return embeddings
-
-
-def hash_inputs(model: PreTrainedModel, tokens: dict[str, list]) -> str:
-    """A hash of all that decides the embeddings: the encoder's configuration and weights, and the tokens."""
-    digest = hashlib.sha256(json.dumps([model.config.to_json_string(use_diff=False), tokens]).encode())
-    for name, weights in model.state_dict().items():
-        digest.update(name.encode())
-        digest.update(weights.contiguous().numpy())
-    return digest.hexdigest()
+    return cached_vectors(model, tokens, lambda: mean_states(model, tokenizer, tokens, batch_size), cache_dir)
 
 
 @torch.inference_mode()

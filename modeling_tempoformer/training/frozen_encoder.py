@@ -8,6 +8,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from ..data.vectors import cached_vectors
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 
 
@@ -31,7 +32,8 @@ def embed_rows(
     rows: dict[str, Dataset], model: TempoFormerForStreamClassification, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Dataset]:
     """
-    Puts the vectors of posts in the place of their tokens. Equal posts are read once.
+    Puts the vectors of posts in the place of their tokens. Equal posts are read once, and all vectors are kept in the
+    cache on disk, so that another run on the same posts reads them there.
 
     Args:
         rows (`dict[str, Dataset]`): Rows of each part, as [`to_rows`] returns them.
@@ -52,8 +54,13 @@ def embed_rows(
             posts = zip(*([(name, tuple(tokens)) for tokens in row[name]] for name in names), strict=True)
             index.append([places.setdefault(post, len(places)) for post in posts])
         indexed[part] = part_rows.remove_columns(names).add_column("post_index", index)
-    posts = [{name: list(tokens) for name, tokens in post} for post in places]
-    vectors = embed(posts, model, tokenizer)
+    # Sorted, so that every split of the same posts finds them in the cache.
+    known = sorted(places)
+    posts = [{name: list(tokens) for name, tokens in post} for post in known]
+    encoder, pooling = model.base_model.encoder, model.config.post_pooling
+    vectors = cached_vectors(encoder, [pooling, posts], lambda: embed(posts, model, tokenizer).numpy())
+    order = {post: place for place, post in enumerate(known)}
+    vectors = torch.from_numpy(vectors)[[order[post] for post in places]]
     return {part: part_rows.with_transform(partial(look_up, vectors)) for part, part_rows in indexed.items()}
 
 

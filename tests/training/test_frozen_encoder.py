@@ -61,6 +61,15 @@ def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
     model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, output: read.append(len(output)))
     embedded = embed_rows(make_rows(tokenizer), model, tokenizer)
     assert sum(read) == 4, "of six posts, three of which say the same"
+    # Another split of the same posts reads none, and other weights read all again.
+    rows = make_rows(tokenizer)
+    again = embed_rows({"train": rows["test"], "test": rows["train"]}, model, tokenizer)
+    assert sum(read) == 4
+    assert torch.equal(again["train"][1]["post_embeds"], embedded["test"][1]["post_embeds"])
+    other = make_model("bert")
+    torch.nn.init.ones_(other.tempoformer.encoder.embeddings.LayerNorm.bias)
+    changed = embed_rows(make_rows(tokenizer), other, tokenizer)
+    assert not torch.allclose(changed["test"][1]["post_embeds"], embedded["test"][1]["post_embeds"])
     # Row 1 classifies the second post of a timeline, and row 0 its first.
     first, second = embedded["train"][0]["post_embeds"], embedded["train"][1]["post_embeds"]
     assert torch.equal(first[0], second[0]) and not torch.equal(second[0], second[1])
