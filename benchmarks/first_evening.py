@@ -5,7 +5,8 @@ r"""What the README's commands learn on real posts: small and whole corpora, thr
 
 A fifth of the timelines is held out, another one for each seed. Of the others so many are drawn as a row of the table
 says; the commands split them into training and validation posts. Each run is a process of its own, and its seconds are
-those of the whole command, from start to predictions. Finished runs are not repeated.
+those of the whole command, from start to predictions. Every TempoFormer run also scores position and time alone.
+Finished runs are not repeated.
 """
 
 import argparse
@@ -76,7 +77,11 @@ class Run:
         table = table[table["label"] != ""]
         score = f1_score(table["label"], table["prediction"], labels=names, average="macro", zero_division=0)
         one_class = table["prediction"].nunique() == 1
-        done.write_text(json.dumps({"macro_f1": score, "one_class": one_class, "seconds": seconds}) + "\n", "utf-8")
+        found = {"macro_f1": score, "one_class": one_class, "seconds": seconds}
+        if self.method == "TempoFormer":
+            results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
+            found["position_and_time"] = results["test"]["compared_with"]["position_and_time"]["macro_f1"]
+        done.write_text(json.dumps(found) + "\n", encoding="utf-8")
 
     def write_posts(self, folder: Path, posts: pd.DataFrame, timelines: Dataset) -> list[str]:
         """The arguments that name the run's files."""
@@ -110,7 +115,12 @@ def make_table(folder: Path, runs: list[Run]) -> pd.DataFrame:
     rows = []
     for run in runs:
         if (done := folder / f"{run.name}.json").exists():
-            rows.append({**vars(run), "size": run.size or "all", **json.loads(done.read_text(encoding="utf-8"))})
+            found = json.loads(done.read_text(encoding="utf-8"))
+            place = {**vars(run), "size": run.size or "all"}
+            rows.append({**place, **found})
+            if "position_and_time" in found:
+                free = {"macro_f1": found["position_and_time"], "one_class": False, "seconds": 0}
+                rows.append({**place, "method": "position and time", **free})
     grouped = pd.DataFrame(rows).groupby(["corpus", "size", "method"], sort=False)
     table = grouped.agg(
         macro_f1=("macro_f1", "mean"),
