@@ -136,8 +136,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model_name_or_path", required=True, help="An encoder.")
     parser.add_argument("--output_dir", type=Path, required=True)
-    for corpus in SIZES.keys() - {"synthetic"}:
-        parser.add_argument(f"--{corpus}", help="The corpus in its original form; left out if not given.")
+    parser.add_argument("--lrs", help="RumourEval-2017's threads; left out if not given.")
+    parser.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
+    parser.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
     parser.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     args = parser.parse_args()
