@@ -84,7 +84,8 @@ def stand_ins(tmp_path_factory) -> Path:
         id2label=dict(enumerate(NAMES)),
         label2id={name: index for index, name in enumerate(NAMES)},
     )
-    encoders = ("google-bert/bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2")
+    sentence_encoders = [f"sentence-transformers/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2")]
+    encoders = ("google-bert/bert-base-uncased", *sentence_encoders)
     for name, saved in (*((name, encoder) for name in encoders), ("me/my-model", model)):
         saved.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
