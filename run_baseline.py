@@ -25,7 +25,6 @@ from modeling_tempoformer.evaluation.predictions import prediction_rows, write_p
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.evaluation.results import nest, score_part, write_results
 from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, with_recipe_of_method
-from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.parts import (
     check_calibration,
     choose_class_weights,
@@ -34,7 +33,7 @@ from modeling_tempoformer.training.parts import (
     split_posts,
 )
 from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.training.resuming import report, train
+from modeling_tempoformer.training.steps import run_steps
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -149,25 +148,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         data_collator=prepared.collator,
         compute_loss_func=prepared.compute_loss,
     )
-    trainer.base_model = baseline.model_name_or_path
-    name_dataset(training, data.dataset_name, data.dataset_config_name)
-
-    # Train, evaluate, calibrate, predict, push
-    items, post_ids = prepared.items, prepared.post_ids
-    train(trainer, timelines["train"], baseline, data)
-    if baseline.calibrate:
-        # It is fitted anew below, to the scores of the plain model.
-        trainer.model.config.calibration = None
-    if training.do_eval:
-        report(trainer, "eval", trainer.predict_timelines("validation", items, post_ids, timelines))
-    if baseline.calibrate:
-        trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
-    if training.do_predict:
-        report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
-    if training.push_to_hub:
-        trainer.push_to_hub()
-    else:
-        trainer.create_model_card()
+    run_steps(trainer, prepared.items, prepared.post_ids, timelines, baseline, data)
 
 
 if __name__ == "__main__":

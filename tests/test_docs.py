@@ -120,7 +120,7 @@ def folder(tmp_path, stand_ins, monkeypatch, request) -> Path:
     # Of the years 1999 to 2002.
     write_table(Path("dated_posts.csv"), [{**post, "timestamp": post["timestamp"] - 685_000_000} for post in posts])
     words = ["plane_nn", "tree_nn", "air_nn"]
-    # Of the cross-validations that docs/recipes.md compares.
+    # Predictions of two cross-validations, which docs/recipes.md compares.
     rows = [
         {"seed": 0, "post_id": place, "prediction": NAMES[place % 2], **{n: post[n] for n in ("timeline_id", "label")}}
         for place, post in enumerate(posts)

@@ -101,9 +101,14 @@ class BaselineArguments(ModelArguments):
         check_positive(self, "num_examples")
 
 
+def recipe_path(name: str) -> str:
+    """A recipe of this package."""
+    return str(Path(configuration.__path__[0]) / f"{name}.yaml")
+
+
 def recipe_of(method: str) -> str:
     """The recipe of a baseline."""
-    return str(Path(configuration.__path__[0]) / f"baseline_{method}.yaml")
+    return recipe_path(f"baseline_{method}")
 
 
 def with_recipe_of_method(arguments: list[str]) -> list[str]:

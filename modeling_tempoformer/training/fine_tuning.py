@@ -8,8 +8,6 @@ import torch
 from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, set_seed
 
-from modeling_tempoformer import configuration
-
 from ..configuration_tempoformer import TempoFormerConfig
 from ..data.locks import lock_folder
 from ..data.rows import to_rows
@@ -18,12 +16,11 @@ from ..data_collator_tempoformer import StreamCollator
 from ..evaluation.predictions import targets_of
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_tempoformer_encoders import get_encoder_adapter
-from .arguments import DataTrainingArguments, ModelArguments
+from .arguments import DataTrainingArguments, ModelArguments, recipe_path
 from .frozen_encoder import embed_rows, freeze_encoder
-from .hub_trainer import name_dataset
 from .parts import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from .recipes import check_overrides, has_recipe, parse, recipe_arguments
-from .resuming import report, train
+from .steps import run_steps
 from .stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -33,7 +30,6 @@ SHUFFLE_BUFFER = 1000  # rows
 DEFAULT_WINDOW = 20  # posts
 DEFAULT_LENGTH = 128  # tokens
 ARGUMENTS = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
-DEFAULT_RECIPE = Path(configuration.__path__[0]) / "default.yaml"
 
 
 def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -> TempoFormerForStreamClassification:
@@ -67,8 +63,8 @@ def with_default_settings(arguments: list[str]) -> list[str]:
     config = AutoConfig.from_pretrained(model_args.model_name_or_path, **model_args.download_settings)
     if config.model_type == TempoFormerConfig.model_type:
         return arguments
-    logger.info("Settings of %s, as no recipe is given.", DEFAULT_RECIPE.name)
-    return [str(DEFAULT_RECIPE), *arguments]
+    logger.info("No recipe is given: the settings are those of configuration/default.yaml.")
+    return [recipe_path("default"), *arguments]
 
 
 def load_model(
@@ -120,7 +116,6 @@ def run(
     model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
 ) -> TempoFormerForStreamClassification:
     """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     if data.streaming and training.dataloader_num_workers > 1:
         raise ValueError(
             f"--streaming reads in one process: --dataloader_num_workers must be at most 1, "
@@ -211,23 +206,5 @@ def run_locked(
         processing_class=tokenizer,
         data_collator=StreamCollator(tokenizer, window, timed=timed),
     )
-    trainer.base_model = model_args.model_name_or_path
-    name_dataset(training, data.dataset_name, data.dataset_config_name)
-
-    # Train, evaluate, calibrate, predict, push
-    if training.do_train:
-        train(trainer, timelines["train"], model_args, data)
-    if model_args.calibrate:
-        # It is fitted anew below, to the scores of the plain model.
-        trainer.model.config.calibration = None
-    if training.do_eval:
-        report(trainer, "eval", trainer.predict_timelines("validation", rows, post_ids, timelines))
-    if model_args.calibrate:
-        trainer.calibrate(rows["validation"], post_ids["validation"], timelines["validation"])
-    if training.do_predict:
-        report(trainer, "predict", trainer.predict_timelines("test", rows, post_ids, timelines))
-    if training.push_to_hub:
-        trainer.push_to_hub()
-    elif training.do_train:
-        trainer.create_model_card()
+    run_steps(trainer, rows, post_ids, timelines, model_args, data)
     return trainer.model.eval()

@@ -1,0 +1,46 @@
+"""What follows once a Trainer is made: train, evaluate, calibrate, predict, push."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..data.timelines import Posts
+from .arguments import DataTrainingArguments, ModelArguments
+from .hub_trainer import name_dataset
+from .resuming import report, train
+from .stream_trainer import StreamTrainer
+
+
+def run_steps(
+    trainer: StreamTrainer,
+    items: Mapping[str, Any],
+    post_ids: Mapping[str, Sequence[Sequence[str]]],
+    timelines: Mapping[str, Posts],
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+):
+    """
+    Does what the Trainer's arguments ask for, in this order.
+
+    Args:
+        trainer (`StreamTrainer`): With a model, and the items to train and evaluate on.
+        items, post_ids, timelines (`dict`): As in [`StreamTrainer.predict_timelines`].
+        model_args, data: The script's other arguments.
+    """
+    training, config = trainer.args, trainer.model.config
+    trainer.base_model = model_args.model_name_or_path
+    name_dataset(training, data.dataset_name, data.dataset_config_name)
+    if training.do_train:
+        train(trainer, timelines["train"], model_args, data)
+    if model_args.calibrate:
+        # It is fitted anew below, to the scores of the plain model.
+        config.calibration = None
+    if training.do_eval:
+        report(trainer, "eval", trainer.predict_timelines("validation", items, post_ids, timelines))
+    if model_args.calibrate:
+        trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
+    if training.do_predict:
+        report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
+    if training.push_to_hub:
+        trainer.push_to_hub()
+    elif training.do_train:
+        trainer.create_model_card()
