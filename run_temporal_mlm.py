@@ -29,7 +29,7 @@ from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments
+from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments, check_asked
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
 from modeling_tempoformer.training.resuming import report, train
@@ -171,6 +171,7 @@ def main(arguments: list[str]):
         [ModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
     )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    check_asked(training, model_args)
     with lock_folder(training.output_dir, training.process_index == 0):
         run(model_args, data, training)
 

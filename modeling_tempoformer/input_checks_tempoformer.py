@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 
-def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None):
+def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None, hint: str = ""):
     """
     Raises a `ValueError` that names a tensor of another shape.
 
@@ -13,13 +13,14 @@ def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None):
         name (`str`): Of the argument.
         tensor (`torch.Tensor`, *optional*): None has any shape.
         shape (`int`): The expected length of each axis; None for any length.
+        hint (`str`, *optional*): What the error says at its end.
     """
     if tensor is None:
         return
     lengths = tuple(tensor.shape)
     if len(lengths) != len(shape) or any(want not in (None, have) for want, have in zip(shape, lengths, strict=True)):
         expected = ", ".join("any" if want is None else str(want) for want in shape)
-        raise ValueError(f"`{name}` must have the shape ({expected}), got {lengths}.")
+        raise ValueError(f"`{name}` must have the shape ({expected}), got {lengths}.{hint}")
 
 
 def narrow_float(value: Any) -> Any:

@@ -26,6 +26,7 @@ logger = logging.get_logger(__name__)
 
 # Arguments that the library passes to every model.
 IGNORED_KWARGS = {"return_dict", "use_cache"}
+ROWS_OF_POSTS = " Give timelines to `pipeline('stream-classification')`, or rows of posts to `StreamCollator`."
 
 
 @dataclass
@@ -294,8 +295,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         output_attentions = pop_flag(kwargs, "output_attentions", self.config)
         if unknown := [name for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS]:
             raise TypeError(f"Unknown arguments: {', '.join(unknown)}.")
+        # First, as it is what a pipeline for single texts gives.
+        check_shape("input_ids", input_ids, None, None, None, hint=ROWS_OF_POSTS)
         self.check_times(elapsed, time_ids)
-        check_shape("input_ids", input_ids, None, None, None)
         check_shape("inputs_embeds", inputs_embeds, None, None, None, None)
         check_shape("post_embeds", post_embeds, None, None, self.config.encoder_config.hidden_size)
         tokens = given[0] if post_embeds is None else post_embeds.unsqueeze(2)

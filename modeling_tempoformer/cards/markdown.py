@@ -6,9 +6,18 @@ from html import escape
 from typing import Any
 
 
+def escape_control_characters(text: str) -> str:
+    """
+    Writes out characters that are not printable: a newline breaks a table, a terminal obeys escape codes, and some
+    change the direction of the text after them.
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def markdown(text: str) -> str:
     """Escapes a text, so that Markdown shows it unchanged on one line."""
-    return re.sub(r"([\\`*_\[\]|#~$!])", r"\\\1", escape(" ".join(text.split()), quote=False))
+    visible = escape_control_characters(" ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]|#~$!])", r"\\\1", escape(visible, quote=False))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,21 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
-from .markdown import markdown, table
+from ..data.files import data_folder
+from .markdown import escape_control_characters, markdown, table
 
 
 # The template, the tags and the family of each model type.
 DATED = ["temporal-attention", "semantic-change"]
 TEMPLATES: dict[str, tuple[str, list[str], str]] = {
-    "tempoformer": ("tempoformer.md", ["tempoformer", "change-detection"], "TempoFormer"),
+    "tempoformer": ("tempoformer.md", ["tempoformer", "change-detection", "stream-classification"], "TempoFormer"),
     "temporal_bert": ("temporal_bert.md", DATED, "BERT"),
     "temporal_roberta": ("temporal_bert.md", DATED, "RoBERTa"),
 }
-# The end of a class name, the Hub's task for it and the Auto class that loads it.
+# The end of a class name, the Hub's task for it and the Auto class that loads it. The Hub has no task for streams, and
+# under "text-classification" it offers a pipeline that reads single texts.
 HEADS = {
-    "StreamClassification": ("text-classification", "AutoModelForSequenceClassification"),
+    "StreamClassification": ("other", "AutoModelForSequenceClassification"),
     "MaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
     "SequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "TokenClassification": ("token-classification", "AutoModelForTokenClassification"),
@@ -77,7 +78,7 @@ def write_card(
 ):
     """
     Writes the model card `README.md` into a folder and replaces the one that is there. Facts that are not given are
-    left out or called "not stated". Names are escaped for Markdown.
+    left out or called "not stated". Names are escaped for Markdown, and characters that are not printable written out.
 
         model.save_pretrained("my-model")
         tokenizer.save_pretrained("my-model")
@@ -112,7 +113,7 @@ def write_card(
     heads = [found for head, found in HEADS.items() if type(model).__name__.endswith(head)]
     task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
     repo_id = repo_id or Path(folder).resolve().name
-    name = model_name or repo_id.split("/")[-1]
+    name = escape_control_characters(model_name or repo_id.split("/")[-1])
     base_model = public_id(base_model)
     datasets = as_list(dataset_tags)
     labels = [config.id2label[index] for index in range(config.num_labels)]
@@ -142,14 +143,14 @@ def write_card(
         tags=[*model_tags, *as_list(tags)],
         base_model=base_model,
         language=as_list(language) or None,
-        license=license,
+        license=license and escape_control_characters(license),
         datasets=datasets or None,
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=name if results else None,
         eval_results=results or None,
         co2_eq_emissions=training and training.emissions,
     )
-    templates = [files("modeling_tempoformer.hub_cards") / file for file in (template, "shared.md")]
+    templates = [data_folder("hub_cards") / file for file in (template, "shared.md")]
     card = ModelCard.from_template(
         data,
         template_str="\n".join([*(file.read_text(encoding="utf-8") for file in templates), ""]),
@@ -200,16 +201,16 @@ def public_id(name: str | None) -> str | None:
 
 
 def as_list(value: str | Sequence[str] | None) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [entry for entry in value or () if entry is not None]
+    values = [value] if isinstance(value, str) else value or ()
+    return [escape_control_characters(entry) for entry in values if entry is not None]
 
 
 def score_titles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
     """The scores that a card shows, by name: the Hub's metric type and a title."""
     titles = {f"macro_{kind}": (kind, f"Macro {title}") for kind, title in CLASS_SCORES.items()}
     for label in labels:
-        titles |= {f"{kind}_{label}": (kind, f"{title} ({label})") for kind, title in CLASS_SCORES.items()}
+        shown = escape_control_characters(label)
+        titles |= {f"{kind}_{label}": (kind, f"{title} ({shown})") for kind, title in CLASS_SCORES.items()}
     return titles | {kind: (kind, title) for kind, title in OTHER_SCORES.items()}
 
 

@@ -6,9 +6,12 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+
+PACKAGE = Path(__file__).parents[1]
 
 # The default is 131,072 characters; a post may be longer.
 csv.field_size_limit(2**31 - 1)
@@ -52,9 +55,29 @@ def name_bad_byte(path: str | Path) -> str:
     return f"{path} is not UTF-8."
 
 
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """
+    A path beside `path` to write to, whose file takes the place of `path` at the end: a file is there whole or not at
+    all, also where the writing is interrupted. The folder is made if it does not exist.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # It keeps the ending, which decides on a format, and is never pushed.
+    partial = path.with_name(f"_{os.getpid()}_{path.name}")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def write_json(path: Path, content: Any):
     """Writes a file that is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def data_folder(name: str) -> Path:
+    """A folder of the project that holds no code: it is inside the installed package, and beside it in a checkout."""
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name

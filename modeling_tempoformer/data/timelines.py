@@ -21,6 +21,7 @@ NO_LABEL = -100
 POSTS_AT_ONCE = 10_000
 # Larger whole numbers may differ and be the same float.
 LARGEST_EXACT_FLOAT = 2**53
+JOINERS = dict.fromkeys((0x200C, 0x200D))
 # Columns that are read without being named, if the table has them.
 USUAL = {"timestamp": "timestamp", "label": "label"}
 
@@ -70,6 +71,11 @@ def to_label(value: Any) -> str | None:
         return None if name is None or float(name) == NO_LABEL else name
     except ValueError:
         return name
+
+
+def is_visible(name: str) -> bool:
+    """Whether a name can be told from others by its look. Persian and emojis need joiners, which cannot be seen."""
+    return name.translate(JOINERS).isprintable()
 
 
 def class_label(posts: Posts, column: str) -> ClassLabel | None:
@@ -143,6 +149,9 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
             if named is None or label is None:
                 label = to_label(label)
             else:
+                if label >= len(named.names):
+                    problem = f"the dataset names only the labels 0 to {len(named.names) - 1}"
+                    raise PostError(row, columns["label"], label, problem)
                 label = named.names[label] if label >= 0 else None
             if labels is not None and label is not None and label not in known:
                 problem = f"the label is not one of {', '.join(labels)}"
@@ -215,11 +224,14 @@ def to_timelines(
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
         `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`,
         `labels` (class ids, -100 = none). A streamed timeline of more than 10,000 posts comes in several rows. Raises
-        a [`PostError`] that names the first bad row, column and value, and a `ValueError` if several workers of a
-        DataLoader read a stream of several shards.
+        a [`PostError`] that names the first bad row, column and value, and a `ValueError` for label names with control
+        characters or others that cannot be seen, and if several workers of a DataLoader read a stream of several
+        shards.
     """
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column}
+    if hidden := [name for name in labels or () if not is_visible(name)]:
+        raise ValueError(f"Labels have characters that cannot be seen: {', '.join(map(repr, hidden))}. Replace them.")
     if isinstance(posts, IterableDataset):
         # A tuple, because a list would be taken for shards.
         names = None if labels is None else tuple(labels)

@@ -1,6 +1,6 @@
 """Per-class and macro precision, recall and F1."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import datasets
 import evaluate
@@ -40,6 +40,11 @@ class StreamClassificationMetric(evaluate.Metric):
             for name, value in zip(label_names, values, strict=True)
         }
         return {**macro, **classes}
+
+
+def score_names(label_names: Sequence[str]) -> list[str]:
+    """The names of the scores that [`StreamClassificationMetric`] computes."""
+    return list(StreamClassificationMetric()._compute([0], [0], label_names))
 
 
 def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction], dict[str, float]]:

@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset
 
+from ..data.files import written_whole
 from .calibration import expected_calibration_error
 from .metrics import StreamClassificationMetric
 from .timeline_metrics import Timeline, timeline_scores
 
 
-# The Trainer does not push files whose names begin with an underscore.
+# Files whose names begin with an underscore are never pushed.
 PREDICTIONS = "_predictions.csv"
 
 logger = logging.getLogger(__name__)
@@ -111,5 +112,6 @@ def prediction_rows(
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
     """Writes `_predictions.csv`."""
     path = Path(output_dir) / PREDICTIONS
-    pd.DataFrame(rows).to_csv(path, index=False)
+    with written_whole(path) as partial:
+        pd.DataFrame(rows).to_csv(partial, index=False)
     logger.info("Predictions: %s", path)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from transformers.utils import logging
 
+from ..cards.markdown import escape_control_characters
+from ..data.files import written_whole
 from .measures import Agreement, agreement
 
 
@@ -17,11 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 logger = logging.get_logger(__name__)
-
-
-def escape_control_characters(text: str) -> str:
-    """Writes out characters that are not printable: a newline breaks a table, and a terminal obeys escape codes."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
@@ -75,7 +72,8 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
     axes.margins(x=0.15, y=0.05)
     axes.invert_xaxis()
     axes.invert_yaxis()
-    figure.savefig(path, dpi=150)
+    with written_whole(path) as partial:
+        figure.savefig(partial, dpi=150)
 
 
 def plot_scores(scores: dict[str, float], measure: str, max_words: int = 50) -> "Figure":
@@ -153,12 +151,12 @@ def write_report(
         Raises a `ValueError` if the first measure has no score for any word, or no correlation with the gold scores.
     """
     folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     first, *_ = scores
     if pd.Series(scores[first]).isna().all():
         raise ValueError(f"'{first}' has no score for any of the {len(counts)} words: {', '.join(counts)}.")
     table = ranked_table(scores, counts, truth)
-    table.to_csv(folder / "changes.csv", index=False)
+    with written_whole(folder / "changes.csv") as partial:
+        table.to_csv(partial, index=False)
     gaps = {
         word: [time for time, count in by_time.items() if not count]
         for word, by_time in counts.items()
@@ -175,9 +173,11 @@ def write_report(
         lines += ["", *compared]
         plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
     results = {"gaps": gaps, "agreement": {name: asdict(value) for name, value in found.items()}}
-    (folder / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
+    with written_whole(folder / "results.json") as partial:
+        partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
     if find_spec("matplotlib") is None:
         logger.warning('No changes.png without matplotlib: pip install "modeling-tempoformer[change]".')
     else:
-        plot_scores(scores[first], first).savefig(folder / "changes.png", dpi=150)
+        with written_whole(folder / "changes.png") as partial:
+            plot_scores(scores[first], first).savefig(partial, dpi=150)
     return "\n".join(lines)

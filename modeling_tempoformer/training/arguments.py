@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from modeling_tempoformer import configuration
+from transformers import TrainingArguments
 
+from ..data.files import data_folder
 from .recipes import has_recipe, read_overrides
 
 
@@ -103,7 +104,7 @@ class BaselineArguments(ModelArguments):
 
 def recipe_path(name: str) -> str:
     """A recipe of this package."""
-    return str(Path(configuration.__path__[0]) / f"{name}.yaml")
+    return str(data_folder("configuration") / f"{name}.yaml")
 
 
 def recipe_of(method: str) -> str:
@@ -209,6 +210,19 @@ class TextDataTrainingArguments(DatasetArguments):
     time_mlm_probability: float = field(
         default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}
     )
+
+
+def check_asked(training: TrainingArguments, model: CheckpointArguments):
+    """Raises a `ValueError` for a run that does nothing, or that would write its scores over those of a model."""
+    if not (training.do_train or training.do_eval or training.do_predict or training.push_to_hub):
+        raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")
+    scores = training.do_eval or training.do_predict
+    if training.do_train or not scores or model.model_name_or_path is None:
+        return
+    if Path(model.model_name_or_path).resolve() == Path(training.output_dir).resolve():
+        raise ValueError(
+            f"{training.output_dir} holds the model and the scores of its training: give another --output_dir."
+        )
 
 
 def check_positive(arguments: Any, *names: str):

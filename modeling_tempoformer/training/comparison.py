@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..data.files import write_json
+from ..data.files import write_json, written_whole
 from .cross_validation_scores import RESULTS, compare
 
 
@@ -49,7 +49,8 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
             rows[method] |= {"difference": found["difference"], "low": low, "high": high, "p": found["p"]}
     json_file, csv_file = (output_dir / name for name in COMPARISON)
     write_json(json_file, {"compared_with": methods[0], "methods": rows})
-    pd.DataFrame.from_dict(rows, orient="index").to_csv(csv_file, index_label="method")
+    with written_whole(csv_file) as partial:
+        pd.DataFrame.from_dict(rows, orient="index").to_csv(partial, index_label="method")
     return pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T.to_string()
 
 

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pandas as pd
 
-from ..data.files import write_json
+from ..data.files import write_json, written_whole
 from ..evaluation.metrics import StreamClassificationMetric
 from ..evaluation.results import flatten
 from ..evaluation.significance import paired_bootstrap
@@ -32,7 +32,8 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     ).reset_index(["seed", "fold"])
     scored = predictions[predictions["label"] != ""]
     classes_of_runs = scored.groupby(["seed", "fold"])["prediction"].nunique()
-    predictions.to_csv(output_dir / PREDICTIONS, index=False)
+    with written_whole(output_dir / PREDICTIONS) as partial:
+        predictions.to_csv(partial, index=False)
     reported = [run.results() for run in runs]
     test_scores = [flatten(results["test"]) for results in reported]
     averaged = pd.DataFrame(test_scores, index=[run.seed for run in runs]).filter(regex=AVERAGED)

@@ -1,22 +1,30 @@
 """The Trainer with our model card. Everything it pushes has code and card and can be loaded, and holds no token."""
 
 import json
+import shutil
 from collections import ChainMap
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from huggingface_hub import ModelCard
+from huggingface_hub import CommitInfo, ModelCard
 from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.trainer_callback import TrainerState
+from transformers.trainer_utils import HubStrategy
+from transformers.utils import PushInProgress
 
 from ..cards.model_cards import TrainingFacts, has_card, public_id, write_card
+from ..data.files import write_json
+from ..evaluation.results import RESULTS
+from .pushing import pushed_files, upload
 
 
 CARD_ARGUMENTS = (
@@ -25,6 +33,8 @@ CARD_ARGUMENTS = (
 )
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
 PARTS = {"eval": "validation", "predict": "test"}
+# They push what a training resumes from, which names local folders.
+REFUSED_STRATEGIES = (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
 
 
 # A `__repr__` made by the dataclass would show the Hub token.
@@ -39,6 +49,8 @@ class HubTrainingArguments(TrainingArguments):
             raises a `ValueError`.
         remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collators read columns
             that are not arguments of `forward`.
+
+    Raises a `ValueError` for a `hub_strategy` that pushes checkpoints, since they hold local paths.
     """
 
     model_card: dict | str | None = field(
@@ -56,17 +68,23 @@ class HubTrainingArguments(TrainingArguments):
         # Pinned memory is for accelerators; without one PyTorch warns in every loop.
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
+        if self.push_to_hub and self.hub_strategy in REFUSED_STRATEGIES:
+            raise ValueError(
+                f"--hub_strategy {self.hub_strategy.value} would push local paths with the checkpoints: give "
+                "every_save or end."
+            )
         # Batches differ in size, so one process cannot cut them for the others.
         self.accelerator_config.dispatch_batches = False
 
     def __getstate__(self):
-        # The Trainer pickles its arguments beside the weights and pushes them.
+        # The Trainer pickles its arguments beside the weights.
         return {**self.__dict__, "hub_token": None}
 
 
 class HubTrainer(Trainer):
     """
-    The Trainer, except that our models get their own card, and that pushes during training include code and card.
+    The Trainer, except that our models get their own card, that pushes during training include code and card, and that
+    a push sends only [`pushed_files`].
 
     Attributes:
         base_model (`str`, *optional*): Hub id or folder that training started from, if the model's configuration does
@@ -143,8 +161,47 @@ class HubTrainer(Trainer):
             self.create_model_card()
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
-        super().save_metrics(split, metrics, combined)
+        """Writes the metrics of all parts of this run to `all_results.json`, in the place of older ones."""
         self.saved_metrics[split] = metrics
+        if self.is_world_process_zero():
+            write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
+
+    def push_to_hub(
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        **kwargs,
+    ) -> CommitInfo | Future[CommitInfo] | None:
+        """As [`Trainer.push_to_hub`], which would send every subfolder, and local paths with the Trainer's state."""
+        token = token or self.args.hub_token
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        if self.hub_model_id is None:
+            self.init_hf_repo(token, private)
+        self.save_model(_internal_call=True)
+        if not self.is_world_process_zero():
+            return None
+        self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **kwargs})
+        self._finish_current_push()
+        where = (self.args.output_dir, self.hub_model_id, token, revision or self.args.hub_revision)
+        return upload(*where, commit_message, blocking)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str):
+        """As the Trainer's, which would send every subfolder, and local paths with its arguments."""
+        if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
+            return
+        self.push_in_progress = self.push_in_progress or PushInProgress()
+        if not (self.args.hub_always_push or self.push_in_progress.is_done()):
+            return
+        # The checkpoint may be deleted while it is sent.
+        for path in pushed_files(checkpoint_folder):
+            shutil.copy(path, self.args.output_dir)
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        message = f"Training in progress, step {self.state.global_step}"
+        where = (self.args.output_dir, self.hub_model_id, self.args.hub_token, self.args.hub_revision)
+        self.push_in_progress.jobs.append(upload(*where, message, blocking=False))
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """Scores of the current weights, by part of the data."""
@@ -192,6 +249,13 @@ class PushCodeAndCardCallback(TrainerCallback):
         if has_card(model):
             custom_object_save(model, args.output_dir)
         self.trainer.create_model_card()
+
+
+def check_best_metric(args: TrainingArguments, scores: Sequence[str] = ()):
+    """Raises a `ValueError` for a `--metric_for_best_model` that is neither the loss nor one of the scores."""
+    names, metric = ["loss", *scores], args.metric_for_best_model
+    if metric is not None and metric.removeprefix("eval_") not in names:
+        raise ValueError(f"--metric_for_best_model {metric} is not a score of an evaluation: {', '.join(names)}.")
 
 
 def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 # The Trainer writes it as the last file of a checkpoint, and into the output folder when a training has ended.
 TRAINER_STATE = "trainer_state.json"
-# The Trainer does not push files whose names begin with an underscore.
+# Files whose names begin with an underscore are never pushed.
 TRAINED_ON = "_trained_on.json"
 # Arguments of the Trainer that decide which model a training ends with.
 TRAINING_SETTINGS = (
@@ -74,7 +74,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
             raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint folder.")
         if (checkpoint.parent / TRAINED_ON).exists():
             check_same(checkpoint, {"posts": trained_on["posts"]})
-    elif checkpoint is not None and (output_dir / TRAINER_STATE).exists():
+    elif checkpoint is not None and is_complete(output_dir):
         logger.warning("The training in %s has ended: loading its model.", output_dir)
         model, info = type(trainer.model).from_pretrained(output_dir, dtype=torch.float32, output_loading_info=True)
         if info["missing_keys"]:
@@ -111,9 +111,10 @@ def drop_incomplete(output_dir: Path) -> Path | None:
     return None
 
 
-def is_complete(checkpoint: Path) -> bool:
+def is_complete(folder: Path) -> bool:
+    """Whether a checkpoint, or a training in its output folder, was written to its end."""
     try:
-        json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
+        json.loads((folder / TRAINER_STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return True

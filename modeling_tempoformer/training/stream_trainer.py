@@ -17,11 +17,11 @@ from ..configuration_tempoformer import TempoFormerConfig
 from ..data.timelines import Posts
 from ..decisions_tempoformer import decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
-from ..evaluation.metrics import compute_metrics
+from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
-from .hub_trainer import PARTS, HubTrainer, HubTrainingArguments, kept_evaluation
+from .hub_trainer import PARTS, HubTrainer, HubTrainingArguments, check_best_metric, kept_evaluation
 from .worth import WorthCallback
 
 
@@ -116,6 +116,7 @@ class StreamTrainer(HubTrainer):
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = decision_metrics(config, self.class_names)
+            check_best_metric(self.args, score_names(self.class_names))
         self.add_callback(WorthCallback(self.class_names))
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from torch import nn
 from transformers.utils import logging
 
-from .hub_trainer import HubTrainer, HubTrainingArguments
+from .hub_trainer import HubTrainer, HubTrainingArguments, check_best_metric
 
 
 logger = logging.get_logger(__name__)
@@ -42,6 +42,11 @@ class TemporalTrainer(HubTrainer):
     Args:
         args, kwargs: As in [`Trainer`].
     """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.compute_metrics is None:
+            check_best_metric(self.args)
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         args, named = self.args, self.model.named_parameters()

@@ -1,0 +1,51 @@
+"""What a push to the Hub sends: what loads the model, its card and its scores, and nothing of this machine."""
+
+import json
+import logging
+from concurrent.futures import Future
+from pathlib import Path
+
+from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
+
+from ..cards.model_cards import public_id
+
+
+# Predictions and notes of a run; the Trainer's pickles and state, which hold local paths. Weights are safetensors.
+NOT_PUSHED = ("_*", ".*", "*.bin", "*.pt", "*.pth", "trainer_state.json")
+ADAPTER = "adapter_config.json"
+
+logger = logging.getLogger(__name__)
+
+
+def pushed_files(folder: str | Path) -> list[Path]:
+    """
+    The files of a model's folder that a push sends: those that lie in the folder itself, as all files of a model do.
+    Names that begin with an underscore or a dot, pickles and the state of the training stay.
+    """
+    files = (path for path in Path(folder).iterdir() if path.is_file())
+    return sorted(path for path in files if not any(path.match(pattern) for pattern in NOT_PUSHED))
+
+
+def upload(
+    folder: str | Path, repo_id: str, token: str | None, revision: str | None, message: str | None, blocking: bool
+) -> CommitInfo | Future[CommitInfo]:
+    """Sends [`pushed_files`] to a repository in one commit, and says which they are."""
+    files = pushed_files(folder)
+    logger.info("Pushing to %s: %s.", repo_id, ", ".join(path.name for path in files))
+    return HfApi().create_commit(
+        repo_id=repo_id,
+        operations=[CommitOperationAdd(path.name, content_of(path)) for path in files],
+        commit_message=message or "Upload",
+        token=token,
+        revision=revision,
+        run_as_future=not blocking,
+    )
+
+
+def content_of(path: Path) -> Path | bytes:
+    """What is sent of a file. An adapter's configuration may name a local folder as its base model: it is left out."""
+    if path.name != ADAPTER:
+        return path
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["base_model_name_or_path"] = public_id(config.get("base_model_name_or_path"))
+    return json.dumps(config, indent=2).encode()
