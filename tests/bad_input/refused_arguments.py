@@ -304,7 +304,7 @@ TEMPORAL_MLM = {
             run(
                 "run_temporal_mlm",
                 *("--config_name", encoder(folder), "--output_dir", str(folder / "out")),
-                *("--train_files", str(folder / "1815.txt")),
+                *("--train_files", str(folder / "1815.txt"), "--do_train"),
             ),
         ),
         "1815.txt…line 1…UTF-8",
