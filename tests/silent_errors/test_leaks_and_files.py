@@ -20,6 +20,7 @@ from transformers.pipelines import SUPPORTED_TASKS
 
 from modeling_tempoformer import StreamCollator, to_timelines, write_card
 from modeling_tempoformer.data.files import write_json, written_whole
+from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import PostError
 from modeling_tempoformer.evaluation.predictions import write_predictions
@@ -161,7 +162,7 @@ def script(name: str):
     return runpy.run_path(str(ROOT / name))["main"]
 
 
-@pytest.mark.parametrize("where", ["a_file", "a_file/below", "/proc"])
+@pytest.mark.parametrize("where", ["a_file", "a_file/below"])
 @pytest.mark.parametrize("name", ["run_glue_style.py", "run_temporal_mlm.py"])
 def test_a_folder_that_cannot_be_written_to_is_noticed_before_the_work(tmp_path, monkeypatch, where, name):
     """Point 15. Neither model nor posts are looked for: there are none."""
@@ -171,6 +172,15 @@ def test_a_folder_that_cannot_be_written_to_is_noticed_before_the_work(tmp_path,
     files = ["--train_file" if "glue" in name else "--train_files", "no_posts.csv"]
     with pytest.raises(ValueError, match=f"{where}.*--output_dir"):
         script(name)([*recipe, *files, "--output_dir", str(tmp_path / where)])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")
+@pytest.mark.parametrize("where", ["", "below"])
+def test_a_folder_without_permission_is_refused(tmp_path, where):
+    """Point 15."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(ValueError, match="--output_dir"), lock_folder(tmp_path / where):
+        pass
 
 
 @pytest.mark.parametrize("content", ["", '{"eval_loss": '])
