@@ -363,12 +363,12 @@ class TemporalHead(TemporalInitialisation):
     accepts_loss_kwargs = False
 
     def __init__(self, config):
-        # Without layers, as the library's encoder is replaced by ours.
-        num_layers, config.num_hidden_layers = config.num_hidden_layers, 0
-        try:
-            super().__init__(config)
-        finally:
-            config.num_hidden_layers = num_layers
+        # The library's encoder is replaced by ours: it has no layers, and a copy of the configuration, from which
+        # building a model takes `gradient_checkpointing` away.
+        without_layers = copy.deepcopy(config)
+        without_layers.num_hidden_layers = 0
+        super().__init__(without_layers)
+        self.config = config
         has_pooler = getattr(self, self.base_model_prefix).pooler is not None
         setattr(self, self.base_model_prefix, self._encoder_class(config, add_pooling_layer=has_pooler))
         self.post_init()
