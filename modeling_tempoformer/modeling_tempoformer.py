@@ -88,7 +88,7 @@ def pop_setting(kwargs: dict, name: str, config: TempoFormerConfig) -> bool | in
 
 
 def chosen(setting: bool | int | list[int], count: int) -> set[int]:
-    """Which of `count` hidden states `output_hidden_states` chooses: all, none, or an index or several, also from -1."""
+    """Which of `count` hidden states `output_hidden_states` chooses: a flag, an index or several; -1 is the last."""
     if not setting or setting is True:
         return set(range(count)) if setting else set()
     indices = [setting] if isinstance(setting, int) else setting
@@ -452,9 +452,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             for group in zip(states, posts.tokens, posts.times, strict=True)
         ]
         for layer in self.local_layers:
-            states = keep(
-                [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
-            )
+            states = keep([self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)])
         return states
 
     def read_streams(

@@ -1,4 +1,4 @@
-"""What a user of Transformers does with any model and tokenizer gives what it gives with theirs, or one clear error."""
+"""What works with any model and tokenizer of Transformers works with ours, or ends in one clear error."""
 
 import logging
 
