@@ -41,9 +41,19 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS)
 test: install
 	$(PYTEST) -m "not slow"
 
-# The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts.
-test-slow: install
+# The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
+# Transformers.
+test-slow: .venv/common_tests
 	$(PYTEST) -m slow
+
+# From the source distribution of the installed version.
+.venv/common_tests: .venv/installed
+	rm -rf $@ $@.part
+	version=$$($(BIN)/python -c 'import importlib.metadata as m; print(m.version("transformers"))') && \
+	$(BIN)/pip download --quiet --no-deps --no-binary :all: --dest $@.part transformers==$$version && \
+	tar -xz -C $@.part -f $@.part/transformers-$$version.tar.gz --strip-components 1 transformers-$$version/tests
+	mv $@.part $@
+	touch $@
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.
 LOWEST := transformers==5.11.0

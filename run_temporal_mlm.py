@@ -109,7 +109,7 @@ def load_model_and_tokenizer(
     tokenizer = tokenizer_class.from_pretrained(
         model_args.tokenizer_name or model_args.source,
         times=times,
-        unknown_times="unknown" if data.unknown_times == "unknown" else "error",
+        unknown_times="unknown" if data.unknown_times == "unknown" else None,
         **{name: value for name, value in given.items() if value is not None},
         **model_args.download_settings,
     )

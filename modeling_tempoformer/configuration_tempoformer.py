@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from huggingface_hub.dataclasses import strict
+from huggingface_hub.dataclasses import strict, validated_field
 from transformers import AutoConfig, PreTrainedConfig
 
 from .configuration_temporal_bert import FormatField, TemporalBertConfig, TemporalRobertaConfig
@@ -14,6 +14,12 @@ OLD_CALIBRATION = {"temperature": "calibration_temperature", "thresholds": "deci
 CLASS_FIELDS = ("class_weights", "calibration", *OLD_CALIBRATION.values())
 # Built without the Auto classes, which do not know them where this code was loaded from the Hub.
 OWN_ENCODERS = {config.model_type: config for config in (TemporalBertConfig, TemporalRobertaConfig)}
+
+
+def check_problem_type(problem_type: str | None):
+    """Raises a `ValueError` for a problem that the focal loss is not for."""
+    if problem_type not in (None, "single_label_classification"):
+        raise ValueError(f"The focal loss is for posts that have one class each, not for '{problem_type}'.")
 
 
 @strict
@@ -82,6 +88,8 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         timed (`bool`, *optional*):
             Whether the model was trained with the time between posts. If the stream layers read time
             (`stream_attention="temporal_rotary"`), streams must match it. If None, this is not checked.
+        problem_type (`str`, *optional*):
+            `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
         format_version (`int`, *optional*, defaults to 1):
             Version of the configuration's fields. A version of a newer release is refused.
 
@@ -113,6 +121,7 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
     class_weights: list[float | int] | None = None
     calibration: dict[str, Any] | None = None
     timed: bool | None = None
+    problem_type: str | None = validated_field(check_problem_type, default=None)
 
     def __post_init__(self, **kwargs):
         if self.encoder_config is None:
@@ -183,7 +192,9 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             )
 
     def validate_classes(self):
-        """The loss needs a positive weight for each class, decisions a positive threshold."""
+        """The loss needs two classes and a positive weight for each, decisions a positive threshold."""
+        if self.num_labels < 2:
+            raise ValueError(f"The focal loss needs at least 2 classes, got `num_labels={self.num_labels}`.")
         if self.focal_gamma < 0:
             raise ValueError(f"`focal_gamma` must not be negative, got {self.focal_gamma}.")
         calibration = self.calibration or {}

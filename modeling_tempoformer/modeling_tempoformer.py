@@ -1,13 +1,15 @@
 """TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024): change detection in streams of posts."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import ModelOutput, can_return_tuple, logging
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
 from .input_checks_tempoformer import check_shape, only_safetensors
@@ -47,8 +49,9 @@ class TempoFormerModelOutput(ModelOutput):
             post.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
             The embeddings and the output of each layer below the stream layers (in the post form of each layer of the
-            encoder), of shape `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding. None for
-            `post_embeds`.
+            encoder), of shape `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding. Gradients of the
+            logits pass through them. None in the place of a layer that `output_hidden_states` does not choose. None
+            for `post_embeds`.
         attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True` and eager attention):
             One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each of these layers;
             0 for absent posts. None for `post_embeds`.
@@ -79,10 +82,18 @@ class StreamClassifierOutput(ModelOutput):
     attentions: tuple[torch.FloatTensor, ...] | None = None
 
 
-def pop_flag(kwargs: dict, name: str, config: TempoFormerConfig) -> bool:
-    """Takes an output flag out of `kwargs`; if the caller gave none, the configuration's."""
+def pop_setting(kwargs: dict, name: str, config: TempoFormerConfig) -> bool | int | list[int]:
+    """Takes an output setting out of `kwargs`; if the caller gave none, the configuration's."""
     value = kwargs.pop(name, None)
-    return bool(getattr(config, name) if value is None else value)
+    return getattr(config, name) if value is None else value
+
+
+def chosen(setting: bool | int | list[int], count: int) -> set[int]:
+    """Which of `count` hidden states `output_hidden_states` chooses: a flag, an index or several; -1 is the last."""
+    if not setting or setting is True:
+        return set(range(count)) if setting else set()
+    indices = [setting] if isinstance(setting, int) else setting
+    return {index % count for index in indices if -count <= index < count}
 
 
 class NarrowLinear(nn.Linear):
@@ -256,7 +267,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
         post_embeds: torch.FloatTensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> TempoFormerModelOutput:
         r"""
         Args:
@@ -279,7 +290,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
                 Only in the post form: the vectors of the posts, as [`TempoFormerModel.embed_posts`] returns them,
                 instead of `input_ids`; `num_tokens` is then 1.
-            kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
+            kwargs: `output_hidden_states` (True, or the index of a layer, or a list of them), `output_attentions`,
+                `return_dict`.
 
         Returns:
             [`TempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that is
@@ -291,8 +303,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             raise ValueError("Give exactly one of `input_ids`, `inputs_embeds` and `post_embeds`.")
         if post_embeds is not None and self.post_reader is None:
             raise ValueError("`post_embeds` are for `stream_form='post'`.")
-        output_hidden_states = pop_flag(kwargs, "output_hidden_states", self.config)
-        output_attentions = pop_flag(kwargs, "output_attentions", self.config)
+        output_hidden_states = pop_setting(kwargs, "output_hidden_states", self.config)
+        output_attentions = bool(pop_setting(kwargs, "output_attentions", self.config))
         if unknown := [name for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS]:
             raise TypeError(f"Unknown arguments: {', '.join(unknown)}.")
         # First, as it is what a pipeline for single texts gives.
@@ -319,15 +331,24 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
         times = None if time_ids is None else time_ids.flatten(0, 1)
         posts = PostGroups(attention_mask.flatten(0, 1).bool(), times)
-        attentions, all_states = [], []
+        rows, streams = (batch_size, num_posts), (batch_size, num_streams)
+        attentions, hidden_states = [], []
+        wanted = chosen(output_hidden_states, len(self.local_layers) + 1)
+
+        def keep(states: list[torch.Tensor]) -> list[torch.Tensor]:
+            """Keeps hidden states to return. What is computed next starts from them, so that they get gradients."""
+            joined = posts.join_states(states).unflatten(0, rows) if len(hidden_states) in wanted else None
+            hidden_states.append(joined)
+            return states if joined is None else posts.cut(joined.flatten(0, 1))
+
         if post_embeds is None:
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
             inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items() if tensor is not None}
             with ExitStack() as hooks:
                 if output_attentions:
                     self.record_attentions(attentions, hooks)
-                all_states = self.encode_posts(posts, inputs, output_hidden_states)
-            states = self.pool_tokens(posts, all_states[-1])
+                states = self.encode_posts(posts, inputs, keep if wanted else None)
+            states = self.pool_tokens(posts, states)
         else:
             states = posts.cut(tokens.flatten(0, 1))
 
@@ -341,7 +362,6 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             posts, states, slot_post, slot_mask, tau, output_attentions
         )
 
-        rows, streams = (batch_size, num_posts), (batch_size, num_streams)
         per_layer = range(0, len(attentions), len(posts.members))
         return TempoFormerModelOutput(
             last_hidden_state=outputs.unflatten(0, streams),
@@ -350,9 +370,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             stream_attentions=tuple(weights.unflatten(0, streams) for weights in stream_attentions)
             if output_attentions
             else None,
-            hidden_states=tuple(posts.join_states(states).unflatten(0, rows) for states in all_states)
-            if output_hidden_states and all_states
-            else None,
+            hidden_states=tuple(hidden_states) or None,
             attentions=tuple(
                 posts.join_attentions(attentions[first : first + len(posts.members)]).unflatten(0, rows)
                 for first in per_layer
@@ -378,7 +396,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             raise ValueError("Posts have one vector in the post form only, `stream_form='post'`.")
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         posts = PostGroups(mask.bool(), inputs.pop("time_ids", None))
-        states = self.encode_posts(posts, {"input_ids": input_ids, **inputs})[-1]
+        states = self.encode_posts(posts, {"input_ids": input_ids, **inputs})
         return posts.join([group[:, 0] for group in self.pool_tokens(posts, states)])
 
     def pool_tokens(self, posts: PostGroups, states: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -410,31 +428,34 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             raise ValueError(f"The model was trained {trained} the time between posts ({setting}), but {given}.")
 
     def encode_posts(
-        self, posts: PostGroups, inputs: dict[str, torch.Tensor], output_hidden_states: bool = False
-    ) -> list[list[torch.Tensor]]:
+        self,
+        posts: PostGroups,
+        inputs: dict[str, torch.Tensor],
+        keep: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None = None,
+    ) -> list[torch.Tensor]:
         """
         Passes each real post once, by itself, through the embeddings and the layers below the stream layers.
 
         Args:
             posts (`PostGroups`): The posts.
             inputs (`dict[str, torch.Tensor]`): Inputs of the embeddings, (posts, tokens) or (posts, tokens, hidden).
+            keep (`Callable`, *optional*):
+                Called with the output of the embeddings and of each layer; what it returns takes their place.
 
         Returns:
-            A list of layer outputs, each a list of tensors (posts, tokens, hidden), one for each group of posts: only
-            the last layer's output, or with `output_hidden_states` those of the embeddings and all layers.
+            The last layer's output, a list of tensors (posts, tokens, hidden), one for each group of posts.
         """
+        keep = keep or (lambda states: states)
         cuts = {name: posts.cut(tensor) for name, tensor in inputs.items()}
         groups = [dict(zip(cuts, group, strict=True)) for group in zip(*cuts.values(), strict=True)]
-        states = [self.adapter.embed(self.encoder, **group) for group in groups]
+        states = keep([self.adapter.embed(self.encoder, **group) for group in groups])
         layer_inputs = [
             self.adapter.layer_inputs(self.encoder, *group)
             for group in zip(states, posts.tokens, posts.times, strict=True)
         ]
-        all_states = [states]
         for layer in self.local_layers:
-            states = [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
-            all_states = [*all_states, states] if output_hidden_states else [states]
-        return all_states
+            states = keep([self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)])
+        return states
 
     def read_streams(
         self,
@@ -615,7 +636,7 @@ class TempoFormerForStreamClassification(StreamStepMixin, TempoFormerPreTrainedM
         post_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> StreamClassifierOutput:
         r"""
         Args:
@@ -625,11 +646,18 @@ class TempoFormerForStreamClassification(StreamStepMixin, TempoFormerPreTrainedM
                 Class of each stream's newest post; -100 for none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
                 The number of labelled streams in all batches of an optimiser step; the number in `labels` if omitted.
-            kwargs: `output_hidden_states`, `output_attentions`, `return_dict`.
+                Refused without `labels`: so a Trainer calls the model that computes another loss by itself.
+            kwargs: As in [`TempoFormerModel.forward`].
 
         Returns:
             [`StreamClassifierOutput`]. Raises the errors of [`TempoFormerModel.forward`].
         """
+        if labels is None and num_items_in_batch is not None:
+            raise ValueError(
+                "The Trainer keeps the labels from the model, so that its focal loss and class weights are not used: "
+                "leave out `label_smoothing_factor`, or for a `compute_loss_func` of your own set "
+                "`model.accepts_loss_kwargs = False`."
+            )
         outputs = self.tempoformer(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAtte
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert.modeling_bert import BertSelfAttention, eager_attention_forward
 from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import maybe_autocast
 
 from .configuration_temporal_bert import (
@@ -239,7 +240,7 @@ class TemporalEncoder(TemporalInitialisation):
         position_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
         r"""
         Args:
@@ -363,12 +364,12 @@ class TemporalHead(TemporalInitialisation):
     accepts_loss_kwargs = False
 
     def __init__(self, config):
-        # Without layers, as the library's encoder is replaced by ours.
-        num_layers, config.num_hidden_layers = config.num_hidden_layers, 0
-        try:
-            super().__init__(config)
-        finally:
-            config.num_hidden_layers = num_layers
+        # The library's encoder is replaced by ours: it has no layers, and a copy of the configuration, from which
+        # building a model takes `gradient_checkpointing` away.
+        without_layers = copy.deepcopy(config)
+        without_layers.num_hidden_layers = 0
+        super().__init__(without_layers)
+        self.config = config
         has_pooler = getattr(self, self.base_model_prefix).pooler is not None
         setattr(self, self.base_model_prefix, self._encoder_class(config, add_pooling_layer=has_pooler))
         self.post_init()
@@ -382,7 +383,7 @@ class TemporalHead(TemporalInitialisation):
         inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> ModelOutput:
         r"""
         Args:
@@ -425,7 +426,7 @@ class TemporalMaskedLM(TemporalHead):
         inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
-        **kwargs,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> MaskedLMOutput:
         r"""
         Args:

@@ -333,7 +333,7 @@ class StreamStepMixin:
         """Logits (posts, classes) of new posts that are not late; afterwards `state` remembers them."""
         base, window = self.tempoformer, self.config.window
         new = PostGroups(mask, time_ids)
-        new_states = base.pool_tokens(new, base.encode_posts(new, inputs)[-1])
+        new_states = base.pool_tokens(new, base.encode_posts(new, inputs))
         if len(base.stream_layers):
             new_states = new.join_states(new_states)
         else:

@@ -15,10 +15,13 @@ from transformers import (
     RobertaTokenizer,
 )
 from transformers.tokenization_utils_tokenizers import processors
+from transformers.utils import logging
 
 from .configuration_temporal_bert import MASK_TIME, NUM_SPECIAL_TIMES, PADDING_TIME, UNKNOWN_TIME
 from .time_points_temporal_bert import TimePoints, UnknownTimeError
 
+
+logger = logging.get_logger(__name__)
 
 # Stands for any time, where only the tokens are wanted.
 NO_TIME = object()
@@ -35,13 +38,13 @@ class TemporalTokenizer:
         *args,
         times: list[str] | tuple[str, ...] = (),
         time_granularity: str | None = None,
-        unknown_times: str = "error",
+        unknown_times: str | None = None,
         prepend_time: bool = False,
         mask_token_time: bool = False,
         **kwargs,
     ):
-        if unknown_times not in ("error", "unknown"):
-            raise ValueError(f"`unknown_times` must be 'error' or 'unknown', got {unknown_times!r}.")
+        if unknown_times not in (None, "error", "unknown"):
+            raise ValueError(f"`unknown_times` must be 'error', 'unknown' or None, got {unknown_times!r}.")
         if isinstance(times, str):
             raise ValueError(f"`times` must be a list of names, got the string {times!r}.")
         self.time_points = TimePoints(list(times), time_granularity)
@@ -78,8 +81,8 @@ class TemporalTokenizer:
             time: As in a call: a time point's name, a year, an ISO-8601 date, a `date` or a `datetime`.
 
         Returns:
-            `int`: 3 for the first of `times`, and so on. An unknown time raises an [`UnknownTimeError`], or is 2 with
-            `unknown_times="unknown"`.
+            `int`: 3 for the first of `times`, and so on. A time that is missing or in none of `times` raises an
+            [`UnknownTimeError`], or is 2 with `unknown_times="unknown"`.
         """
         if time is NO_TIME:
             return UNKNOWN_TIME
@@ -101,6 +104,12 @@ class TemporalTokenizer:
     def _encode_plus(
         self, text, text_pair=None, time: Any = None, return_tensors: str | None = None, **kwargs
     ) -> BatchEncoding:
+        if time is None and self.unknown_times is None:
+            logger.warning_once(
+                "Texts without `time=` are read as of unknown time, with plain attention. Give the time of each text, "
+                "or load the tokenizer with `unknown_times='error'` to refuse texts without one."
+            )
+            time = NO_TIME
         encoding = super()._encode_plus(text, text_pair, **kwargs)
         first = text[0] if len(text) and kwargs.get("is_split_into_words") else text
         is_batch = isinstance(first, (list, tuple))
@@ -186,9 +195,11 @@ class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
             dates; see [`TimePoints`].
         time_granularity (`str`, *optional*):
             `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`: the period that each name in `times` stands for.
-        unknown_times (`str`, *optional*, defaults to `"error"`):
-            What to do with a time that is missing, or in none of `times`: `"error"` raises an `UnknownTimeError` that
-            lists the time points, `"unknown"` uses the id of unknown times.
+        unknown_times (`str`, *optional*):
+            What to do with texts of unknown time. Default: a call without `time=` uses the id of unknown times and
+            warns once, as the library's own pipelines give no time; a time that is given but is missing (None in a
+            list, NaN, "") or in none of `times` raises an `UnknownTimeError` that lists the time points. `"error"`
+            refuses a call without `time=`, too; `"unknown"` uses the id of unknown times for all of them.
         prepend_time (`bool`, *optional*, defaults to `False`):
             Whether each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or with
             the mask token if its time is unknown. The model's vocabulary must have these tokens:

@@ -107,8 +107,9 @@ def test_masked_tokens_can_lose_their_time():
 
 def test_times_that_are_missing_or_unknown():
     for arguments in ({}, {"time": 1900}, {"time": [None]}):
+        refusing = bert(unknown_times="error") if arguments == {} else bert()
         with pytest.raises(UnknownTimeError, match="1810-1860, 1960-2010"):
-            bert()(["the plane"], **arguments)
+            refusing(["the plane"], **arguments)
         assert bert(unknown_times="unknown")(["the plane"], **arguments)["time_ids"] == [[2, 2, 2, 2]]
 
 

@@ -265,7 +265,16 @@ TEMPORAL = {
 }
 
 TOKENIZER = {
-    "no time of a text": (lambda folder: temporal_tokenizer()(["sad"]), "1810…1860…1960", "UnknownTimeError"),
+    "no time of a text": (
+        lambda folder: temporal_tokenizer(unknown_times="error")(["sad"]),
+        "1810…1860…1960",
+        "UnknownTimeError",
+    ),
+    "a missing time of one text": (
+        lambda folder: temporal_tokenizer()(["sad", "glad"], time=[1815, None]),
+        "1810…1860…1960",
+        "UnknownTimeError",
+    ),
     "a time outside all time points": (
         lambda folder: temporal_tokenizer()(["sad"], time=1900),
         "1900…1810…1860",
@@ -284,7 +293,7 @@ TOKENIZER = {
     "another granularity": (lambda folder: temporal_tokenizer(time_granularity="week"), "`granularity`…'week'"),
     "another way with unknown times": (
         lambda folder: temporal_tokenizer(unknown_times="skip"),
-        "`unknown_times`…'error'…'unknown'",
+        "`unknown_times`…'error'…'unknown'…None",
     ),
 }
 

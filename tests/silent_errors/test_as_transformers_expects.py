@@ -1,0 +1,160 @@
+"""What works with any model and tokenizer of Transformers works with ours, or ends in one clear error."""
+
+import logging
+
+import pytest
+import torch
+from helpers import FORMS, TIMES, dated_bert, dated_config, dated_roberta, make_trainer, tiny_model
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    Trainer,
+    pipeline,
+)
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TemporalRobertaConfig
+from modeling_tempoformer import modeling_temporal_bert as temporal
+
+
+IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 60}
+CONFIGS = {"Bert": dated_config(), "Roberta": TemporalRobertaConfig(**SMALL, num_hidden_layers=2, times=TIMES)}
+MODELS = [getattr(temporal, name) for name in temporal.__all__]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_labels": 1},
+        {"id2label": {0: "change"}},
+        {"problem_type": "regression"},
+        {"problem_type": "multi_label_classification"},
+    ],
+    ids=str,
+)
+def test_a_problem_that_the_focal_loss_is_not_for(tmp_path, fields):
+    """With one class its loss is 0 whatever the model says."""
+    with pytest.raises(Exception, match="ValueError: The focal loss"):
+        TempoFormerConfig(**fields)
+    tiny_model().save_pretrained(tmp_path)
+    for cls in (TempoFormerForStreamClassification, AutoModelForSequenceClassification):
+        with pytest.raises(Exception, match="ValueError: The focal loss"):
+            cls.from_pretrained(tmp_path, ignore_mismatched_sizes=True, **fields)
+
+
+@IN_BOTH_FORMS
+@pytest.mark.parametrize("chosen", [[0, -1], (1,), [-2], -1, [5], [0, 9]], ids=str)
+def test_hidden_states_are_chosen_by_index(batch, form, chosen):
+    """As the library's own models do: None for the others."""
+    model = tiny_model(**form, num_stream_layers=1)
+    everything = model(**batch, output_hidden_states=True).hidden_states
+    returned = model(**batch, output_hidden_states=chosen).hidden_states
+    indices = [chosen] if isinstance(chosen, int) else chosen
+    wanted = [list(range(len(everything)))[index] for index in indices if index < len(everything)]
+    if not wanted:
+        assert returned is None
+        return
+    assert len(returned) == len(everything)
+    for index, (one, other) in enumerate(zip(returned, everything, strict=True)):
+        assert torch.equal(one, other) if index in wanted else one is None
+
+
+@IN_BOTH_FORMS
+@pytest.mark.parametrize("family", ["bert", "deberta-v2, with convolution", "modernbert"])
+def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family, form):
+    """A small step along the gradient of the embeddings changes a sum by the step's length times the gradient's."""
+    model = tiny_model(family, **form).double()
+    output = model(**batch, output_hidden_states=True)
+    torch.testing.assert_close(output.logits, model(**batch).logits)
+    for states in output.hidden_states:
+        states.retain_grad()
+    total = output.logits.square().sum()
+    total.backward()
+    assert all(states.grad.any() for states in output.hidden_states)
+    gradient = output.hidden_states[0].grad
+    step = 1e-5 * gradient / gradient.norm()
+    # All posts are in one group, without those that are absent.
+    step = step[batch["attention_mask"].any(-1)]
+    model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, states: states + step)
+    moved = model(**batch).logits.square().sum()
+    assert (moved - total).item() == pytest.approx(1e-5 * gradient.norm().item(), rel=0.01)
+
+
+@pytest.mark.parametrize("cls", MODELS, ids=lambda cls: cls.__name__)
+def test_gradient_checkpointing_in_a_configuration(cls):
+    """As in the library's models: each layer is checkpointed, and the configuration loses the field."""
+    config = CONFIGS["Bert" if "Bert" in cls.__name__ else "Roberta"]
+    plain, checkpointed = cls(config), cls(type(config)(**config.to_dict(), gradient_checkpointing=True))
+    for model, expected in ((plain, False), (checkpointed, True)):
+        layers = model.base_model.encoder.layer
+        assert len(layers) == 2 and all(layer.gradient_checkpointing is expected for layer in layers)
+        assert not hasattr(model.config, "gradient_checkpointing")
+
+
+@IN_BOTH_FORMS
+def test_label_smoothing_does_not_take_the_place_of_the_focal_loss(tmp_path, tokenization, form):
+    with pytest.raises(ValueError, match="label_smoothing_factor"):
+        make_trainer(tmp_path, tokenization, form=form, max_steps=1, label_smoothing_factor=0.1).train()
+
+
+def test_a_loss_of_ones_own_is_possible(tmp_path, tokenization):
+    """It gets the labels, and what the Trainer logs is its value."""
+    made = make_trainer(tmp_path, tokenization, max_steps=1, logging_steps=1)
+    made.model.accepts_loss_kwargs = False
+    given = []
+
+    def loss(outputs, labels, num_items_in_batch=None):
+        given.append(labels)
+        return 0 * outputs["logits"].sum() + 7
+
+    parts = {"train_dataset": made.train_dataset, "data_collator": made.data_collator}
+    trainer = Trainer(made.model, made.args, **parts, compute_loss_func=loss)
+    trainer.train()
+    assert (given[0] >= 0).any() and trainer.state.log_history[0]["loss"] == 7
+
+
+@pytest.mark.parametrize("make", [dated_bert, dated_roberta])
+def test_a_text_without_a_time_is_one_of_unknown_time(make, caplog):
+    """It reads like one of an unknown time, in a single text, a batch and a pair, and one warning names `time=`."""
+    tokenizer, unknown = make(), make(unknown_times="unknown")
+    with caplog.at_level(logging.WARNING):
+        for texts in (["the plane"], [["the plane", "the"]], ["the", "plane"]):
+            assert tokenizer(*texts).data == unknown(*texts, time="never").data
+    assert {time for row in tokenizer(["the", "plane"])["time_ids"] for time in row} == {2}
+    assert sum("time=" in record.message for record in caplog.records) <= 1
+    for given in ("never", ["never"], [None], [float("nan")], ""):
+        with pytest.raises(ValueError):
+            tokenizer(["the plane"], time=given)
+    with pytest.raises(ValueError, match="no time"):
+        make(unknown_times="error")("the plane")
+
+
+TASKS = {
+    "fill-mask": (AutoModelForMaskedLM, "the [MASK] flew"),
+    "text-classification": (AutoModelForSequenceClassification, "the plane flew"),
+    "token-classification": (AutoModelForTokenClassification, "the plane flew"),
+    "feature-extraction": (AutoModelForMaskedLM, "the plane flew"),
+    "zero-shot-classification": (AutoModelForSequenceClassification, "the plane flew"),
+}
+
+
+@pytest.mark.parametrize("settings", [{}, {"prepend_time": True}], ids=str)
+@pytest.mark.parametrize("task", TASKS)
+def test_saved_models_work_in_the_librarys_pipelines(tmp_path, task, settings):
+    torch.manual_seed(0)
+    cls, text = TASKS[task]
+    tokenizer = dated_bert(model_max_length=16, **settings)
+    labels = {"id2label": {0: "entailment", 1: "contradiction"}, "label2id": {"entailment": 0, "contradiction": 1}}
+    model = cls.from_config(dated_config(vocab_size=len(tokenizer), **settings, **labels)).eval()
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path)
+    more = {"candidate_labels": ["sad", "glad"]} if task.startswith("zero") else {}
+    pipe = pipeline(task, model=str(tmp_path), trust_remote_code=True)
+    result = pipe(text, **more)
+    if task == "text-classification":
+        batch = AutoTokenizer.from_pretrained(tmp_path, unknown_times="unknown")(text, return_tensors="pt")
+        scores = model(**batch).logits.softmax(-1)[0]
+        assert result[0]["score"] == pytest.approx(scores.max().item(), abs=1e-6)
+    assert result
