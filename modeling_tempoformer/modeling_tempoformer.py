@@ -10,7 +10,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
-from .input_checks_tempoformer import check_shape, only_safetensors
+from .input_checks_tempoformer import check_shape, check_whole, only_safetensors
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamState, StreamStepMixin
@@ -599,6 +599,24 @@ class TempoFormerForStreamClassification(StreamStepMixin, TempoFormerPreTrainedM
         self.tempoformer = TempoFormerModel(config)
         self.classifier = StreamClassificationHead(config)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
+        """
+        As in the library, but from safetensors only, and only from a checkpoint that has the weights of the model, all
+        of them and no others. With `output_loading_info=True` the caller gets the names that differ instead of an
+        error, and new weights for those that are missing. Raises a `ValueError` that names them, and one for
+        `use_safetensors=False`.
+        """
+        model, info = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs
+        )
+        if output_loading_info:
+            return model, info
+        # Without a name the weights are those that the caller gives.
+        if pretrained_model_name_or_path is not None:
+            check_whole(pretrained_model_name_or_path, info)
+        return model
 
     @can_return_tuple
     def forward(

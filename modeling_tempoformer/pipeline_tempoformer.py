@@ -8,7 +8,7 @@ from transformers import Pipeline
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator
-from .decisions_tempoformer import decide
+from .decisions_tempoformer import check_finite, decide
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .rows_tempoformer import cut_rows, tokenize_posts
 from .timestamps_tempoformer import TimeColumn
@@ -121,7 +121,7 @@ class StreamClassificationPipeline(Pipeline):
         yield from self.finished(waiting, postprocess)
 
     def preprocess(self, timeline: Any, number: int = 0, targets_per_row: int = 64) -> dict[str, Any]:
-        """The rows of a timeline, the order of its posts in time, and an empty list for their logits."""
+        """The number and the rows of a timeline, the order of its posts in time, and a list for their logits."""
         texts, times = read_timeline(timeline, number)
         order = list(range(len(texts)))
         if times is not None:
@@ -142,7 +142,7 @@ class StreamClassificationPipeline(Pipeline):
         if sorted_times is not None:
             columns["timestamps"] = sorted_times
         rows = list(cut_rows(columns, self.model.config.window, targets_per_row))
-        return {"rows": rows, "order": order, "logits": []}
+        return {"number": number, "rows": rows, "order": order, "logits": []}
 
     def run(self, rows: list[tuple[dict, dict]]):
         """Classifies a batch of rows, adds the logits to the timelines, and empties the batch."""
@@ -168,8 +168,9 @@ class StreamClassificationPipeline(Pipeline):
         results: list = [None] * len(timeline["order"])
         if not results:
             return results
-        config = self.model.config
-        scores, labels = decide(torch.cat(timeline["logits"]), config.calibration if calibrated else None)
+        config, logits = self.model.config, torch.cat(timeline["logits"])
+        check_finite(logits, lambda post: f"Timeline {timeline['number']}, post {timeline['order'][post]}")
+        scores, labels = decide(logits, config.calibration if calibrated else None)
         best_labels = labels[:, : top_k or 1]
         best_scores = scores.gather(-1, best_labels)
         names = config.id2label
