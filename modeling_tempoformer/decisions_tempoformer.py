@@ -14,10 +14,12 @@ def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
         logits (`torch.Tensor` of shape `(posts, num_labels)`): As the model returns them. Waits for their device.
         name_post (`Callable[[int], str]`): The name of a post, by its place in `logits`.
     """
-    for post in (~logits.isfinite().all(-1)).nonzero()[:1].flatten().tolist():
+    wrong = (~logits.isfinite().all(-1)).nonzero()
+    if len(wrong):
+        post = int(wrong[0])
         raise ValueError(
-            f"{name_post(post)}: the model's logits are {logits[post].tolist()}, which are no numbers to decide by. Its "
-            "weights are broken, or too large for 16 bits."
+            f"{name_post(post)} has the logits {logits[post].tolist()}, which decide nothing: the model's weights are "
+            "broken, or too large for 16 bits."
         )
 
 

@@ -62,6 +62,6 @@ def check_whole(source: Any, loading_info: Mapping[str, Any]):
     ]
     if found:
         raise ValueError(
-            f"The weights of {source} are not those of its configuration: they {', and '.join(found)}. Save or download "
-            "the model again."
+            f"The weights of {source} are not those of its configuration: they {', and '.join(found)}. Save or "
+            "download the model again."
         )

@@ -176,10 +176,11 @@ class StreamState:
         The memory as tensors that safetensors can save.
 
         Returns:
-            `dict[str, torch.Tensor]`: The window and `weights` of the model, and `num_dropped`. Of each timeline its id
-            (a JSON list of all, as bytes), how many posts it has, and whether they have times and `time_ids`. Of the
-            posts of all timelines, one after the other: their states (tokens, hidden), their lengths in tokens, their
-            times in seconds (float64), and the `time_ids` of their tokens. A timeline without posts has one time.
+            `dict[str, torch.Tensor]`: The window and `weights` of the model, and `num_dropped`. Of each timeline its
+            id (a JSON list of all, as bytes), how many posts it has, and whether they have times and `time_ids`. Of
+            the posts of all timelines, one after the other: their states (tokens, hidden), their lengths in tokens,
+            their times in seconds (float64), and the `time_ids` of their tokens. A timeline without posts has one
+            time.
         """
         posts = list(chain.from_iterable(self.posts.values()))
         time_ids = [post for timeline_id in self.posts for post in self.time_ids.get(timeline_id, [])]

@@ -29,6 +29,9 @@ class StreamClassificationPipeline(Pipeline):
     holds ISO-8601 strings (UTC without a zone), seconds, or datetimes. Posts that are out of order are sorted by time,
     with one warning; results come in the order of the input.
 
+    A score is the probability of the label that is returned, calibrated if the model is; with decision thresholds the
+    label is the one whose probability is largest relative to its threshold, so that another can have a larger score.
+
     A call with one timeline returns a list with a dict for each post; with a list of timelines, a list of such lists;
     with any other iterable, an iterator that reads it as it goes. The options can be given to a call or to the
     constructor.
@@ -77,7 +80,7 @@ class StreamClassificationPipeline(Pipeline):
         Returns:
             For a timeline, a list with a dict of `label` and `score` (0 to 1) for each post, in the order of the
             input; for a list, a list of these; for any other iterable, an iterator. Raises a `ValueError` that names
-            the timeline, the post and the value for input that is not a timeline.
+            the timeline, the post and the value for input that is not a timeline, and for logits that are not finite.
         """
         preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
         for size in (batch_size, self._batch_size):

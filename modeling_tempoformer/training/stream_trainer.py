@@ -240,7 +240,7 @@ class StreamTrainer(HubTrainer):
 
     def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
         """
-        Fits a temperature and decision thresholds on a validation part, and saves them in the model's configuration.
+        Fits a temperature and decision thresholds on a validation part, and saves the model with them.
 
         Args:
             items, post_ids: As in [`StreamTrainer.predict_posts`].
@@ -254,5 +254,8 @@ class StreamTrainer(HubTrainer):
         probabilities, _ = decide(logits, {"temperature": temperature})
         thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
         self.model.config.calibration = {"temperature": temperature, "thresholds": thresholds}
-        if self.is_world_process_zero():
+        if not self.args.do_train:
+            # The weights may be in another folder yet.
+            self.save_model()
+        elif self.is_world_process_zero():
             self.model.config.save_pretrained(self.args.output_dir)
