@@ -604,9 +604,18 @@ class TempoFormerForStreamClassification(StreamStepMixin, TempoFormerPreTrainedM
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
         """
         As in the library, but from safetensors only, and only from a checkpoint that has the weights of the model, all
-        of them and no others. With `output_loading_info=True` the caller gets the names that differ instead of an
-        error, and new weights for those that are missing. Raises a `ValueError` that names them, and one for
-        `use_safetensors=False`.
+        of them and no others.
+
+        Args:
+            pretrained_model_name_or_path (`str` or `Path`): Folder or Hub id of a checkpoint.
+            output_loading_info (`bool`, *optional*, defaults to `False`):
+                Whether to return the names of the weights that differ beside the model, instead of raising an error;
+                those that are missing are then new.
+            model_args, kwargs: As in the library.
+
+        Returns:
+            The model in evaluation mode. Raises a `ValueError` that names weights that are missing or that the model
+            does not have, and one for `use_safetensors=False`.
         """
         model, info = super().from_pretrained(
             pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs

@@ -364,7 +364,13 @@ class StreamStepMixin:
 
     @classmethod
     def restore_state(cls, tensors: dict[str, torch.Tensor]) -> StreamState:
-        """[`StreamState.from_state_dict`], for a model whose code is from the Hub: its `StreamState` has no import."""
+        """
+        [`StreamState.from_state_dict`], also for a model whose code is from the Hub, and whose `StreamState` cannot be
+        imported.
+
+        Args:
+            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
+        """
         return StreamState.from_state_dict(tensors)
 
     def sample_weights(self) -> torch.Tensor:
