@@ -85,7 +85,8 @@ class TempoFormerConfig(CheckedFields, PreTrainedConfig):
         format_version (`int`, *optional*, defaults to 1):
             Version of the configuration's fields. A version of a newer release is refused.
 
-    Raises a validation error that names the field for a value outside its range.
+    Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
+    make a `ValueError` of it.
     """
 
     model_type = "tempoformer"

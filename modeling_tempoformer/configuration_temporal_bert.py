@@ -155,7 +155,8 @@ class TemporalBertConfig(TemporalFields, BertConfig):
             Version of the configuration's fields. A version of a newer release is refused.
         kwargs: The fields of [`BertConfig`].
 
-    Raises a validation error that names the field for values that do not fit together.
+    Raises a validation error that names the field for values that do not fit together or make no sense;
+    `from_pretrained` and `from_dict` make a `ValueError` of it.
     """
 
     model_type = "temporal_bert"
@@ -172,7 +173,8 @@ class TemporalRobertaConfig(TemporalFields, RobertaConfig):
         time_document_counts, prepend_time, time_initializer_range, format_version: As in [`TemporalBertConfig`].
         kwargs: The fields of [`RobertaConfig`].
 
-    Raises a validation error that names the field for values that do not fit together.
+    Raises a validation error that names the field for values that do not fit together or make no sense;
+    `from_pretrained` and `from_dict` make a `ValueError` of it.
     """
 
     model_type = "temporal_roberta"
