@@ -24,7 +24,12 @@ from modeling_tempoformer.data.timelines import label_names
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.evaluation.results import nest, score_part, write_results
-from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, with_recipe_of_method
+from modeling_tempoformer.training.arguments import (
+    STOCK_MODELS,
+    BaselineArguments,
+    DataTrainingArguments,
+    with_recipe_of_method,
+)
 from modeling_tempoformer.training.parts import (
     check_calibration,
     choose_class_weights,
@@ -39,8 +44,6 @@ from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTr
 
 DEFAULT_WINDOW = 20  # posts
 DEFAULT_EXAMPLES = 5
-# Stock Transformers models, loadable without this package.
-STOCK_MODELS = ("post", "concatenated")
 
 
 def predict_untrained(

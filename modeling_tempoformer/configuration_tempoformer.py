@@ -5,7 +5,7 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict, validated_field
 from transformers import AutoConfig, PreTrainedConfig
 
-from .configuration_temporal_bert import FormatField, TemporalBertConfig, TemporalRobertaConfig
+from .configuration_temporal_bert import CheckedFields, TemporalBertConfig, TemporalRobertaConfig, check_bounds
 
 
 # Field names used before `calibration` existed.
@@ -23,7 +23,7 @@ def check_problem_type(problem_type: str | None):
 
 
 @strict
-class TempoFormerConfig(FormatField, PreTrainedConfig):
+class TempoFormerConfig(CheckedFields, PreTrainedConfig):
     r"""
     Configuration of a [`TempoFormerModel`] or [`TempoFormerForStreamClassification`] (Tseriotou, Tsakalidis and
     Liakata, 2024). The variants of the paper are values of these fields, not different classes.
@@ -93,7 +93,8 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         format_version (`int`, *optional*, defaults to 1):
             Version of the configuration's fields. A version of a newer release is refused.
 
-    Raises a validation error that names the field for a value outside its range.
+    Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
+    make a `ValueError` of it.
     """
 
     model_type = "tempoformer"
@@ -153,17 +154,13 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
             values |= {name: given.get(name) for name in CLASS_FIELDS}
         return super().from_dict(values, **kwargs)
 
+    def validate_bounds(self):
+        """Numbers must lie within their bounds, also the encoder's."""
+        super().validate_bounds()
+        check_bounds(self.encoder_config, "encoder_config.")
+
     def validate_stream(self):
-        """The window and the stream layers must fit the encoder."""
-        if self.window < 1:
-            raise ValueError(f"`window` must be at least 1, got {self.window}.")
-        for name in ("lstm_hidden_size", "rope_theta", "stream_position_initializer_range"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"`{name}` must be positive, got {getattr(self, name)}.")
-        if min(self.head_hidden_sizes, default=1) < 1:
-            raise ValueError(f"`head_hidden_sizes` must be positive, got {self.head_hidden_sizes}.")
-        if not 0 <= self.head_dropout < 1:
-            raise ValueError(f"`head_dropout` must be at least 0 and below 1, got {self.head_dropout}.")
+        """The stream layers must fit the encoder."""
         num_layers = self.encoder_config.num_hidden_layers
         if self.stream_form == "post":
             if self.num_stream_layers < 1:
@@ -195,8 +192,6 @@ class TempoFormerConfig(FormatField, PreTrainedConfig):
         """The loss needs two classes and a positive weight for each, decisions a positive threshold."""
         if self.num_labels < 2:
             raise ValueError(f"The focal loss needs at least 2 classes, got `num_labels={self.num_labels}`.")
-        if self.focal_gamma < 0:
-            raise ValueError(f"`focal_gamma` must not be negative, got {self.focal_gamma}.")
         calibration = self.calibration or {}
         if unknown := sorted(set(calibration) - {"temperature", "thresholds"}):
             raise ValueError(f"`calibration` has 'temperature' and 'thresholds', got {', '.join(map(repr, unknown))}.")

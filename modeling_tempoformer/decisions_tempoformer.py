@@ -1,9 +1,26 @@
 """From logits to decisions: calibrated probabilities, and classes chosen by thresholds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+
+def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
+    """
+    Raises a `ValueError` that names the first post with a logit that is NaN or infinite: it would get the first class.
+
+    Args:
+        logits (`torch.Tensor` of shape `(posts, num_labels)`): As the model returns them. Waits for their device.
+        name_post (`Callable[[int], str]`): The name of a post, by its place in `logits`.
+    """
+    wrong = (~logits.isfinite().all(-1)).nonzero()
+    if len(wrong):
+        post = int(wrong[0])
+        raise ValueError(
+            f"{name_post(post)} has the logits {logits[post].tolist()}, which decide nothing: the model's weights are "
+            "broken, or too large for 16 bits."
+        )
 
 
 def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,8 +1,13 @@
-"""Checks that several Hub modules share: shapes, precision of times, and the format of weights."""
+"""Checks that several Hub modules share: shapes, precision of times, and the format and names of weights."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+
+
+# Names of tensors that an error lists.
+MOST_NAMES = 5
 
 
 def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None, hint: str = ""):
@@ -39,3 +44,25 @@ def only_safetensors(settings: dict[str, Any]) -> dict[str, Any]:
     if settings.get("use_safetensors") is False:
         raise ValueError("`use_safetensors=False` is refused: weights are read from safetensors only.")
     return {**settings, "use_safetensors": True}
+
+
+def check_whole(source: Any, loading_info: Mapping[str, Any]):
+    """
+    Raises a `ValueError` that names the tensors in which a checkpoint and its model differ: tensors that are missing
+    would be random numbers.
+
+    Args:
+        source (`str` or `Path`): The checkpoint.
+        loading_info (`dict[str, Any]`): As `from_pretrained` returns it with `output_loading_info=True`.
+    """
+    missing, unexpected = (sorted(loading_info[f"{kind}_keys"]) for kind in ("missing", "unexpected"))
+    found = [
+        f"{what} {', '.join(names[:MOST_NAMES])}" + f" and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES)
+        for what, names in (("lack", missing), ("have besides", unexpected))
+        if names
+    ]
+    if found:
+        raise ValueError(
+            f"The weights of {source} are not those of its configuration: they {', and '.join(found)}. Save or "
+            "download the model again."
+        )

@@ -12,7 +12,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
-from .input_checks_tempoformer import check_shape, only_safetensors
+from .input_checks_tempoformer import check_shape, check_whole, only_safetensors
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamState, StreamStepMixin
@@ -622,6 +622,33 @@ class TempoFormerForStreamClassification(StreamStepMixin, TempoFormerPreTrainedM
         self.tempoformer = TempoFormerModel(config)
         self.classifier = StreamClassificationHead(config)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
+        """
+        As in the library, but from safetensors only, and only from a checkpoint that has the weights of the model, all
+        of them and no others.
+
+        Args:
+            pretrained_model_name_or_path (`str` or `Path`): Folder or Hub id of a checkpoint.
+            output_loading_info (`bool`, *optional*, defaults to `False`):
+                Whether to return the names of the weights that differ beside the model, instead of raising an error;
+                those that are missing are then new.
+            model_args, kwargs: As in the library.
+
+        Returns:
+            The model in evaluation mode. Raises a `ValueError` that names weights that are missing or that the model
+            does not have, and one for `use_safetensors=False`.
+        """
+        model, info = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs
+        )
+        if output_loading_info:
+            return model, info
+        # Without a name the weights are those that the caller gives.
+        if pretrained_model_name_or_path is not None:
+            check_whole(pretrained_model_name_or_path, info)
+        return model
 
     @can_return_tuple
     def forward(

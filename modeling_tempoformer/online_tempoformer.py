@@ -1,8 +1,10 @@
 """Online inference: posts are classified as they arrive, and only the last ones of each timeline are remembered."""
 
+import json
 import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -10,12 +12,17 @@ from torch import nn
 from transformers.utils import ModelOutput
 
 from .configuration_temporal_bert import NUM_SPECIAL_TIMES
+from .decisions_tempoformer import check_finite, decide
 from .input_checks_tempoformer import check_shape, narrow_float
 from .packing_tempoformer import PostGroups, scatter
 from .timestamps_tempoformer import to_seconds
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
 
+# How many numbers of each weight a state keeps to know its model by, and by how much they may differ: as a rounding to
+# 16 bits does.
+NUM_SAMPLES = 4
+SAME = {"rtol": 1e-2, "atol": 1e-6}
 # The name of a tensor (posts, tokens), its values, where they are wrong, and what they must be.
 Violation = tuple[str, torch.Tensor, torch.BoolTensor, str]
 
@@ -33,7 +40,9 @@ class StreamState:
     bytes for each post: 1.5 MB with BERT-base, a window of 20 and 25 tokens a post. An encoder with temporal attention
     needs 8 bytes more for each token. In the post form, and without stream layers, one vector of a post is remembered.
 
-    `state_dict()` is a flat dict of tensors that safetensors can save; `StreamState.from_state_dict` restores it.
+    `state_dict()` is a dict of a few tensors that safetensors can save, for any number of timelines;
+    `StreamState.from_state_dict` restores it. A state belongs to the model that it began with: it keeps its window and
+    a few numbers of each of its weights, and no other model takes it.
 
     Attributes: `num_dropped`, the number of late posts that were left out because of `drop_late`.
     """
@@ -43,6 +52,9 @@ class StreamState:
         self.times: dict[str, list[float] | None] = {}
         self.time_ids: dict[str, list[torch.Tensor]] = {}
         self.num_dropped = 0
+        # Of the model; empty before the first step.
+        self.window = 0
+        self.weights = torch.zeros(0)
 
     def __len__(self) -> int:
         return len(self.posts)
@@ -52,8 +64,10 @@ class StreamState:
 
     @property
     def nbytes(self) -> int:
-        """The size of the memory in bytes."""
-        return sum(tensor.nbytes for tensor in self.state_dict().values())
+        """The size of the remembered posts in bytes."""
+        posts = list(chain.from_iterable(self.posts.values()))
+        time_ids = chain.from_iterable(self.time_ids.values())
+        return 16 * len(posts) + sum(tensor.nbytes for tensor in chain(posts, time_ids))
 
     def last_seen(self, timeline_id: str) -> float | None:
         """
@@ -73,11 +87,24 @@ class StreamState:
         Forgets timelines. A later post of such a timeline is the first of a new one.
 
         Args:
-            timeline_ids (`Iterable[str]`): Remembered timelines. Raises a `KeyError` for any other.
+            timeline_ids (`Iterable[str]`): Remembered timelines. Raises a `KeyError` that names any other, and then
+                forgets none.
         """
+        timeline_ids = set(timeline_ids)
+        if unknown := sorted(map(repr, timeline_ids - set(self.posts))):
+            raise KeyError(f"The state has no timeline {', '.join(unknown)}.")
         for timeline_id in timeline_ids:
             del self.posts[timeline_id], self.times[timeline_id]
             self.time_ids.pop(timeline_id, None)
+
+    def check_model(self, window: int, weights: torch.Tensor):
+        """Raises a `ValueError` if the state is of another model; `weights` as `sample_weights` returns them."""
+        if not len(self.weights):
+            return
+        if self.window != window:
+            raise ValueError(f"The state is of a model with a window of {self.window} posts, this one has {window}.")
+        if self.weights.shape != weights.shape or not torch.allclose(self.weights, weights, **SAME):
+            raise ValueError("The state is of a model with other weights: begin without a state.")
 
     def check(
         self,
@@ -85,14 +112,13 @@ class StreamState:
         timestamps: Sequence[float] | None,
         has_time_ids: bool,
         drop_late: bool,
-        hidden_size: int,
     ) -> list[int]:
         """
         The indices of the new posts that are not late.
 
         Raises a [`LatePostError`] for a late post, unless `drop_late`; a `ValueError` for a time that is not a number
-        of seconds, for a timeline of which only some posts have times or `time_ids`, and for a state of a model with
-        another `hidden_size`; a `TypeError` for an id that is not a string and for times of fewer than 64 bits.
+        of seconds, and for a timeline of which only some posts have times or `time_ids`; a `TypeError` for an id that
+        is not a string and for times of fewer than 64 bits.
         """
         if timestamps is not None and len(timestamps) != len(timeline_ids):
             raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
@@ -103,11 +129,7 @@ class StreamState:
                 raise TypeError(f"Post {post}: a timeline id must be a string, got {timeline_id!r}.")
         newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
         for timeline_id in newest:
-            posts = self.posts.get(timeline_id)
-            if posts and posts[0].shape[-1] != hidden_size:
-                widths = f"hidden size {posts[0].shape[-1]}, this model has {hidden_size}"
-                raise ValueError(f"The state of timeline {timeline_id!r} is of a model with {widths}.")
-            if posts and (timeline_id in self.time_ids) != has_time_ids:
+            if self.posts.get(timeline_id) and (timeline_id in self.time_ids) != has_time_ids:
                 raise ValueError(f"The posts of timeline {timeline_id!r} had {'no ' * has_time_ids}`time_ids`.")
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
@@ -154,18 +176,28 @@ class StreamState:
         The memory as tensors that safetensors can save.
 
         Returns:
-            `dict[str, torch.Tensor]`: For each timeline its posts one after the other (tokens, hidden), their lengths
-            in tokens, their times in seconds (float64), and the calendar time of their tokens, if there is any.
+            `dict[str, torch.Tensor]`: The window and `weights` of the model, and `num_dropped`. Of each timeline its
+            id (a JSON list of all, as bytes), how many posts it has, and whether they have times and `time_ids`. Of
+            the posts of all timelines, one after the other: their states (tokens, hidden), their lengths in tokens,
+            their times in seconds (float64), and the `time_ids` of their tokens. A timeline without posts has one
+            time.
         """
-        tensors = {"num_dropped": torch.tensor(self.num_dropped)}
-        for timeline_id, posts in self.posts.items():
-            tensors[f"states.{timeline_id}"] = torch.cat(posts) if posts else torch.zeros(0)
-            tensors[f"lengths.{timeline_id}"] = torch.tensor([len(post) for post in posts], dtype=torch.long)
-            if self.times[timeline_id] is not None:
-                tensors[f"times.{timeline_id}"] = torch.tensor(self.times[timeline_id], dtype=torch.float64)
-            if self.time_ids.get(timeline_id):
-                tensors[f"time_ids.{timeline_id}"] = torch.cat(self.time_ids[timeline_id])
-        return tensors
+        posts = list(chain.from_iterable(self.posts.values()))
+        time_ids = [post for timeline_id in self.posts for post in self.time_ids.get(timeline_id, [])]
+        times = list(chain.from_iterable(times for times in self.times.values() if times is not None))
+        return {
+            "window": torch.tensor(self.window),
+            "weights": self.weights,
+            "num_dropped": torch.tensor(self.num_dropped),
+            "timeline_ids": torch.tensor(list(json.dumps(list(self.posts)).encode()), dtype=torch.uint8),
+            "num_posts": torch.tensor([len(of_timeline) for of_timeline in self.posts.values()], dtype=torch.long),
+            "are_timed": torch.tensor([self.times[timeline_id] is not None for timeline_id in self.posts]).bool(),
+            "are_dated": torch.tensor([timeline_id in self.time_ids for timeline_id in self.posts]).bool(),
+            "lengths": torch.tensor([len(post) for post in posts], dtype=torch.long),
+            "states": torch.cat(posts) if posts else torch.zeros(0),
+            "times": torch.tensor(times, dtype=torch.float64),
+            "time_ids": torch.cat(time_ids) if time_ids else torch.zeros(0, dtype=torch.long),
+        }
 
     @classmethod
     def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
@@ -176,27 +208,41 @@ class StreamState:
             tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
 
         Returns:
-            `StreamState`. Raises a `ValueError` if tensors are missing or cut.
+            `StreamState`. Raises a `ValueError` if tensors are missing or cut, or a time is not finite.
         """
-        state = cls()
-        timeline_ids = [name.removeprefix("states.") for name in tensors if name.startswith("states.")]
-        needed = {"num_dropped", *(f"lengths.{timeline_id}" for timeline_id in timeline_ids)}
-        if missing := sorted(needed - set(tensors)):
+        if missing := sorted(set(cls().state_dict()) - set(tensors)):
             raise ValueError(f"The state lacks {', '.join(missing)}.")
+
+        def read(name: str, count: int) -> torch.Tensor:
+            if len(tensors[name]) != count:
+                raise ValueError(f"The state has {len(tensors[name])} values of '{name}', expected {count}.")
+            return tensors[name]
+
+        timeline_ids = json.loads(tensors["timeline_ids"].cpu().numpy().tobytes())
+        num_posts, timed, dated = (read(name, len(timeline_ids)) for name in ("num_posts", "are_timed", "are_dated"))
+        # The newest time is there even if no post is.
+        num_times = num_posts.clamp_min(1) * timed
+        lengths = read("lengths", int(num_posts.sum()))
+        states = read("states", int(lengths.sum()))
+        times = read("times", int(num_times.sum()))
+        dated_lengths = lengths[dated.repeat_interleave(num_posts)]
+        time_ids = read("time_ids", int(dated_lengths.sum()))
+        for wrong in (~times.isfinite()).nonzero()[:1].flatten():
+            timeline_id = timeline_ids[int(torch.searchsorted(num_times.cumsum(0), wrong, right=True))]
+            raise ValueError(f"The state has the time {times[wrong].item()} in timeline {timeline_id!r}.")
+
+        state = cls()
+        state.window, state.weights = int(tensors["window"]), tensors["weights"].cpu()
         state.num_dropped = int(tensors["num_dropped"])
-        for timeline_id in timeline_ids:
-            states, lengths = tensors[f"states.{timeline_id}"], tensors[f"lengths.{timeline_id}"].tolist()
-            times, time_ids = (tensors.get(f"{kind}.{timeline_id}") for kind in ("times", "time_ids"))
-            # The newest time is there even if no post is.
-            expected = {"states": sum(lengths), "times": max(1, len(lengths)), "time_ids": sum(lengths)}
-            for kind, values in (("states", states), ("times", times), ("time_ids", time_ids)):
-                if values is not None and len(values) != expected[kind]:
-                    counts = f"{len(values)} {kind} of timeline {timeline_id!r}, expected {expected[kind]}"
-                    raise ValueError(f"The state has {counts}.")
-            state.posts[timeline_id] = [post.clone() for post in states.split(lengths)] if lengths else []
-            state.times[timeline_id] = None if times is None else times.tolist()
-            if time_ids is not None:
-                state.time_ids[timeline_id] = [post.clone() for post in time_ids.split(lengths)]
+        # A split of nothing is one empty tensor, which no timeline takes.
+        all_posts, all_time_ids = iter(states.split(lengths.tolist())), iter(time_ids.split(dated_lengths.tolist()))
+        all_times = iter(times.tolist())
+        numbers_of_timelines = zip(timeline_ids, num_posts.tolist(), timed.tolist(), dated.tolist(), strict=True)
+        for timeline_id, count, is_timed, is_dated in numbers_of_timelines:
+            state.posts[timeline_id] = [post.clone() for post in islice(all_posts, count)]
+            state.times[timeline_id] = list(islice(all_times, max(1, count))) if is_timed else None
+            if is_dated:
+                state.time_ids[timeline_id] = [post.clone() for post in islice(all_time_ids, count)]
         return state
 
 
@@ -233,7 +279,7 @@ class StreamStepMixin:
     ) -> StreamStepOutput:
         r"""
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
-        logits are those of a batch that holds the whole timelines.
+        logits are those of a batch that holds the whole timelines; `model.decide` turns them into labels and scores.
 
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
@@ -245,17 +291,19 @@ class StreamStepMixin:
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits. All posts of a timeline have them, or none has.
             state (`StreamState`, *optional*):
-                The `state` that the last step returned. It is changed in place, but not if an error is raised.
+                The `state` that the last step of this model returned. It is changed in place, but not if an error is
+                raised.
             drop_late (`bool`, *optional*, defaults to `False`):
                 Whether a post that is older than the newest seen of its timeline is left out, and counted in
                 `state.num_dropped`, instead of raising a [`LatePostError`].
 
         Returns:
-            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode,
-            and one that names the post for token ids that the encoder does not have, a post without tokens or with
-            padding on the left, a masked token inside a post if the encoder cannot remember it, and a timestamp that
-            is missing, not finite or a float of fewer than 64 bits. Raises a `TypeError` for a tensor of timestamps of
-            fewer than 64 bits, and for timeline ids that are not strings.
+            [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode
+            and for a state of another model, and one that names the post for token ids that the encoder does not have,
+            a post without tokens or with padding on the left, a masked token inside a post if the encoder cannot
+            remember it, a timestamp that is missing, not finite or a float of fewer than 64 bits, and logits that are
+            not finite. Raises a `TypeError` for a tensor of timestamps of fewer than 64 bits, and for timeline ids
+            that are not strings.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
@@ -276,14 +324,15 @@ class StreamStepMixin:
             raise ValueError(f"Posts of {input_ids.shape[1]} tokens, but the encoder reads at most {most}.")
         raise_first_violation(self.find_violations(input_ids, attention_mask, time_ids), timeline_ids)
         state = StreamState() if state is None else state
-        hidden_size = self.config.encoder_config.hidden_size
-        kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late, hidden_size)
+        window, weights = self.config.window, self.sample_weights()
+        state.check_model(window, weights)
+        kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
         is_kept[kept] = True
         logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         if kept:
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
-            logits = self.classify_new_posts(
+            logits, updates = self.classify_new_posts(
                 {name: tensor[is_kept] for name, tensor in inputs.items() if tensor is not None},
                 attention_mask[is_kept].bool(),
                 None if time_ids is None else time_ids[is_kept],
@@ -291,9 +340,47 @@ class StreamStepMixin:
                 None if timestamps is None else [float(timestamps[post]) for post in kept],
                 state,
             )
+            check_finite(logits, lambda post: f"Post {kept[post]} of timeline {timeline_ids[kept[post]]!r}")
+            state.window, state.weights = window, weights
+            for timeline_id, update in updates.items():
+                state.remember(timeline_id, window, *update)
         logits = scatter(logits, is_kept.nonzero().squeeze(-1), is_kept.shape)
         state.num_dropped += len(input_ids) - len(kept)
         return StreamStepOutput(logits=logits, kept=is_kept, state=state)
+
+    def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
+        """
+        Labels and scores as the pipeline gives them, with the `calibration` of the configuration, if there is one.
+
+        Args:
+            logits (`torch.Tensor` of shape `(..., num_labels)`): As `step` and `forward` return them.
+
+        Returns:
+            The probability of each class, in 32 bits or more, and the class ids from the label of a post to its least
+            likely one, both of the shape of `logits`. A label's score is its probability, which need not be the
+            largest if the calibration has thresholds.
+        """
+        return decide(logits, self.config.calibration)
+
+    @classmethod
+    def restore_state(cls, tensors: dict[str, torch.Tensor]) -> StreamState:
+        """
+        [`StreamState.from_state_dict`], also for a model whose code is from the Hub, and whose `StreamState` cannot be
+        imported.
+
+        Args:
+            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
+        """
+        return StreamState.from_state_dict(tensors)
+
+    def sample_weights(self) -> torch.Tensor:
+        """A few numbers of each weight, by which a state knows its model. Weights on disk are not read."""
+        samples = [
+            weight.flatten()[:: max(1, weight.numel() // NUM_SAMPLES)][:NUM_SAMPLES]
+            for weight in self.parameters()
+            if weight.device.type != "meta"
+        ]
+        return torch.cat([sample.to(samples[0]) for sample in samples]).float().cpu()
 
     def find_violations(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, time_ids: torch.Tensor | None
@@ -329,8 +416,8 @@ class StreamStepMixin:
         timeline_ids: list[str],
         timestamps: list[float] | None,
         state: StreamState,
-    ) -> torch.Tensor:
-        """Logits (posts, classes) of new posts that are not late; afterwards `state` remembers them."""
+    ) -> tuple[torch.Tensor, dict[str, tuple]]:
+        """Logits (posts, classes) of new posts that are not late, and what `state` is to remember of each timeline."""
         base, window = self.tempoformer, self.config.window
         new = PostGroups(mask, time_ids)
         new_states = base.pool_tokens(new, base.encode_posts(new, inputs))
@@ -376,11 +463,10 @@ class StreamStepMixin:
         tau = base.log_time(None if elapsed is None else elapsed.to(mask.device), index)
         padded = nn.utils.rnn.pad_sequence(states, batch_first=True)
         outputs, pooled, _ = base.read_streams(groups, groups.cut(padded), index.clamp_min(0), index >= 0, tau)
-        for timeline_id, update in updates.items():
-            state.remember(timeline_id, window, *update)
         # One row that holds all streams.
         pooled = None if pooled is None else pooled.unsqueeze(0)
-        return self.classifier(outputs.unsqueeze(0), pooled, (index >= 0).unsqueeze(0)).squeeze(0)
+        logits = self.classifier(outputs.unsqueeze(0), pooled, (index >= 0).unsqueeze(0)).squeeze(0)
+        return logits, updates
 
 
 def raise_first_violation(violations: list[Violation], timeline_ids: Sequence[str]):

@@ -8,7 +8,7 @@ from transformers import Pipeline
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator
-from .decisions_tempoformer import decide
+from .decisions_tempoformer import check_finite, decide
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .rows_tempoformer import cut_rows, tokenize_posts
 from .timestamps_tempoformer import TimeColumn
@@ -28,6 +28,9 @@ class StreamClassificationPipeline(Pipeline):
     A timeline is a dict with `text`, a list of strings, and optionally `timestamp`, a list of the same length that
     holds ISO-8601 strings (UTC without a zone), seconds, or datetimes. Posts that are out of order are sorted by time,
     with one warning; results come in the order of the input.
+
+    A score is the probability of the label that is returned, calibrated if the model is; with decision thresholds the
+    label is the one whose probability is largest relative to its threshold, so that another can have a larger score.
 
     A call with one timeline returns a list with a dict for each post; with a list of timelines, a list of such lists;
     with any other iterable, an iterator that reads it as it goes. The options can be given to a call or to the
@@ -77,7 +80,7 @@ class StreamClassificationPipeline(Pipeline):
         Returns:
             For a timeline, a list with a dict of `label` and `score` (0 to 1) for each post, in the order of the
             input; for a list, a list of these; for any other iterable, an iterator. Raises a `ValueError` that names
-            the timeline, the post and the value for input that is not a timeline.
+            the timeline, the post and the value for input that is not a timeline, and for logits that are not finite.
         """
         preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
         for size in (batch_size, self._batch_size):
@@ -121,7 +124,7 @@ class StreamClassificationPipeline(Pipeline):
         yield from self.finished(waiting, postprocess)
 
     def preprocess(self, timeline: Any, number: int = 0, targets_per_row: int = 64) -> dict[str, Any]:
-        """The rows of a timeline, the order of its posts in time, and an empty list for their logits."""
+        """The number and the rows of a timeline, the order of its posts in time, and a list for their logits."""
         texts, times = read_timeline(timeline, number)
         order = list(range(len(texts)))
         if times is not None:
@@ -142,7 +145,7 @@ class StreamClassificationPipeline(Pipeline):
         if sorted_times is not None:
             columns["timestamps"] = sorted_times
         rows = list(cut_rows(columns, self.model.config.window, targets_per_row))
-        return {"rows": rows, "order": order, "logits": []}
+        return {"number": number, "rows": rows, "order": order, "logits": []}
 
     def run(self, rows: list[tuple[dict, dict]]):
         """Classifies a batch of rows, adds the logits to the timelines, and empties the batch."""
@@ -168,8 +171,9 @@ class StreamClassificationPipeline(Pipeline):
         results: list = [None] * len(timeline["order"])
         if not results:
             return results
-        config = self.model.config
-        scores, labels = decide(torch.cat(timeline["logits"]), config.calibration if calibrated else None)
+        config, logits = self.model.config, torch.cat(timeline["logits"])
+        check_finite(logits, lambda post: f"Timeline {timeline['number']}, post {timeline['order'][post]}")
+        scores, labels = decide(logits, config.calibration if calibrated else None)
         best_labels = labels[:, : top_k or 1]
         best_scores = scores.gather(-1, best_labels)
         names = config.id2label

@@ -6,6 +6,7 @@ from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 from ..configuration_tempoformer import TempoFormerConfig
+from ..configuration_temporal_bert import CheckedFields
 
 
 # The number of posts in a unit of Seq-Sig-Net, and by how many posts the next unit is later.
@@ -15,7 +16,7 @@ HIDDEN_SIZES = {"ffn_history": (128, 128), "bilstm": (), "swnu": (32, 32), "seq_
 
 
 @strict
-class HistoryConfig(PreTrainedConfig):
+class HistoryConfig(CheckedFields, PreTrainedConfig):
     r"""
     Configuration of a [`HistoryForStreamClassification`], a baseline over frozen post embeddings from the TempoFormer
     paper (Tseriotou et al., 2024). SWNU and Seq-Sig-Net were introduced by Tseriotou et al. (2023).
@@ -43,7 +44,7 @@ class HistoryConfig(PreTrainedConfig):
             Channels that SWNU reduces an embedding to. Time is added as one more channel.
         unit_hidden_size (`int`, *optional*, defaults to 12):
             Width of each direction of SWNU's BiLSTM over log-signatures.
-        focal_gamma, class_weights:
+        focal_gamma, class_weights, format_version:
             As in [`TempoFormerConfig`].
     """
 
@@ -66,16 +67,6 @@ class HistoryConfig(PreTrainedConfig):
         if self.hidden_sizes is None:
             self.hidden_sizes = HIDDEN_SIZES[self.architecture]
         super().__post_init__(**kwargs)
-
-    def validate_sizes(self):
-        """Widths must be positive, and dropout a probability below 1."""
-        for name in ("embedding_size", "window", "lstm_hidden_size", "path_channels", "unit_hidden_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
-        if min(self.hidden_sizes, default=1) < 1:
-            raise ValueError(f"`hidden_sizes` must be positive, got {self.hidden_sizes}.")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must be at least 0 and below 1, got {self.dropout}.")
 
     # The same loss, with the same fields.
     validate_classes = TempoFormerConfig.validate_classes

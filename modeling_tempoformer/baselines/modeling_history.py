@@ -7,7 +7,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
-from ..input_checks_tempoformer import only_safetensors
+from ..input_checks_tempoformer import check_whole, only_safetensors
 from ..loss_tempoformer import focal_loss
 from .configuration_history import HistoryConfig
 from .history_networks import BiLSTM, FFNHistory
@@ -38,9 +38,15 @@ class HistoryForStreamClassification(PreTrainedModel):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
-        """As in Transformers, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
-        return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
+        """As [`TempoFormerForStreamClassification.from_pretrained`]: whole checkpoints in safetensors only."""
+        model, info = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, output_loading_info=True, **only_safetensors(kwargs)
+        )
+        if output_loading_info:
+            return model, info
+        check_whole(pretrained_model_name_or_path, info)
+        return model
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):

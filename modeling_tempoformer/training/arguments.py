@@ -12,6 +12,9 @@ from .recipes import has_recipe, read_overrides
 
 
 Method = Literal["class_prior", "few_shot", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"]
+UNTRAINED = ("class_prior", "few_shot")
+# Stock Transformers models, loadable without this package. Their own pipeline would ignore a calibration.
+STOCK_MODELS = ("post", "concatenated")
 
 
 @dataclass
@@ -84,7 +87,7 @@ class BaselineArguments(ModelArguments):
     @property
     def is_trained(self) -> bool:
         """Whether the Trainer trains it."""
-        return self.method not in ("class_prior", "few_shot")
+        return self.method not in UNTRAINED
 
     def check_source(self):
         refused = {
@@ -92,7 +95,7 @@ class BaselineArguments(ModelArguments):
             "tokenizer_name": self.tokenizer_name,
             "num_examples": None if self.method == "few_shot" else self.num_examples,
             "config_overrides": None if self.is_trained else self.config_overrides,
-            "calibrate": None if self.is_trained else self.calibrate or None,
+            "calibrate": self.method in (*UNTRAINED, *STOCK_MODELS) and self.calibrate or None,
         }
         for name, value in refused.items():
             if value is not None:

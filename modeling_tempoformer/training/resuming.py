@@ -17,6 +17,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 from ..data.files import write_json
 from ..evaluation.predictions import PREDICTIONS
 from ..evaluation.results import RESULTS
+from ..input_checks_tempoformer import check_whole
 
 
 logger = logging.getLogger(__name__)
@@ -77,8 +78,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     elif checkpoint is not None and is_complete(output_dir):
         logger.warning("The training in %s has ended: loading its model.", output_dir)
         model, info = type(trainer.model).from_pretrained(output_dir, dtype=torch.float32, output_loading_info=True)
-        if info["missing_keys"]:
-            raise ValueError(f"The weights in {output_dir} lack {', '.join(sorted(info['missing_keys']))}.")
+        check_whole(output_dir, info)
         trainer.model.load_state_dict(model.state_dict())
         # A calibration belongs to the weights.
         trainer.model.config.calibration = getattr(model.config, "calibration", None)

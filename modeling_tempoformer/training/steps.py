@@ -42,5 +42,5 @@ def run_steps(
         report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
     if training.push_to_hub:
         trainer.push_to_hub()
-    elif training.do_train:
+    elif training.do_train or model_args.calibrate:
         trainer.create_model_card()

@@ -15,7 +15,7 @@ from transformers import EarlyStoppingCallback, EvalPrediction
 
 from ..configuration_tempoformer import TempoFormerConfig
 from ..data.timelines import Posts
-from ..decisions_tempoformer import decide
+from ..decisions_tempoformer import check_finite, decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
@@ -153,7 +153,8 @@ class StreamTrainer(HubTrainer):
             metric_key_prefix (`str`, *optional*, defaults to `"predict"`): As in [`Trainer.predict`].
 
         Returns:
-            `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`].
+            `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`]. Raises a
+            `ValueError` that names the first post with a logit that is NaN or infinite.
         """
         # With `group_by_length` the Trainer would reorder what it predicts, too.
         strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
@@ -163,7 +164,9 @@ class StreamTrainer(HubTrainer):
             self.args.train_sampling_strategy = strategy
         # An item of a baseline is one post, without a dimension for posts.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
-        return torch.from_numpy(in_order(wanted, post_ids, logits)).float(), output.metrics
+        logits = torch.from_numpy(in_order(wanted, post_ids, logits)).float()
+        check_finite(logits, lambda post: f"Post {wanted[post]!r}")
+        return logits, output.metrics
 
     def predict_timelines(
         self,
@@ -238,7 +241,7 @@ class StreamTrainer(HubTrainer):
 
     def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
         """
-        Fits a temperature and decision thresholds on a validation part, and saves them in the model's configuration.
+        Fits a temperature and decision thresholds on a validation part, and saves the model with them.
 
         Args:
             items, post_ids: As in [`StreamTrainer.predict_posts`].
@@ -252,5 +255,8 @@ class StreamTrainer(HubTrainer):
         probabilities, _ = decide(logits, {"temperature": temperature})
         thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
         self.model.config.calibration = {"temperature": temperature, "thresholds": thresholds}
-        if self.is_world_process_zero():
+        if not self.args.do_train:
+            # The weights may be in another folder yet.
+            self.save_model()
+        elif self.is_world_process_zero():
             self.model.config.save_pretrained(self.args.output_dir)

@@ -83,22 +83,18 @@ CHECKPOINTS = {
     "a configuration of a newer release": (
         saved(change_config(format_version=2)),
         "'format_version'",
-        "StrictDataclassFieldValidationError",
     ),
     "a configuration of a newer release, of an encoder with temporal attention": (
         lambda folder: TempoFormerConfig(encoder_config={"model_type": "temporal_bert", "format_version": 2}),
         "'format_version'",
-        "StrictDataclassFieldValidationError",
     ),
     "a configuration with a value that there is none of": (
         saved(change_config(stream_attention="causal")),
         "'stream_attention'…'temporal_rotary'…'rotary'",
-        "StrictDataclassFieldValidationError",
     ),
     "a configuration whose values do not fit together": (
         saved(change_config(num_stream_layers=9)),
         "'validate_stream'…`num_stream_layers`",
-        "StrictDataclassClassValidationError",
     ),
     "a configuration of another family of encoders": (
         saved(change_config(encoder_config={"model_type": "gpt2"})),

@@ -97,7 +97,7 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder, met
 
 
 def test_a_baseline_is_calibrated(tmp_path, encoder):
-    model = ["configuration/baseline_post.yaml", "--model_name_or_path", encoder, "--calibrate"]
+    model = ["configuration/baseline_bilstm.yaml", "--model_name_or_path", encoder, "--calibrate"]
     rows, _ = run(run_baseline, tmp_path / "out", *model)
     thresholds = read_json(tmp_path / "out" / "config.json")["calibration"]["thresholds"]
     for row in rows:
