@@ -217,7 +217,8 @@ class TextDataTrainingArguments(DatasetArguments):
 
 def check_asked(training: TrainingArguments, model: CheckpointArguments):
     """Raises a `ValueError` for a run that does nothing, or that would write its scores over those of a model."""
-    if not (training.do_train or training.do_eval or training.do_predict or training.push_to_hub):
+    calibrates = getattr(model, "calibrate", False)
+    if not (training.do_train or training.do_eval or training.do_predict or training.push_to_hub or calibrates):
         raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")
     scores = training.do_eval or training.do_predict
     if training.do_train or not scores or model.model_name_or_path is None:

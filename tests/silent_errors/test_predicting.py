@@ -100,7 +100,7 @@ def test_a_model_of_the_stock_pipeline_is_not_calibrated(tmp_path, method):
 
 def test_calibrating_a_saved_model_writes_a_whole_model(tmp_path):
     encoder, posts = save_encoder(tmp_path / "encoder"), list(synthetic_posts(12, seed=0, posts_per_timeline=5))
-    files = ["--validation_file", write_posts(tmp_path / "dev.csv", posts), "--report_to", "none"]
+    files = ["--validation_file", write_posts(tmp_path / "dev.csv", posts[40:]), "--report_to", "none"]
     train = ["--model_name_or_path", encoder, "--train_file", write_posts(tmp_path / "train.csv", posts[:40])]
     short = ["--do_train", "--max_steps", "1", "--window", "3", "--output_dir", str(tmp_path / "plain")]
     run_glue_style.main([*train, *files, *short])
