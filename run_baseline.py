@@ -33,6 +33,7 @@ from modeling_tempoformer.training.parts import (
     split_posts,
 )
 from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.training.resuming import clear_results
 from modeling_tempoformer.training.steps import run_steps
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
@@ -111,7 +112,8 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     validates = training.do_eval or baseline.calibrate
     # Untrained methods also need training posts, for class shares or prompt examples.
     asked = {"train": True, "validation": validates, "test": training.do_predict}
-    timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
+    wanted = [part for part in asked if asked[part]]
+    timelines, split = split_posts(splits, data, names, wanted, training.seed, baseline.model_name_or_path)
 
     if not baseline.is_trained:
         predicted, probabilities, counts = predict_untrained(baseline, data, timelines, names, training.seed)
@@ -119,6 +121,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         scores = score_part(test, predicted, probabilities, names, timelines["train"])
         results = nest(scores | counts, "predict", names)
         print(results_table("test", results))
+        clear_results(training)
         write_results(training.output_dir, {"test": results})
         write_predictions(training.output_dir, prediction_rows(test, predicted, probabilities, names))
         return
@@ -148,7 +151,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         data_collator=prepared.collator,
         compute_loss_func=prepared.compute_loss,
     )
-    run_steps(trainer, prepared.items, prepared.post_ids, timelines, baseline, data)
+    run_steps(trainer, prepared.items, prepared.post_ids, timelines, split, baseline, data)
 
 
 if __name__ == "__main__":

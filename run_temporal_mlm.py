@@ -32,7 +32,7 @@ from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
-from modeling_tempoformer.training.resuming import report, train
+from modeling_tempoformer.training.resuming import clear_results, report, train
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
 from modeling_tempoformer.training.text_parts import choose_times, load_text_splits, split_dated_texts
 
@@ -218,6 +218,8 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
     # Train, evaluate, predict, push
     if training.do_train:
         train(trainer, texts["train"], model_args, data)
+    elif training.do_eval or training.do_predict:
+        clear_results(training)
     if training.do_eval:
         # The same masks in every evaluation, so that runs can be compared.
         set_seed(training.seed)

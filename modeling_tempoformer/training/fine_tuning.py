@@ -156,7 +156,8 @@ def run_locked(
         names = data.labels or label_names(posts, data.label_column or "label")
     validates = training.do_eval or model_args.calibrate
     asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
-    timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
+    wanted = [part for part in asked if asked[part]]
+    timelines, split = split_posts(splits, data, names, wanted, training.seed, model_args.model_name_or_path)
     if model_args.calibrate:
         check_calibration(timelines["validation"], names)
     timed = is_timed(timelines)
@@ -206,5 +207,5 @@ def run_locked(
         processing_class=tokenizer,
         data_collator=StreamCollator(tokenizer, window, timed=timed),
     )
-    run_steps(trainer, rows, post_ids, timelines, model_args, data)
+    run_steps(trainer, rows, post_ids, timelines, split, model_args, data)
     return trainer.model.eval()

@@ -17,6 +17,8 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.trainer_callback import TrainerState
 
 from ..cards.model_cards import TrainingFacts, has_card, public_id, write_card
+from ..data.files import write_json
+from ..evaluation.results import RESULTS
 
 
 CARD_ARGUMENTS = (
@@ -143,8 +145,12 @@ class HubTrainer(Trainer):
             self.create_model_card()
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
-        super().save_metrics(split, metrics, combined)
+        super().save_metrics(split, metrics, combined=False)
         self.saved_metrics[split] = metrics
+        if combined and self.is_world_process_zero():
+            # The Trainer would add them to those of an earlier run.
+            of_run = {name: value for saved in self.saved_metrics.values() for name, value in saved.items()}
+            write_json(Path(self.args.output_dir) / RESULTS, of_run)
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """Scores of the current weights, by part of the data."""
