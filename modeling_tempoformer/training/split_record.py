@@ -1,4 +1,4 @@
-"""`_split.json`: the timelines that a model was trained, validated and tested on. It is beside the model, as hashes."""
+"""`_split.json` beside a model: hashes of the timelines that it was trained, validated and tested on."""
 
 import hashlib
 import json
@@ -88,9 +88,8 @@ def hold_back(part: str, timelines: Dataset, before: Mapping[str, set[str]], mod
         )
         return timelines.select(places)
     refuse_ids(
-        f"{model} has learned from labelled timelines of the {part} part, so that scores of them say nothing. Give "
-        "timelines that it has not seen, or the whole file of its training to score the part that was held back; "
-        "without labels any timeline is predicted",
+        f"{model} has learned from labelled timelines of the {part} part: give others, or the whole file of its "
+        "training (then what was held back of it is scored), or no labels (then all are predicted and none is scored)",
         Counter(wrong),
     )
     return timelines
