@@ -207,6 +207,16 @@ def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, case, shared
             run_baseline.main(["--method", case, *arguments, "--output_dir", str(tmp_path / "out")])
 
 
+def test_an_id_that_became_a_float_is_the_same_timeline(tmp_path):
+    files = {"train": ["7", "8", "9"], "test": ["7.0", "10.0"]}
+    paths = {}
+    for name, ids in files.items():
+        posts = [{**post, "timeline_id": timeline_id} for timeline_id in ids for post in POSTS[:5]]
+        paths[name] = f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}"
+    with pytest.raises(ValueError, match=r"7 \(1 in all"):
+        run_baseline.main(["--method", "class_prior", *paths.values(), "--output_dir", str(tmp_path / "out")])
+
+
 def leave_results(folder: Path):
     """What an earlier run has left."""
     folder.mkdir()
