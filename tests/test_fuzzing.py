@@ -111,7 +111,17 @@ TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 ).map(lambda text: (text, text))
 BAD_TEXTS = pairs(*((value, REFUSED) for value in (None, 5, 1.5, math.nan, b"sad", ["sad"], "sad \ud83d", "\udc00")))
-LABELS = pairs(("O", 0), ("IS", 1), (None, -100), ("", -100), (math.nan, -100), ("-100", -100), (-100, -100), (" NaN", -100), ("null", -100))
+LABELS = pairs(
+    ("O", 0),
+    ("IS", 1),
+    (None, -100),
+    ("", -100),
+    (math.nan, -100),
+    ("-100", -100),
+    (-100, -100),
+    (" NaN", -100),
+    ("null", -100),
+)
 BAD_LABELS = pairs(*((value, REFUSED) for value in ("XX", "o", 0, 1.0, 0.5, True, [0], "-1")))
 BAD = {"timeline_id": BAD_PEOPLE, "timestamp": BAD_TIMES, "text": BAD_TEXTS, "label": BAD_LABELS}
 

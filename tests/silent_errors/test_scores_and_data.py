@@ -208,7 +208,7 @@ def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, case, shared
 
 
 def test_an_id_that_became_a_float_is_the_same_timeline(tmp_path):
-    files = {"train": ["7", "8", "9"], "test": ["7.0", "10.0"]}
+    files = {"train": ["7"], "validation": ["8"], "test": ["7.0", "10.0"]}
     paths = {}
     for name, ids in files.items():
         posts = [{**post, "timeline_id": timeline_id} for timeline_id in ids for post in POSTS[:5]]
