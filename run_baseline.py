@@ -28,6 +28,7 @@ from modeling_tempoformer.training.arguments import (
     STOCK_MODELS,
     BaselineArguments,
     DataTrainingArguments,
+    check_asked,
     with_recipe_of_method,
 )
 from modeling_tempoformer.training.parts import (
@@ -38,6 +39,7 @@ from modeling_tempoformer.training.parts import (
     split_posts,
 )
 from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.training.resuming import clear_results
 from modeling_tempoformer.training.steps import run_steps
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
@@ -93,6 +95,7 @@ def main(arguments: list[str]):
     baseline, data, training = parse(kinds, with_recipe_of_method(arguments))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     check_arguments(baseline, data, training)
+    check_asked(training, baseline.calibrate)
     with lock_folder(training.output_dir, training.process_index == 0):
         run(baseline, data, training)
 
@@ -114,7 +117,8 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     validates = training.do_eval or baseline.calibrate
     # Untrained methods also need training posts, for class shares or prompt examples.
     asked = {"train": True, "validation": validates, "test": training.do_predict}
-    timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
+    wanted = [part for part in asked if asked[part]]
+    timelines, split = split_posts(splits, data, names, wanted, training.seed, baseline.model_name_or_path)
 
     if not baseline.is_trained:
         predicted, probabilities, counts = predict_untrained(baseline, data, timelines, names, training.seed)
@@ -122,6 +126,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         scores = score_part(test, predicted, probabilities, names, timelines["train"])
         results = nest(scores | counts, "predict", names)
         print(results_table("test", results))
+        clear_results(training)
         write_results(training.output_dir, {"test": results})
         write_predictions(training.output_dir, prediction_rows(test, predicted, probabilities, names))
         return
@@ -151,7 +156,7 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         data_collator=prepared.collator,
         compute_loss_func=prepared.compute_loss,
     )
-    run_steps(trainer, prepared.items, prepared.post_ids, timelines, baseline, data)
+    run_steps(trainer, prepared.items, prepared.post_ids, timelines, split, baseline, data)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments, check_asked
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
-from modeling_tempoformer.training.resuming import report, train
+from modeling_tempoformer.training.resuming import clear_results, report, train
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
 from modeling_tempoformer.training.text_parts import choose_times, load_text_splits, split_dated_texts
 
@@ -171,7 +171,7 @@ def main(arguments: list[str]):
         [ModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
     )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    check_asked(training, model_args)
+    check_asked(training)
     with lock_folder(training.output_dir, training.process_index == 0):
         run(model_args, data, training)
 
@@ -219,6 +219,8 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
     # Train, evaluate, predict, push
     if training.do_train:
         train(trainer, texts["train"], model_args, data)
+    elif training.do_eval or training.do_predict:
+        clear_results(training)
     if training.do_eval:
         # The same masks in every evaluation, so that runs can be compared.
         set_seed(training.seed)

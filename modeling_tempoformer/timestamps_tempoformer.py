@@ -6,10 +6,15 @@ import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+from .input_checks_tempoformer import narrow_float
+
 
 # From the year 1 to the year 5138. Python's dates end at the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
 END_OF_1970 = 365 * 86400
+START_OF_1990 = 631152000
+# As a number of seconds it is in August or September 1970.
+BARE_DATE = re.compile("(19|20)[0-9][0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
 
@@ -23,8 +28,8 @@ def to_seconds(value: Any) -> float | None:
 
     Returns:
         `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
-        anything else, including NaN, infinite numbers, and numbers that a spreadsheet has shortened
-        (`"1.71455E+09"`).
+        anything else, including NaN, infinite numbers, floats of fewer than 64 bits, which are off by minutes, and
+        numbers that a spreadsheet has shortened (`"1.71455E+09"`).
     """
     return read_time(value)[1]
 
@@ -38,6 +43,8 @@ def read_time(value: Any) -> tuple[str, float | None]:
     if isinstance(value, date):
         moment = value if isinstance(value, datetime) else datetime.combine(value, time())
         return "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if dtype := narrow_float(value):
+        raise ValueError(f"{dtype} is too coarse for seconds since 1970; give Python numbers or float64")
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"a {type(value).__name__} is not a time")
     # Also false of a NaN.
@@ -75,11 +82,13 @@ class TimeColumn:
     Reads the times of one column: all ISO-8601, all numbers of seconds, or all missing.
 
     A bare number among dates (`20240502` among `2024-05-01`) would be a moment in 1970, so the first value that is
-    of another kind than the values before it is an error.
+    of another kind than the values before it is an error. So is a date without dashes among seconds of 1990 or later.
     """
 
     def __init__(self):
         self.first: tuple[str, Any, Any] | None = None  # kind, place and value
+        self.bare_date: tuple[Any, Any] | None = None  # place and value, as of the next
+        self.recent: tuple[Any, Any] | None = None
         self.smallest, self.largest = math.inf, -math.inf
 
     def read(self, place: Any, value: Any) -> float | None:
@@ -95,6 +104,15 @@ class TimeColumn:
             )
         if kind == "a number":
             self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
+            if seconds >= START_OF_1990:
+                self.recent = self.recent or (place, value)
+            elif BARE_DATE.fullmatch(f"{seconds:.15g}"):
+                self.bare_date = self.bare_date or (place, value)
+            if self.recent and self.bare_date:
+                raise ValueError(
+                    f"{self.bare_date[0]} has {self.bare_date[1]!r}, which looks like a date without dashes and would "
+                    f"be in 1970, while {self.recent[0]} has seconds ({self.recent[1]!r}); write all times alike"
+                )
         return seconds
 
     @property

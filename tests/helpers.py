@@ -231,6 +231,11 @@ def write_posts(path: Path, posts: list[dict], columns: list[str] | None = None)
     return str(path)
 
 
+def of_others(posts: list[dict], prefix: str) -> list[dict]:
+    """The same posts, written by other people."""
+    return [{**post, "timeline_id": f"{prefix}-{post['timeline_id']}"} for post in posts]
+
+
 NAMES = ["No-Switch", "Switch"]
 
 

@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from dense_reference import stream_logits
@@ -101,16 +102,26 @@ TIMES = {
 BAD_TIMES = pairs(
     *((value, REFUSED) for value in ("soon", "nan", "inf", math.nan, -math.inf, 1.7e12, -1e11, True, "2024_05_01")),
     *((value, REFUSED) for value in ("2024-13-01", "2024-05-01T25:00", [1], {}, b"1", 1j, 10**400, "1e400", "0x10")),
-    *((value, REFUSED) for value in ("01/05/2024", "1.71455E+09")),
+    *((value, REFUSED) for value in ("01/05/2024", "1.71455E+09", np.float32(1.7e9), np.float16(60))),
 )
-PEOPLE = pairs(("a", "a"), ("b", "b"), (7, "7"), (7.0, "7"), ("7", "7"), (" ", " "), (True, "True"), ("a\n", "a\n"))
-BAD_PEOPLE = pairs(*((value, REFUSED) for value in (None, "", math.nan, 1.5e17, "1.78E+17")))
+PEOPLE = pairs(("a", "a"), ("b", "b"), (7, "7"), (7.0, "7"), ("7", "7"), (" b ", "b"), (True, "True"), ("a\n", "a"))
+BAD_PEOPLE = pairs(*((value, REFUSED) for value in (None, "", " ", math.nan, 1.5e17, "1.78E+17")))
 TEXTS = st.one_of(
     st.lists(st.sampled_from([*WORDS, "xyz", "  ", "\n", "\0", "é", "🙂"]), max_size=9).map(" ".join),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 ).map(lambda text: (text, text))
 BAD_TEXTS = pairs(*((value, REFUSED) for value in (None, 5, 1.5, math.nan, b"sad", ["sad"], "sad \ud83d", "\udc00")))
-LABELS = pairs(("O", 0), ("IS", 1), (None, -100), ("", -100), (math.nan, -100), ("-100", -100), (-100, -100))
+LABELS = pairs(
+    ("O", 0),
+    ("IS", 1),
+    (None, -100),
+    ("", -100),
+    (math.nan, -100),
+    ("-100", -100),
+    (-100, -100),
+    (" NaN", -100),
+    ("null", -100),
+)
 BAD_LABELS = pairs(*((value, REFUSED) for value in ("XX", "o", 0, 1.0, 0.5, True, [0], "-1")))
 BAD = {"timeline_id": BAD_PEOPLE, "timestamp": BAD_TIMES, "text": BAD_TEXTS, "label": BAD_LABELS}
 

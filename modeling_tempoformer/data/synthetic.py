@@ -43,8 +43,10 @@ def main():
     args = parser.parse_args()
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for part, (name, size) in enumerate({"train": 200, "validation": 40, "test": 60}.items()):
-        posts = synthetic_posts(size, seed=3 * args.seed + part)
-        pd.DataFrame(posts).to_csv(args.output_dir / f"{name}.csv", index=False)
+        posts = pd.DataFrame(synthetic_posts(size, seed=3 * args.seed + part))
+        # A person is in one part.
+        posts["timeline_id"] = f"{name}-" + posts["timeline_id"]
+        posts.to_csv(args.output_dir / f"{name}.csv", index=False)
 
 
 if __name__ == "__main__":

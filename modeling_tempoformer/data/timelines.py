@@ -1,7 +1,8 @@
 """From posts (one row each) to timelines."""
 
 import numbers
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ logger = logging.get_logger(__name__)
 
 Posts = Dataset | IterableDataset
 NO_LABEL = -100
+# What programs write where there is nothing, in lower case. "None" and "NA" may be the name of a class.
+NOTHING = ("nan", "null", "<na>")
+WHOLE_FLOAT = re.compile(r"(-?[0-9]+)\.0+")
 # A longer streamed timeline comes in pieces of so many posts.
 POSTS_AT_ONCE = 10_000
 # Larger whole numbers may differ and be the same float.
@@ -54,9 +58,10 @@ class Post(NamedTuple):
 
 def to_name(value: Any) -> str | None:
     """
-    A label or an id as text, None if it is missing. Whole floats become integers, since tables make floats of the
-    integers of a column with gaps.
+    A label or an id as text without white space around it, None if it is missing. Whole floats become integers, since
+    tables make floats of the integers of a column with gaps.
     """
+    value = value.strip() if isinstance(value, str) else value
     if value is None or value == "" or value != value:
         return None
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and value % 1 == 0:
@@ -64,18 +69,44 @@ def to_name(value: Any) -> str | None:
     return str(value)
 
 
+def without_zeros(name: str) -> str:
+    """`7` for the text `7.0`, any other text as it is."""
+    match = WHOLE_FLOAT.fullmatch(name)
+    return match[1] if match else name
+
+
 def to_label(value: Any) -> str | None:
-    """A label without white space around it, None if there is none: it is missing, or -100 (also -100.0)."""
-    name = to_name(value.strip() if isinstance(value, str) else value)
-    try:
-        return None if name is None or float(name) == NO_LABEL else name
-    except ValueError:
-        return name
+    """A label as [`to_name`] gives it, with `1` for `1.0`; None for -100, NaN, null and `<NA>`, also as text."""
+    name = to_name(value)
+    if name is None or name.lower() in NOTHING:
+        return None
+    name = without_zeros(name)
+    return None if name == str(NO_LABEL) else name
 
 
 def is_visible(name: str) -> bool:
     """Whether a name can be told from others by its look. Persian and emojis need joiners, which cannot be seen."""
     return name.translate(JOINERS).isprintable()
+
+
+def check_labels(names: Iterable[str]):
+    """
+    Raises a `ValueError` for names that differ at most in case or white space, that mean no label, or that have
+    control characters or others that cannot be seen.
+    """
+    names = list(names)
+    if hidden := [name for name in names if not is_visible(name)]:
+        raise ValueError(f"Labels have characters that cannot be seen: {', '.join(map(repr, hidden))}. Replace them.")
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        if (label := to_label(name)) is None:
+            raise ValueError(f"A class cannot be named {name!r}, which means that a post has no label: rename it.")
+        alike.setdefault("".join(label.casefold().split()), []).append(name)
+    if same := [", ".join(map(repr, group)) for group in alike.values() if len(group) > 1]:
+        raise ValueError(
+            f"Labels that differ at most in case or white space are two classes: {'; '.join(same)}. Write them alike "
+            "in all files, and name each once in --labels."
+        )
 
 
 def class_label(posts: Posts, column: str) -> ClassLabel | None:
@@ -94,14 +125,16 @@ def label_names(posts: Posts, column: str = "label") -> list[str]:
 
     Returns:
         `list[str]`: The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order
-        if all are integers, and in alphabetical order otherwise. White space around labels does not count; empty
-        cells and -100 are no labels. Raises a `ValueError` if there is no such column.
+        if all are integers, and in alphabetical order otherwise. White space around labels does not count, and `1.0`
+        is `1`; empty cells, -100, NaN and null are no labels, also as text. Raises a `ValueError` if there is no such
+        column, or if labels differ only in case or white space.
     """
     check_column(posts.column_names or list(next(iter(posts), ())), column, "label")
     if named := class_label(posts, column):
         return list(named.names)
     cells = (value for batch in posts.select_columns([column]).iter(1000) for value in batch[column])
     names = {to_label(value) for value in cells} - {None}
+    check_labels(sorted(names))
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
 
@@ -115,6 +148,10 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
     columns = {**USUAL, **required, "id": columns["id"]}
     named = class_label(posts, columns["label"])
     known = {name if named else to_label(name): label for label, name in enumerate(labels or ())}
+    for role in ("timeline", "id", "timestamp"):
+        dtype = getattr((posts.features or {}).get(columns[role]), "dtype", None)
+        if dtype in ("float16", "float32"):
+            raise ValueError(f"Column '{columns[role]}' is in {dtype}, which is too coarse: save it in 64 bits.")
     times, row, timeline_id, seen = TimeColumn(), -1, None, set()
     for batch in posts.iter(1000):
         for role, column in required.items():
@@ -224,14 +261,13 @@ def to_timelines(
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
         `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`,
         `labels` (class ids, -100 = none). A streamed timeline of more than 10,000 posts comes in several rows. Raises
-        a [`PostError`] that names the first bad row, column and value, and a `ValueError` for label names with control
-        characters or others that cannot be seen, and if several workers of a DataLoader read a stream of several
-        shards.
+        a [`PostError`] that names the first bad row, column and value, and a `ValueError` for the `labels` that
+        [`check_labels`] refuses, for times or ids in floats of fewer than 64 bits, and if several workers of a
+        DataLoader read a stream of several shards.
     """
+    check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column}
-    if hidden := [name for name in labels or () if not is_visible(name)]:
-        raise ValueError(f"Labels have characters that cannot be seen: {', '.join(map(repr, hidden))}. Replace them.")
     if isinstance(posts, IterableDataset):
         # A tuple, because a list would be taken for shards.
         names = None if labels is None else tuple(labels)

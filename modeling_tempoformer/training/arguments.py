@@ -215,17 +215,15 @@ class TextDataTrainingArguments(DatasetArguments):
     )
 
 
-def check_asked(training: TrainingArguments, model: CheckpointArguments):
+def check_asked(training: TrainingArguments, calibrates: bool = False):
     """Raises a `ValueError` for a run that does nothing, or that would write its scores over those of a model."""
-    calibrates = getattr(model, "calibrate", False)
-    if not (training.do_train or training.do_eval or training.do_predict or training.push_to_hub or calibrates):
-        raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")
     scores = training.do_eval or training.do_predict
-    if training.do_train or not scores or model.model_name_or_path is None:
-        return
-    if Path(model.model_name_or_path).resolve() == Path(training.output_dir).resolve():
+    if not (training.do_train or scores or training.push_to_hub or calibrates):
+        raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")
+    if scores and not training.do_train and any(Path(training.output_dir).glob("*.safetensors")):
         raise ValueError(
-            f"{training.output_dir} holds the model and the scores of its training: give another --output_dir."
+            f"--output_dir {training.output_dir} has a model and the results of its training, which the results of "
+            "this run would replace: give another one."
         )
 
 

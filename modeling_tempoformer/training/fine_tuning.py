@@ -116,7 +116,7 @@ def run(
     model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
 ) -> TempoFormerForStreamClassification:
     """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
-    check_asked(training, model_args)
+    check_asked(training, model_args.calibrate)
     if data.streaming and training.dataloader_num_workers > 1:
         raise ValueError(
             f"--streaming reads in one process: --dataloader_num_workers must be at most 1, "
@@ -157,7 +157,8 @@ def run_locked(
         names = data.labels or label_names(posts, data.label_column or "label")
     validates = training.do_eval or model_args.calibrate
     asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
-    timelines = split_posts(splits, data, names, [part for part in asked if asked[part]], training.seed)
+    wanted = [part for part in asked if asked[part]]
+    timelines, split = split_posts(splits, data, names, wanted, training.seed, model_args.model_name_or_path)
     if model_args.calibrate:
         check_calibration(timelines["validation"], names)
     timed = is_timed(timelines)
@@ -207,5 +208,5 @@ def run_locked(
         processing_class=tokenizer,
         data_collator=StreamCollator(tokenizer, window, timed=timed),
     )
-    run_steps(trainer, rows, post_ids, timelines, model_args, data)
+    run_steps(trainer, rows, post_ids, timelines, split, model_args, data)
     return trainer.model.eval()

@@ -12,8 +12,9 @@ from datasets import Dataset, IterableDataset
 from ..data.corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
 from ..data.splits import read_folds, select_fold, split_timelines
 from ..data.tables import load_hub_splits, load_table
-from ..data.timelines import PostError, Posts, to_timelines
+from ..data.timelines import Posts, to_timelines
 from .arguments import DatasetArguments, DataTrainingArguments
+from .split_record import hold_back, make_split, read_split
 
 
 logger = logging.getLogger(__name__)
@@ -74,20 +75,37 @@ def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]
 
 
 def split_posts(
-    splits: dict[str, Posts], arguments: DataTrainingArguments, names: list[str], wanted: Sequence[str], seed: int
-) -> dict[str, Posts]:
+    splits: dict[str, Posts],
+    arguments: DataTrainingArguments,
+    names: list[str],
+    wanted: Sequence[str],
+    seed: int,
+    model: str | None,
+) -> tuple[dict[str, Posts], dict[str, list[str]]]:
     """
-    The timelines of each part, at most `--max_..._samples` of each. Test and validation part are taken from
-    the training posts where no file is given for them, or as `--folds_file` says. A validation part is taken whenever
-    `train` is wanted, so that the training posts are the same with and without `--do_eval`.
+    The timelines of each part, at most `--max_..._samples` of each, and what [`make_split`] records of them.
+
+    To train, test and validation part are taken from the training posts where no file is given for them, or as
+    `--folds_file` says. A validation part is taken whenever `train` is wanted, so that the training posts are the same
+    with and without `--do_eval`. Without a training nothing is split, and only wanted parts are returned.
+
+    `model` is the checkpoint to start from: it is not scored on timelines that it has learned from ([`hold_back`]).
     """
-    if len(set(names)) < max(2, len(names)):
-        raise ValueError(f"--labels must name at least two labels, each once; got: {', '.join(names) or 'none'}.")
+    if len(names) < 2:
+        raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")
+    if "train" not in wanted:
+        for name in ("train_file", "folds_file"):
+            if getattr(arguments, name) is not None:
+                raise ValueError(
+                    f"--{name} is read by --do_train alone: a model that is not trained now may have been trained on "
+                    "these posts. --do_predict reads --test_file, --do_eval and --calibrate read --validation_file."
+                )
+        splits = {name: posts for name, posts in splits.items() if name in wanted}
     parts = {}
     for name, posts in splits.items():
         try:
             parts[name] = to_timelines(posts, names, *timeline_columns(arguments))
-        except PostError as problem:
+        except ValueError as problem:
             source = getattr(arguments, f"{name}_file") or f"{arguments.dataset_name}, split {name}"
             raise ValueError(f"{source}: {problem}") from None
     validates = "train" in wanted or "validation" in wanted
@@ -99,13 +117,19 @@ def split_posts(
         parts["train"], parts["test"] = split_timelines(parts["train"], arguments.test_fraction, seed)
     if validates and "train" in parts and "validation" not in parts:
         parts["train"], parts["validation"] = split_timelines(parts["train"], arguments.validation_fraction, seed)
-    parts = take_samples(parts, arguments, wanted, "file, or --train_file alone to split it")
+    before = read_split(model)
+    for name in ("validation", "test"):
+        if name in parts and name in wanted:
+            parts[name] = hold_back(name, parts[name], before, model)
+    option = "file, or --train_file alone to split it" if "train" in wanted else "file"
+    parts = take_samples(parts, arguments, wanted, option)
+    split = make_split(parts, before)
     for name in ("train", "validation") if validates else ():
         if name in parts and not any(label >= 0 for timeline in parts[name] for label in timeline["labels"]):
             raise ValueError(f"The {name} part has no labelled post.")
     for name, part in parts.items():
         logger.info("%s: %s", name, "streamed" if isinstance(part, IterableDataset) else describe(part, names))
-    return parts
+    return parts, split
 
 
 def take_fold(parts: dict[str, Posts], arguments: DataTrainingArguments) -> dict[str, Dataset]:

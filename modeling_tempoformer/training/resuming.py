@@ -4,13 +4,13 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset, IterableDataset
-from transformers import Trainer
+from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
@@ -18,6 +18,7 @@ from ..data.files import write_json
 from ..evaluation.predictions import PREDICTIONS
 from ..evaluation.results import RESULTS
 from ..input_checks_tempoformer import check_whole
+from .split_record import SPLIT
 
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,12 @@ NOT_COMPARED = (
 )
 
 
-def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
+def train(
+    trainer: Trainer,
+    data: Dataset | IterableDataset,
+    *arguments: Any,
+    split: Mapping[str, Sequence[str]] | None = None,
+):
     """
     Trains, saves and reports. Resumes from the last checkpoint of the output folder, if there is one. A training that
     has ended is loaded, reported again and not trained again.
@@ -52,6 +58,8 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
             which may have other settings, but not other posts.
         data (`Dataset` or `IterableDataset`): The training part. A stream is not compared with that of the checkpoint.
         arguments: The script's other dataclasses.
+        split (`dict`, *optional*): As [`make_split`] returns it. A training that starts anew writes it to
+            `_split.json`; one that goes on keeps what is there.
 
     Raises a `ValueError` if the checkpoint belongs to other posts or other settings.
     """
@@ -69,6 +77,7 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
         check_same(Path(checkpoint), trained_on)
         with args.main_process_first():
             checkpoint = drop_incomplete(output_dir)
+    is_new = checkpoint is None
     if args.resume_from_checkpoint is not None:
         checkpoint = Path(args.resume_from_checkpoint)
         if not checkpoint.name.startswith(PREFIX_CHECKPOINT_DIR) or not is_complete(checkpoint):
@@ -93,12 +102,24 @@ def train(trainer: Trainer, data: Dataset | IterableDataset, *arguments: Any):
     if trainer.is_world_process_zero():
         write_json(output_dir / TRAINED_ON, trained_on)
         # They are of a training that was here before.
-        for name in (TRAINER_STATE, RESULTS, PREDICTIONS):
+        for name in (TRAINER_STATE, RESULTS, PREDICTIONS, *([SPLIT] if is_new else [])):
             (output_dir / name).unlink(missing_ok=True)
+        if split is not None and not (output_dir / SPLIT).exists():
+            write_json(output_dir / SPLIT, split)
     result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     trainer.save_model()
     report(trainer, "train", size | result.metrics)
     trainer.save_state()
+
+
+def clear_results(training: TrainingArguments):
+    """
+    Removes what an earlier run has written of its scores and predictions, before a run that does not train writes its
+    own.
+    """
+    if training.process_index == 0:
+        for name in (RESULTS, PREDICTIONS):
+            (Path(training.output_dir) / name).unlink(missing_ok=True)
 
 
 def drop_incomplete(output_dir: Path) -> Path | None:

@@ -6,7 +6,7 @@ from typing import Any
 from ..data.timelines import Posts
 from .arguments import DataTrainingArguments, ModelArguments
 from .hub_trainer import name_dataset
-from .resuming import report, train
+from .resuming import clear_results, report, train
 from .stream_trainer import StreamTrainer
 
 
@@ -15,6 +15,7 @@ def run_steps(
     items: Mapping[str, Any],
     post_ids: Mapping[str, Sequence[Sequence[str]]],
     timelines: Mapping[str, Posts],
+    split: Mapping[str, Sequence[str]],
     model_args: ModelArguments,
     data: DataTrainingArguments,
 ):
@@ -24,13 +25,16 @@ def run_steps(
     Args:
         trainer (`StreamTrainer`): With a model, and the items to train and evaluate on.
         items, post_ids, timelines (`dict`): As in [`StreamTrainer.predict_timelines`].
+        split (`dict`): As [`make_split`] returns it.
         model_args, data: The script's other arguments.
     """
     training, config = trainer.args, trainer.model.config
     trainer.base_model = model_args.model_name_or_path
     name_dataset(training, data.dataset_name, data.dataset_config_name)
     if training.do_train:
-        train(trainer, timelines["train"], model_args, data)
+        train(trainer, timelines["train"], model_args, data, split=split)
+    elif training.do_eval or training.do_predict:
+        clear_results(training)
     if model_args.calibrate:
         # It is fitted anew below, to the scores of the plain model.
         config.calibration = None

@@ -14,8 +14,13 @@ from modeling_tempoformer import TemporalBertConfig
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
+def posts_of(name: str) -> list[dict[str, Any]]:
+    """Those of a file; each has timelines of its own."""
+    return helpers.of_others(list(synthetic_posts(6, seed=0, posts_per_timeline=5)), name)
+
+
 def write_posts(path: Path, columns: tuple[str, ...] = ("timeline_id", "timestamp", "text", "label")) -> str:
-    return helpers.write_posts(path, list(synthetic_posts(6, seed=0, posts_per_timeline=5)), columns)
+    return helpers.write_posts(path, posts_of(path.stem), columns)
 
 
 def write(folder: Path, name: str, content: str) -> str:
@@ -76,7 +81,7 @@ def unlabelled_validation(folder: Path) -> str:
 
 
 def one_fold(folder: Path) -> str:
-    names = list(dict.fromkeys(post["timeline_id"] for post in synthetic_posts(6, seed=0, posts_per_timeline=5)))
+    names = list(dict.fromkeys(post["timeline_id"] for post in posts_of("posts")))
     folds = [{"train": names[2:], "validation": names[1:2], "test": names[:1]}]
     return f"--folds_file={write(folder, 'folds.txt', json.dumps(folds))}"
 

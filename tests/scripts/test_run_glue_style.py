@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
+from helpers import NAMES, ROOT, of_others, read_json, read_table, save_encoder, write_posts
 from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 
@@ -80,8 +80,8 @@ def test_own_csv_to_predictions(tmp_path):
 
 
 def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path):
-    posts = POSTS[:30]
-    files = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name in ("train", "validation")]
+    posts, parts = POSTS[:30], {"train": POSTS[:30], "validation": POSTS[30:]}
+    files = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', part)}" for name, part in parts.items()]
     demo = ["configuration/demo.yaml", "--streaming", "--max_steps", "2", "--do_predict", "false", *files]
     main([*demo, "--output_dir", str(tmp_path / "out")])
     assert read_json(tmp_path / "out" / "all_results.json")["train"]["loss"] > 0
@@ -89,7 +89,7 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path):
     unlabelled = write_posts(tmp_path / "new.csv", posts, ["timeline_id", "timestamp", "text"])
     saved = ["--model_name_or_path", str(tmp_path / "out")]
     # Nothing of an earlier prediction stays beside it.
-    run(tmp_path / "new", *saved, "--test_file", files[0].split("=")[1])
+    run(tmp_path / "new", *saved, "--test_file", write_posts(tmp_path / "others.csv", of_others(posts, "new")))
     labelled = read_json(tmp_path / "new" / "all_results.json")["test"]
     # Without training posts there is nothing to learn positions and times from.
     assert "classes" in labelled and set(labelled["compared_with"]) == {"larger_class"}
@@ -105,11 +105,13 @@ def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     """A folder of split files is a dataset to `datasets`, as a Hub id is. Samples are timelines, evenly spaced."""
     (tmp_path / "posts").mkdir()
     for name in ("train", "validation", "test"):
-        write_posts(tmp_path / "posts" / f"{name}.csv", POSTS)
+        write_posts(tmp_path / "posts" / f"{name}.csv", of_others(POSTS, name))
     limits = ["--max_train_samples", "6", "--max_eval_samples", "3", "--max_predict_samples", "4"]
     rows = fine_tune(tmp_path / "out", encoder, "--dataset_name", str(tmp_path / "posts"), *limits)
     ids = list(dict.fromkeys(post["timeline_id"] for post in POSTS))
-    assert [row["timeline_id"] for row in rows[::5]] == [ids[0], ids[3], ids[6], ids[9]] and len(rows) == 20
+    assert [row["timeline_id"] for row in rows[::5]] == [f"test-{ids[place]}" for place in (0, 3, 6, 9)] and len(
+        rows
+    ) == 20
     results = read_json(tmp_path / "out" / "all_results.json")
     assert sum(of_class["posts"] for of_class in results["validation"]["classes"].values()) == 15
     # The class weights are of the posts that are trained on.
@@ -136,20 +138,23 @@ def test_the_results_are_those_of_the_predictions(trained):
 
 
 def test_a_saved_model_is_evaluated_on_the_part_that_its_training_held_back(tmp_path, trained):
-    saved = ["--model_name_or_path", str(trained), "--train_file", str(trained.parent / "posts.csv"), "--do_eval"]
-    run(tmp_path / "again", *saved)
+    """Of the same file, in another order."""
+    posts = write_posts(tmp_path / "posts.csv", POSTS[30:] + POSTS[:30])
+    files = ["--validation_file", posts, "--test_file", posts]
+    run(tmp_path / "again", "--model_name_or_path", str(trained), *files, "--do_eval", "--seed", "3")
     before, again = (read_json(folder / "all_results.json") for folder in (trained, tmp_path / "again"))
     for part in ("validation", "test"):
         for name in ("loss", "macro_f1", "expected_calibration_error"):
             assert again[part][name] == pytest.approx(before[part][name]), name
-        assert again[part]["classes"] == before[part]["classes"]
+        for name, scores in before[part]["classes"].items():
+            assert again[part]["classes"][name] == pytest.approx(scores)
 
 
 def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder):
     dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
     dev = [post | {"label": "" if place % 3 == 1 else post["label"]} for place, post in enumerate(dev)]
-    file = write_posts(tmp_path / "dev.csv", dev)
-    files = ["--validation_file", file, "--test_file", file]
+    files = ["--validation_file", write_posts(tmp_path / "dev.csv", of_others(dev, "dev"))]
+    files += ["--test_file", write_posts(tmp_path / "test.csv", of_others(dev, "test"))]
     train_file = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS)]
     rows = fine_tune(tmp_path / "out", encoder, "--calibrate", *train_file, *files)
     calibration = read_json(tmp_path / "out" / "config.json")["calibration"]
@@ -238,8 +243,8 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
             assert torch.equal(weights, pretrained[name.removeprefix("tempoformer.encoder.")]), name
         else:
             assert not torch.equal(weights, before[name]), name
-    saved = ["--model_name_or_path", str(tmp_path / "out"), "--train_file", str(tmp_path / "posts.csv"), "--do_eval"]
-    tokens = run(tmp_path / "tokens", *saved)
+    files = ["--validation_file", str(tmp_path / "posts.csv"), "--test_file", str(tmp_path / "posts.csv")]
+    tokens = run(tmp_path / "tokens", "--model_name_or_path", str(tmp_path / "out"), *files, "--do_eval")
     for one, other in zip(vectors, tokens, strict=True):
         assert [float(one[name]) for name in PROBABILITIES] == pytest.approx(
             [float(other[name]) for name in PROBABILITIES], abs=1e-5

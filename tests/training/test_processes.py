@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ROOT, read_json, read_table, tiny_encoder, write_posts
+from helpers import ROOT, of_others, read_json, read_table, tiny_encoder, write_posts
 from safetensors.torch import load_file
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
@@ -50,7 +50,8 @@ def files(tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("posts")
     (folder / "config.json").write_text(json.dumps(ENCODER))
     posts = [post for number, post in enumerate(synthetic_posts(13, seed=0, posts_per_timeline=6)) if number % 7]
-    files = {f"{name}_file": write_posts(folder / f"{name}.csv", posts) for name in ("train", "validation", "test")}
+    parts = ("train", "validation", "test")
+    files = {f"{name}_file": write_posts(folder / f"{name}.csv", of_others(posts, name)) for name in parts}
     return {"config_name": str(folder / "config.json"), **files}
 
 

@@ -1,0 +1,95 @@
+"""`_split.json` beside a model: hashes of the timelines that it was trained, validated and tested on."""
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+
+from datasets import Dataset
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from ..data.splits import PARTS, refuse_ids
+from ..data.timelines import Posts, without_zeros
+
+
+logger = logging.getLogger(__name__)
+
+# The Trainer does not push files whose names begin with an underscore.
+SPLIT = "_split.json"
+# Timelines that an earlier training has seen, which this training went on from.
+EARLIER = "earlier"
+
+
+def hash_id(timeline_id: str) -> str:
+    """64 bits of the SHA-256 of a timeline's id. Programs may have made `7.0` of the id `7`."""
+    return hashlib.sha256(without_zeros(timeline_id).encode()).hexdigest()[:16]
+
+
+def hash_timelines(timelines: Posts) -> dict[str, str]:
+    """The ids of timelines by their hashes. A stream is read through."""
+    ids = (timeline["timeline_id"] for timeline in timelines.select_columns(["timeline_id"]))
+    return {hash_id(timeline_id): timeline_id for timeline_id in ids}
+
+
+def read_split(model: str | None) -> dict[str, set[str]]:
+    """The record of a model in a local folder, which may be a checkpoint in its output folder; empty without one."""
+    folder = Path(model or "")
+    path = (folder.parent if folder.name.startswith(PREFIX_CHECKPOINT_DIR) else folder) / SPLIT
+    record = json.loads(path.read_text(encoding="utf-8")) if model and path.exists() else {}
+    return {name: set(record.get(name, ())) for name in (*PARTS, EARLIER)}
+
+
+def make_split(parts: Mapping[str, Posts], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    """
+    The record of a training.
+
+    Args:
+        parts (`dict`): The timelines of each part.
+        before (`dict`): The record of the model that the training starts from.
+
+    Returns:
+        The hashes of each part, and as `earlier` those that the model had seen before. Raises a `ValueError` that
+        names timelines which are in two parts.
+    """
+    hashes = {name: hash_timelines(parts[name]) if name in parts else {} for name in PARTS}
+    for one, other in combinations(hashes, 2):
+        shared = [hashes[one][shared] for shared in hashes[one].keys() & hashes[other].keys()]
+        problem = f"The {one} part and the {other} part have timelines in common; leave them out of one of the files"
+        refuse_ids(problem, Counter(shared))
+    earlier = (before["train"] | before["validation"] | before[EARLIER]) - {*hashes["train"], *hashes["validation"]}
+    return {**{name: sorted(hashes[name]) for name in PARTS}, EARLIER: sorted(earlier)}
+
+
+def hold_back(part: str, timelines: Dataset, before: Mapping[str, set[str]], model: str | None) -> Dataset:
+    """
+    The timelines that a model may be scored on: all, if it has learned from none of those that have labels. Of the
+    whole posts of its training these are the part that was recorded then.
+
+    Args:
+        part (`str`): `"validation"` or `"test"`. What the model was validated on may be validated on again.
+        timelines (`Dataset`): The timelines of the part.
+        before (`dict`): The record of the model.
+        model (`str`): Its folder.
+
+    Raises a `ValueError` that names timelines which the model has learned from, of other posts.
+    """
+    learned = before["train"] | before[EARLIER] | (before["validation"] if part == "test" else set())
+    hashes = list(map(hash_id, timelines["timeline_id"]))
+    rows = zip(hashes, timelines["timeline_id"], timelines["labels"], strict=True)
+    wrong = [timeline_id for hashed, timeline_id, labels in rows if hashed in learned and max(labels) >= 0]
+    if wrong and before[part] and set(hashes) == set().union(*(before[name] for name in PARTS)):
+        places = [place for place, hashed in enumerate(hashes) if hashed in before[part]]
+        logger.info(
+            "These are the posts of the training of %s: only its %s part is scored, %d of %d timelines.",
+            *(model, part, len(places), len(hashes)),
+        )
+        return timelines.select(places)
+    refuse_ids(
+        f"{model} has learned from labelled timelines of the {part} part: give others, or the whole file of its "
+        "training (then what was held back of it is scored), or no labels (then all are predicted and none is scored)",
+        Counter(wrong),
+    )
+    return timelines

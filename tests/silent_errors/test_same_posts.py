@@ -1,0 +1,186 @@
+"""The same posts in every format, order and spelling are the same timelines, and get the same predictions."""
+
+import csv
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pytest
+from datasets import Dataset
+from helpers import ROOT, read_table, tiny_encoder, tiny_model
+from transformers import AutoTokenizer
+
+from modeling_tempoformer.data.tables import load_table
+from modeling_tempoformer.data.timelines import label_names, to_timelines
+from run_glue_style import main
+
+
+# Ids of posts, people, seconds since 1970, texts and labels. 0.25 s and the second before 2024 are in them.
+ROWS = [
+    ("p1", "7", 1714554000, "so glad", 1),
+    ("p2", "7", 1714554060, "", 0),
+    ("p3", "007", 1704067199, '"NA", she\nsaid\t\U0001f642', None),
+    ("p4", "18446744073709551615", 1714554000, "nan", 10),
+    ("p5", "007", 1704067200, "2024-05-01", 0),
+    ("p6", "18446744073709551614", 86400 * 365 * 40, "1e3", 1),
+    ("p7", "7", 1714640400, "null", None),
+]
+COLUMNS = ["post", "timeline_id", "timestamp", "text", "label"]
+# By hand: the names of the classes are 0, 1, 10, and posts are in order of time.
+EXPECTED = {
+    "7": (["p1", "p2", "p7"], [1714554000.0, 1714554060.0, 1714640400.0], ["so glad", "", "null"], [1, 0, -100]),
+    "007": (["p3", "p5"], [1704067199.0, 1704067200.0], ['"NA", she\nsaid\t\U0001f642', "2024-05-01"], [-100, 0]),
+    "18446744073709551615": (["p4"], [1714554000.0], ["nan"], [2]),
+    "18446744073709551614": (["p6"], [1261440000.0], ["1e3"], [1]),
+}
+
+
+class Spelling(NamedTuple):
+    """How a program writes a time, a label (None: there is none) and an id."""
+
+    time: Callable[[int, int], Any] = lambda seconds, row: seconds
+    label: Callable[[int | None], Any] = lambda label: label
+    id: Callable[[str], str] = str
+
+
+def iso(seconds: int, zone=UTC) -> str:
+    return datetime.fromtimestamp(seconds, zone).isoformat()
+
+
+ZONES = [UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-4))]
+SPELLINGS = {
+    "numbers": Spelling(),
+    "texts of numbers": Spelling(
+        lambda seconds, row: f"{seconds}.0", lambda label: "" if label is None else str(label)
+    ),
+    "Z": Spelling(lambda seconds, row: iso(seconds).replace("+00:00", "Z")),
+    "many zones": Spelling(lambda seconds, row: iso(seconds, ZONES[row % 3])),
+    "no zone, a space": Spelling(lambda seconds, row: iso(seconds)[:19].replace("T", " ")),
+    "no dashes": Spelling(lambda seconds, row: datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%SZ")),
+    "labels that became floats": Spelling(label=lambda label: None if label is None else float(label)),
+    "texts of floats": Spelling(label=lambda label: "nan" if label is None else f"{label}.0"),
+    "null, and -100": Spelling(label=lambda label: {None: "null", 0: "0.0"}.get(label, str(label))),
+    "-100": Spelling(label=lambda label: -100 if label is None else label),
+    "white space": Spelling(
+        lambda seconds, row: f" {iso(seconds)} ",
+        lambda label: " " if label is None else f"{label} ",
+        lambda name: f"  {name}\t",
+    ),
+}
+
+
+def spell(name: str, order: int) -> list[dict[str, Any]]:
+    """The rows in a spelling, in an order of their own."""
+    how = SPELLINGS[name]
+    rows = [
+        dict(zip(COLUMNS, (how.id(post), how.id(person), how.time(time, row), text, how.label(label)), strict=True))
+        for row, (post, person, time, text, label) in enumerate(ROWS)
+    ]
+    random.Random(order).shuffle(rows)
+    return rows
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    """In the format of the name; a name that has `list` in it is JSON of one line."""
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    if kind == "parquet":
+        Dataset.from_list(rows).to_parquet(path)
+        return str(path)
+    with (gzip.open if path.suffix == ".gz" else open)(path, "wt", encoding="utf-8", newline="") as file:
+        if kind in ("csv", "tsv"):
+            writer = csv.DictWriter(file, COLUMNS, delimiter="," if kind == "csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+        elif kind == "jsonl" and "list" not in path.name:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            json.dump(rows, file, indent=None if "list" in path.name else 1)
+    return str(path)
+
+
+NAMES = ["a.csv", "a.tsv", "a.json", "a.jsonl", "a list.json", "a list.jsonl", "a.parquet", "a::b.csv"]
+NAMES += ["a.csv.gz", "a.tsv.gz", "a.json.gz", "a.jsonl.gz"]
+
+
+def files(folder: Path) -> Iterator[str]:
+    """Each spelling in each format, in orders that differ."""
+    for order, spelling in enumerate(SPELLINGS):
+        for name in NAMES:
+            if name == "a.parquet" and spelling == "null, and -100":
+                continue  # A column of Parquet has one type.
+            yield write(folder / name, spell(spelling, order))
+
+
+def read(path: str, streaming: bool = False) -> dict[str, tuple]:
+    """What a file says of each person, with the class names that are found in it."""
+    posts = load_table(path, streaming)
+    names = label_names(posts)
+    assert names == ["0", "1", "10"], path
+    columns = ("post_ids", "timestamps", "texts", "labels")
+    timelines = to_timelines(posts, names, id_column="post")
+    return {timeline["timeline_id"]: tuple(timeline[name] for name in columns) for timeline in timelines}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("order", [0, 1])
+def test_the_same_timelines(tmp_path, spelling, name, order):
+    rows = spell(spelling, order)
+    assert read(write(tmp_path / name, rows)) == EXPECTED
+    # In a stream the posts of a timeline follow each other.
+    rows.sort(key=lambda row: row["timeline_id"])
+    assert read(write(tmp_path / name, rows), streaming=True) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "dtype", ["datetime64[s]", "datetime64[ns]", "datetime64[ns, Asia/Kolkata]", "int64", "float64"]
+)
+def test_the_same_timelines_from_typed_columns(tmp_path, dtype):
+    """Of Parquet, as pandas writes it: dates, labels with gaps as floats."""
+    table = pd.DataFrame(ROWS, columns=COLUMNS)
+    if dtype.startswith("datetime"):
+        table["timestamp"] = pd.to_datetime(table["timestamp"], unit="s", utc="," in dtype).astype(dtype)
+    else:
+        table["timestamp"] = table["timestamp"].astype(dtype)
+    assert table["label"].dtype == "float64"
+    table.to_parquet(tmp_path / "a.parquet")
+    assert read(str(tmp_path / "a.parquet")) == EXPECTED
+
+
+@pytest.mark.parametrize("name", ["a.json", "a list.json", "a.jsonl", "a.csv"])
+def test_texts_that_are_all_dates_stay_texts(tmp_path, name):
+    texts = ["2024-05-01", "2024-05-02T09:00:00Z", "2024-05-03"]
+    rows = [
+        {"post": str(day), "timeline_id": "ann", "timestamp": day, "text": text, "label": 0}
+        for day, text in enumerate(texts)
+    ]
+    assert load_table(write(tmp_path / name, rows))["text"][:] == texts
+
+
+def test_the_same_predictions(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
+    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
+    names = {"id2label": {0: "0", 1: "1", 2: "10"}, "label2id": {"0": 0, "1": 1, "10": 2}}
+    tiny_model(encoder_config=encoder, **names).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    found = []
+    for place, file in enumerate(files(tmp_path)):
+        if place % 11:
+            continue  # Another spelling in each, and another format.
+        command = ["--model_name_or_path", str(tmp_path / "model"), "--test_file", file, "--id_column", "post"]
+        main([*command, "--do_predict", "--use_cpu", "--output_dir", str(tmp_path / "out")])
+        found.append({row["post_id"]: row for row in read_table(tmp_path / "out" / "_predictions.csv")})
+    assert len(found) > 10 and set(found[0]) == {row[0] for row in ROWS}
+    for other in found[1:]:
+        for post, row in other.items():
+            for column, value in row.items():
+                if column.startswith("probability"):
+                    assert float(value) == pytest.approx(float(found[0][post][column]), abs=1e-5)
+                else:
+                    assert value == found[0][post][column]
