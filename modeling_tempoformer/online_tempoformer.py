@@ -19,8 +19,8 @@ from .timestamps_tempoformer import to_seconds
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
 
-# How many numbers of each weight a state keeps to know its model by, and by how much they may differ: as a rounding to
-# 16 bits does.
+# How many numbers of each weight of the head a state keeps to know its model by, and by how much they may differ: as a
+# rounding to 16 bits does.
 NUM_SAMPLES = 4
 SAME = {"rtol": 1e-2, "atol": 1e-6}
 # The name of a tensor (posts, tokens), its values, where they are wrong, and what they must be.
@@ -42,7 +42,7 @@ class StreamState:
 
     `state_dict()` is a dict of a few tensors that safetensors can save, for any number of timelines;
     `StreamState.from_state_dict` restores it. A state belongs to the model that it began with: it keeps its window and
-    a few numbers of each of its weights, and no other model takes it.
+    a few numbers of the weights of its head, and no other model takes it.
 
     Attributes: `num_dropped`, the number of late posts that were left out because of `drop_late`.
     """
@@ -374,13 +374,10 @@ class StreamStepMixin:
         return StreamState.from_state_dict(tensors)
 
     def sample_weights(self) -> torch.Tensor:
-        """A few numbers of each weight, by which a state knows its model. Weights on disk are not read."""
-        samples = [
-            weight.flatten()[:: max(1, weight.numel() // NUM_SAMPLES)][:NUM_SAMPLES]
-            for weight in self.parameters()
-            if weight.device.type != "meta"
-        ]
-        return torch.cat([sample.to(samples[0]) for sample in samples]).float().cpu()
+        """A few numbers of each weight of the head, which every training changes: a state knows its model by them."""
+        weights = self.classifier.parameters()
+        samples = [weight.flatten()[:: max(1, weight.numel() // NUM_SAMPLES)][:NUM_SAMPLES] for weight in weights]
+        return torch.cat(samples).float().cpu()
 
     def find_violations(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, time_ids: torch.Tensor | None
