@@ -218,12 +218,13 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
             *("--measures", "prt", "apd", "clusters", "--num_samples", "20"),
         ]
     )
-    assert "'tree'" in capsys.readouterr().out
+    assert f"tree ({OLD}: 20, {NEW}: 0)" in capsys.readouterr().out
     rows = read_table(tmp_path / "change" / "changes.csv")
-    scores = [float(row["prt"]) for row in rows[:3]]
-    assert scores == sorted(scores, reverse=True) and rows[3]["word"] == "tree" and rows[3]["prt"] == ""
+    scores = [float(row["prt"]) for row in rows]
+    assert scores == sorted(scores, reverse=True) and len(rows) == 3
     assert {row["usages_1810-1860"] for row in rows} == {"20"}
     results = read_json(tmp_path / "change" / "results.json")
+    assert results["left_out"] == {"tree": {OLD: 20, NEW: 0}}
     assert results["agreement"]["prt"]["num_words"] == 3
     assert results["agreement"]["apd"]["missing"] == ["tree"]
     assert "k_means_jensen_shannon" in rows[0]
