@@ -175,7 +175,7 @@ def write_report(
     table.to_csv(folder / "changes.csv", index=False)
     lines = [format_table(table), ""]
     if left_out:
-        lines.append(f"Left out, with too few usages: {describe_counts(left_out)}.")
+        lines.append(f"Left out, with too few usages: {escape_control_characters(describe_counts(left_out))}.")
     found: dict[str, Agreement] = {}
     if truth is None:
         missing = {name: [word for word in of_word if pd.isna(of_word[word])] for name, of_word in scores.items()}
