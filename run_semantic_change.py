@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 from transformers import (
@@ -39,18 +40,35 @@ from modeling_tempoformer.semantic_change.measures import (
     average_pairwise_distance,
     cluster_distances,
     prototype_distance,
+    shuffled_prototypes,
     trajectory,
 )
 from modeling_tempoformer.semantic_change.report import write_report
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
-from modeling_tempoformer.semantic_change.usages import embed_usages, sample_usages, time_differences
+from modeling_tempoformer.semantic_change.usages import (
+    Usages,
+    drop_rare,
+    embed_usages,
+    ignores_case,
+    sample_usages,
+    swap_times,
+    time_differences,
+)
 from modeling_tempoformer.training.recipes import parse, run_script
 
 
 CONTEXTUAL = ("prt", "apd", "clusters")
 STATIC = ("sgns", "neighbours")
 MEASURES = (*CONTEXTUAL, "time_diff", *STATIC)
-SIZES = ("num_samples", "num_clusters", "vector_size", "sgns_epochs", "max_seq_length", "per_device_eval_batch_size")
+SIZES = (
+    "min_usages",
+    "num_samples",
+    "num_clusters",
+    "vector_size",
+    "sgns_epochs",
+    "max_seq_length",
+    "per_device_eval_batch_size",
+)
 
 
 @dataclass
@@ -61,10 +79,11 @@ class ChangeArguments:
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
     tokenizer_name: str | None = field(default=None, metadata={"help": "Its tokenizer, if it is somewhere else."})
     measures: list[str] = field(
-        default_factory=lambda: ["prt"],
+        default_factory=lambda: ["apd", "prt"],
         metadata={
             "choices": MEASURES,
-            "help": "prt: distance of the prototypes (averaged embeddings). apd: average pairwise distance. clusters: "
+            "help": "apd: average pairwise distance. prt: distance of the prototypes (averaged embeddings), as it is "
+            "and less the distance that chance makes (prt_corrected). clusters: "
             "distances of the distributions over clusters of usages. time_diff: difference of predicted times. sgns: "
             "distance of aligned static embeddings. neighbours: share of nearest neighbours that differ. The first "
             "measure orders the table.",
@@ -75,9 +94,14 @@ class ChangeArguments:
     )
     dwug: str | None = field(default=None, metadata={"help": "Uses of a word usage graph (uses.jsonl) instead."})
     times: list[str] | None = field(default=None, metadata={"help": "Names of the time points, if not the corpora's."})
-    targets: str | None = field(default=None, metadata={"help": "A file of words; default: the words of --truth."})
+    targets: str | None = field(
+        default=None, metadata={"help": "A file of words and phrases; default: those of --truth."}
+    )
     truth: str | None = field(default=None, metadata={"help": "Gold scores: a word, a tab and a number on each line."})
     num_last_layers: int = field(default=1, metadata={"help": "Hidden layers to average, h in the paper."})
+    min_usages: int = field(
+        default=20, metadata={"help": "Words with fewer usages at some time are left out, and named."}
+    )
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
     num_clusters: int = field(default=5, metadata={"help": "Number of clusters of k-means."})
     vector_size: int = field(default=300, metadata={"help": "Width of the vectors of sgns and neighbours."})
@@ -90,6 +114,10 @@ class ChangeArguments:
         for name in SIZES:
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}.")
+        if self.num_samples < self.min_usages:
+            raise ValueError(
+                f"--num_samples {self.num_samples} samples fewer usages than --min_usages {self.min_usages} asks for."
+            )
         if (self.corpora is None) == (self.dwug is None):
             raise ValueError("Give exactly one of --corpora and --dwug.")
         if self.targets is None and self.truth is None:
@@ -113,11 +141,11 @@ class ChangeArguments:
             raise ValueError(f"--times must name {expected} time points, got {len(self.times)}.")
 
 
-def read_sentences(args: ChangeArguments, words: list[str]) -> Iterator[DatedSentence]:
+def read_sentences(args: ChangeArguments, words: list[str], ignore_case: bool) -> Iterator[DatedSentence]:
     """Reads the sentences from the start."""
     if args.dwug is not None:
         return read_dwug(args.dwug, tuple(args.times))
-    return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words)
+    return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words, ignore_case)
 
 
 def check_extras(args: ChangeArguments):
@@ -132,12 +160,8 @@ def check_extras(args: ChangeArguments):
             raise ImportError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
 
 
-def load_model(args: ChangeArguments) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model and its tokenizer. Raises a `ValueError` if they do not know the times."""
-    auto_class = AutoModelForMaskedLM if "time_diff" in args.measures else AutoModel
-    model = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True)
-    if torch.accelerator.is_available():
-        model.to(torch.accelerator.current_accelerator())
+def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
+    """The model's tokenizer. Raises a `ValueError` if it does not know the times."""
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     if hasattr(tokenizer, "time_points"):
         for time in args.times:
@@ -145,51 +169,103 @@ def load_model(args: ChangeArguments) -> tuple[PreTrainedModel, PreTrainedTokeni
             tokenizer.time_points.find(time)
     if "time_diff" in args.measures and not getattr(tokenizer, "prepend_time", False):
         raise ValueError("--measures time_diff needs a model that was trained with --prepend_time.")
-    return model, tokenizer
+    return tokenizer
 
 
-def score_static(args: ChangeArguments, words: list[str]) -> dict[str, dict[str, float]]:
+def load_model(args: ChangeArguments) -> PreTrainedModel:
+    auto_class = AutoModelForMaskedLM if "time_diff" in args.measures else AutoModel
+    model = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True)
+    return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
+
+
+def score_static(
+    args: ChangeArguments, sentences: Iterator[DatedSentence], words: list[str]
+) -> dict[str, dict[str, float]]:
     """The scores of the measures on static embeddings."""
     settings = {"vector_size": args.vector_size, "epochs": args.sgns_epochs, "seed": args.seed}
-    vectors = train_sgns(read_sentences(args, words), args.times, **settings)
+    vectors = train_sgns(sentences, args.times, **settings)
     functions = {"sgns": procrustes_change, "neighbours": neighbour_change}
     ends = args.times[0], args.times[-1]
     return {measure: functions[measure](vectors, words, ends) for measure in args.measures if measure in STATIC}
 
 
-def score_words(args: ChangeArguments, words: list[str]) -> tuple[dict[str, dict[str, float]], dict[str, dict]]:
-    """The score of each word by each measure, and its number of usages at each time."""
+def shuffle_usages(
+    args: ChangeArguments,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    usages: Usages,
+    vectors: dict[str, dict[str, np.ndarray]],
+) -> dict[str, tuple[float, float]]:
+    """For each word the prototype distance by chance, and the p-value."""
+    first, last = args.times[0], args.times[-1]
+    if hasattr(tokenizer, "time_points"):
+        swapped = embed_usages(model, tokenizer, swap_times(usages, first, last), *embedding_settings(args))
+    else:
+        swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
+    return {
+        word: shuffled_prototypes(
+            np.concatenate([by_time[first], swapped[word][first]]),
+            np.concatenate([swapped[word][last], by_time[last]]),
+            num_before=len(by_time[first]),
+            seed=args.seed,
+        )
+        for word, by_time in vectors.items()
+    }
+
+
+def embedding_settings(args: ChangeArguments) -> tuple[int, int, int]:
+    return args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length
+
+
+def score_words(args: ChangeArguments, words: list[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """What [`write_report`] takes: scores by measure, p-values, numbers of usages, and the words that are left out."""
     check_extras(args)
-    usages = sample_usages(read_sentences(args, words), words, args.times, args.num_samples, args.seed)
-    counts = {word: {time: len(found) for time, found in by_time.items()} for word, by_time in usages.items()}
-    if not any(count for by_time in counts.values() for count in by_time.values()):
-        raise ValueError(f"None of the {len(words)} words is in the texts: {', '.join(words)}.")
+    has_model = bool(set(args.measures) - set(STATIC))
+    tokenizer = load_tokenizer(args) if has_model else None
+    ignore_case = has_model and ignores_case(tokenizer)
+    sentences = read_sentences(args, words, ignore_case)
+    usages, left_out = drop_rare(
+        sample_usages(sentences, words, args.times, args.num_samples, args.seed), args.min_usages
+    )
     # Before a model is loaded, because the texts may be too small for static embeddings.
-    static = score_static(args, words) if set(args.measures) & set(STATIC) else {}
-    if set(args.measures) - set(STATIC):
-        model, tokenizer = load_model(args)
-    vectors = {}
+    static = {}
+    if set(args.measures) & set(STATIC):
+        static = score_static(args, read_sentences(args, words, ignore_case), list(usages))
+    model = load_model(args) if has_model else None
+    vectors, shuffled = {}, {}
     if set(args.measures) & set(CONTEXTUAL):
-        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
-        vectors = embed_usages(model, tokenizer, usages, *settings)
+        vectors = embed_usages(model, tokenizer, usages, *embedding_settings(args))
+        # Usages that the tokenizer does not know have no vector.
+        vectors, unknown = drop_rare(vectors, args.min_usages)
+        left_out |= unknown
+        usages = {word: usages[word] for word in vectors}
+        shuffled = shuffle_usages(args, model, tokenizer, usages, vectors)
     ends = {word: (by_time[args.times[0]], by_time[args.times[-1]]) for word, by_time in vectors.items()}
     scores: dict[str, dict[str, float]] = {}
     for measure in args.measures:
         if measure in STATIC:
-            scores[measure] = static[measure]
+            scores[measure] = {word: static[measure][word] for word in usages}
         elif measure == "time_diff":
             scores[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
         elif measure == "clusters":
             found = {word: cluster_distances(*pair, args.seed, args.num_clusters) for word, pair in ends.items()}
             scores |= pd.DataFrame.from_dict(found, orient="index").to_dict()
+        elif measure == "apd":
+            scores["apd"] = {word: average_pairwise_distance(*pair) for word, pair in ends.items()}
         else:
-            distance = {"prt": prototype_distance, "apd": average_pairwise_distance}[measure]
-            scores[measure] = {word: distance(*pair) for word, pair in ends.items()}
+            scores["prt"] = {word: prototype_distance(*pair) for word, pair in ends.items()}
+            scores["prt_corrected"] = {word: scores["prt"][word] - chance for word, (chance, _) in shuffled.items()}
     if len(args.times) > 2 and vectors:
         paths = {word: trajectory([by_time[time] for time in args.times]) for word, by_time in vectors.items()}
         for step, pair in enumerate(pairwise(args.times)):
             scores["prt {} to {}".format(*pair)] = {word: path[step] for word, path in paths.items()}
-    return scores, counts
+    counted = vectors or usages
+    return {
+        "scores": scores,
+        "p_values": {word: p for word, (_, p) in shuffled.items()},
+        "counts": {word: {time: len(found) for time, found in by_time.items()} for word, by_time in counted.items()},
+        "left_out": left_out,
+    }
 
 
 def main(arguments: list[str]):
@@ -203,8 +279,7 @@ def main(arguments: list[str]):
             f"{args.targets or args.truth} are in {args.truth}: {', '.join(sorted(shared)) or 'none'}."
         )
     with lock_folder(args.output_dir):
-        scores, counts = score_words(args, words)
-        print(write_report(args.output_dir, scores, counts, truth, args.seed))
+        print(write_report(args.output_dir, **score_words(args, words), truth=truth, seed=args.seed))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,8 @@ def load_model_and_tokenizer(
     if is_grown:
         model.base_model.resize_time_embeddings(times, counts)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer))
+        # Not from the mean of the old embeddings: time tokens that are all alike take long to be told apart.
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     return model, tokenizer
 
 

@@ -55,21 +55,28 @@ def read_words(path: str | Path, parse: Callable[[str], tuple[str, Any]], expect
     return words
 
 
+def single_spaced(text: str) -> str:
+    """The words with one space between them."""
+    return " ".join(text.split())
+
+
 def read_targets(path: str | Path) -> list[str]:
     """
-    Reads the target words from a file with one word on each line.
+    Reads the target words from a file with a word or a phrase ("social security") on each line.
 
     Args:
         path (`str` or `Path`): UTF-8, plain or `.gz`; blank lines are skipped.
 
-    Raises a `ValueError` that names the line if it is not one word or repeats a word, or if the file is empty.
+    Raises a `ValueError` that names the line if it has a tab, as gold scores have, or repeats a word, or if the file
+    is empty.
     """
 
     def parse(line: str) -> tuple[str, None]:
-        (word,) = line.split()
-        return word, None
+        if "\t" in line.strip():
+            raise ValueError
+        return single_spaced(line), None
 
-    return list(read_words(path, parse, "one word"))
+    return list(read_words(path, parse, "a word or a phrase"))
 
 
 def read_truth(path: str | Path) -> dict[str, float]:
@@ -87,18 +94,22 @@ def read_truth(path: str | Path) -> dict[str, float]:
         word, _, score = line.partition("\t")
         if not word.strip() or not math.isfinite(float(score)):
             raise ValueError
-        return word.strip(), float(score)
+        return single_spaced(word), float(score)
 
     return read_words(path, parse, "a word, a tab and a finite number")
 
 
-def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> Iterator[DatedSentence]:
+def read_semeval(
+    paths_by_time: dict[str, str | Path], targets: list[str], ignore_case: bool = False
+) -> Iterator[DatedSentence]:
     """
     Reads corpora in the layout of SemEval-2020 Task 1 (Schlechtweg et al., 2020): one sentence on each line, tokens
     separated by whitespace. Sentences without targets are included. Files are read lazily.
 
-    A token is a target if they are equal after removing punctuation around the token. Capitals matter, because they
-    tell German nouns from verbs, and names from other words. The English corpora tag their targets with a part of
+    A token is a target if they are equal after removing punctuation around the token; a phrase is as many tokens with
+    nothing between them. The longest target wins: where "social security" is a target, its "security" is no usage of
+    "security". Capitals matter unless `ignore_case`, because they tell German nouns from verbs, and names from other
+    words. The English corpora tag their targets with a part of
     speech ("walk_nn", "walk_vb"). In a corpus without any such tag the target is found by its form without the tag,
     and a warning says so. In inflected text only base forms are found. Accents are compared in their composed form
     (NFC), which `text` also has.
@@ -106,21 +117,25 @@ def read_semeval(paths_by_time: dict[str, str | Path], targets: list[str]) -> It
     Args:
         paths_by_time (`dict[str, str | Path]`): For each time point a text file, a `.gz` of one, or a folder, whose
             `.txt` and `.txt.gz` files are read, including subfolders.
-        targets (`list[str]`): The target words.
+        targets (`list[str]`): The target words and phrases.
+        ignore_case (`bool`, *optional*, defaults to `False`): Whether "Plane" is a usage of "plane", as it is for an
+            encoder whose tokenizer lower-cases.
 
     Returns:
         An iterator over [`DatedSentence`], time by time. `text` has no tags and single spaces; `tokens` are the tokens
         of the file. Raises a `ValueError` if a file is a table or cannot be read, if a corpus has no sentence, if a
-        folder has both the lemmas and the tokens of the same sentences, and if a corpus without tags cannot tell two
-        targets apart.
+        folder has both the lemmas and the tokens of the same sentences, and if a corpus without tags, or without
+        regard to capitals, cannot tell two targets apart.
     """
+    key = str.lower if ignore_case else str
     for time, path in paths_by_time.items():
         files = corpus_files(Path(path))
-        forms = target_forms(files, targets)
+        forms = target_forms(files, targets, key)
+        sizes = sorted({1, *(len(form.split()) for form in forms)}, reverse=True)
         sentence = None
         for file in files:
             for _, line in read_lines(file):
-                sentence = to_sentence(time, line, forms)
+                sentence = to_sentence(time, line, forms, sizes, key)
                 yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
@@ -140,8 +155,8 @@ def corpus_files(path: Path) -> list[Path]:
     return files
 
 
-def target_forms(files: list[Path], targets: list[str]) -> dict[str, str]:
-    """The targets by the form that they have in a corpus."""
+def target_forms(files: list[Path], targets: list[str], key: Callable[[str], str]) -> dict[str, str]:
+    """The targets by the key of the form that they have in a corpus."""
     tagged = [target for target in targets if untagged(target) != target]
     words = (word for file in files for _, line in read_lines(file) for word in line.split())
     # Looks at all words, because a corpus with tags may not have any of the targets.
@@ -151,20 +166,28 @@ def target_forms(files: list[Path], targets: list[str]) -> dict[str, str]:
     forms: dict[str, str] = {}
     for target in targets:
         # A list of words and a corpus may write accents differently: together with their letters, or apart.
-        form = unicodedata.normalize("NFC", target if has_tags else untagged(target))
+        form = key(unicodedata.normalize("NFC", target if has_tags else untagged(target)))
         if (other := forms.setdefault(form, target)) != target:
             raise ValueError(f"'{other}' and '{target}' cannot be told apart in {files[0]}: both are '{form}' there.")
     return forms
 
 
-def to_sentence(time: str, line: str, forms: dict[str, str]) -> DatedSentence:
-    """Finds the targets in one line of a corpus."""
-    words, targets, tokens, start = [], [], [], 0
-    for token in unicodedata.normalize("NFC", line).split():
-        # Punctuation, symbols and invisible characters of any script, which a target may also have itself.
-        marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
-        bare = token if token in forms else token.strip(marks)
-        word, name, offset = untagged(bare), forms.get(bare), token.index(bare)
+def to_sentence(
+    time: str, line: str, forms: dict[str, str], sizes: list[int], key: Callable[[str], str]
+) -> DatedSentence:
+    """Finds the targets in one line of a corpus. `sizes` are how many words forms have, the most first."""
+    given = unicodedata.normalize("NFC", line).split()
+    words, targets, tokens, start, index = [], [], [], 0, 0
+    while index < len(given):
+        for size in sizes:
+            token = " ".join(given[index : index + size])
+            # Punctuation, symbols and invisible characters of any script, which a target may also have itself.
+            marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
+            bare = token if key(token) in forms else token.strip(marks)
+            if (name := forms.get(key(bare))) is not None:
+                break
+        index += size
+        word, offset = untagged(bare), token.index(bare)
         if name is not None:
             targets.append((name, start + offset, start + offset + len(word)))
         words.append(token[:offset] + word + token[offset + len(bare) :])

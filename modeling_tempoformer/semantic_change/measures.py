@@ -38,6 +38,36 @@ def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
     return cosine_distances(*prototypes).item()
 
 
+def shuffled_prototypes(
+    at_first: np.ndarray, at_last: np.ndarray, num_before: int, seed: int = 0, resamples: int = 4999
+) -> tuple[float, float]:
+    """
+    The [`prototype_distance`] that a word would have if its usages were spread over the two time points by chance: a
+    permutation test (Liu, Medlar and Glowacka, 2021). The means of few usages differ by chance, so that rare words
+    seem to change; less the distance by chance (the control condition of Dubossarsky et al., 2017), they do not.
+
+    Args:
+        at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, those before first,
+            read at the first and at the last time point. Both are the same array for an encoder without time. A
+            temporal model reads one text differently at two times, which is no change of the word.
+        num_before (`int`): Number of usages before.
+        seed (`int`, *optional*, defaults to 0): Seed of the shuffles.
+        resamples (`int`, *optional*, defaults to 4999): Number of shuffles.
+
+    Returns:
+        The mean distance by chance, and the p-value: the share of shuffles with a distance as large as the real one,
+        which is counted as one of them.
+    """
+    is_before = np.arange(len(at_first)) < num_before
+    shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
+    members = np.vstack([is_before, shuffles]).astype(np.float64)
+    before, after = normalize(members @ at_first), normalize((1 - members) @ at_last)
+    distance, *by_chance = 1 - (before * after).sum(axis=1)
+    # Shuffles that change nothing have the real distance up to rounding.
+    as_large = np.sum(np.array(by_chance) >= distance - 1e-12)
+    return float(np.mean(by_chance)), float((1 + as_large) / (1 + resamples))
+
+
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from scipy.stats import false_discovery_control
 from transformers.utils import logging
 
 from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
 from .measures import Agreement, agreement
+from .usages import describe_counts
 
 
 if TYPE_CHECKING:
@@ -36,7 +38,10 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def ranked_table(
-    scores: dict[str, dict[str, float]], counts: dict[str, dict[str, int]], truth: dict[str, float] | None
+    scores: dict[str, dict[str, float]],
+    counts: dict[str, dict[str, int]],
+    truth: dict[str, float] | None,
+    p_values: dict[str, float],
 ) -> pd.DataFrame:
     """
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
@@ -46,6 +51,9 @@ def ranked_table(
     first, *_ = scores
     table = pd.DataFrame(scores, index=pd.Index(scores[first], name="word"))
     ranks = {"rank": table[first].rank(ascending=False)}
+    if p_values:
+        table["p"] = pd.Series(p_values, dtype=float)
+        table["p_fdr"] = false_discovery_control(table["p"])
     if truth is not None:
         table["gold"] = pd.Series(truth, dtype=float)
         ranks["gold_rank"] = table["gold"].where(table[first].notna()).rank(ascending=False)
@@ -134,6 +142,8 @@ def write_report(
     counts: dict[str, dict[str, int]],
     truth: dict[str, float] | None = None,
     seed: int = 0,
+    p_values: dict[str, float] | None = None,
+    left_out: dict[str, dict[str, int]] | None = None,
 ) -> str:
     """
     Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` (if matplotlib is installed) and,
@@ -145,25 +155,25 @@ def write_report(
         counts: For each word its number of usages at each time.
         truth: Gold scores by word.
         seed: Seed of the bootstrap.
+        p_values: For each word the p-value of its change. Beside it, `p_fdr` is adjusted for the number of words
+            (Benjamini and Hochberg, 1995).
+        left_out: For each word that is too rare to score its number of usages at each time.
 
     Returns:
-        The table and the agreement with gold scores as text, which also names the measures without a correlation.
-        Raises a `ValueError` if the first measure has no score for any word, or no correlation with the gold scores.
+        The table and the agreement with gold scores as text, which also names the words that are left out and the
+        measures without a correlation. Raises a `ValueError` if the first measure has no score for any word, or no
+        correlation with the gold scores.
     """
     folder = Path(output_dir)
     first, *_ = scores
     if pd.Series(scores[first]).isna().all():
         raise ValueError(f"'{first}' has no score for any of the {len(counts)} words: {', '.join(counts)}.")
-    table = ranked_table(scores, counts, truth)
+    table = ranked_table(scores, counts, truth, p_values or {})
     with written_whole(folder / "changes.csv") as partial:
         table.to_csv(partial, index=False)
-    gaps = {
-        word: [time for time, count in by_time.items() if not count]
-        for word, by_time in counts.items()
-        if not all(by_time.values())
-    }
     lines = [format_table(table), ""]
-    lines += [f"No usage of '{word}' in {', '.join(times)}." for word, times in gaps.items()]
+    if left_out:
+        lines.append(f"Left out, with too few usages: {escape_control_characters(describe_counts(left_out))}.")
     found: dict[str, Agreement] = {}
     if truth is None:
         missing = {name: [word for word in of_word if pd.isna(of_word[word])] for name, of_word in scores.items()}
@@ -172,7 +182,7 @@ def write_report(
         found, compared = compare_with_gold(scores, truth, seed)
         lines += ["", *compared]
         plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
-    results = {"gaps": gaps, "agreement": {name: asdict(value) for name, value in found.items()}}
+    results = {"left_out": left_out or {}, "agreement": {name: asdict(value) for name, value in found.items()}}
     with written_whole(folder / "results.json") as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
     if find_spec("matplotlib") is None:

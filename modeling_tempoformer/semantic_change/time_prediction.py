@@ -10,6 +10,8 @@ from ..data.dated_texts import check_same_times, frame, make_row, token_limit
 from .batches import batches_by_length
 
 
+logger = logging.get_logger(__name__)
+
 TIME_POSITION = 1  # [CLS] comes first.
 
 
@@ -26,7 +28,8 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
 
     Returns:
         `np.ndarray` of shape `(num_texts, num_times)`, rows that sum to 1 over `tokenizer.times`. Raises a
-        `ValueError` if the tokenizer does not prepend time, or has other times than the model.
+        `ValueError` if the tokenizer does not prepend time, or has other times than the model. A warning says if all
+        texts get the same time, as they do from a model that has not learned to tell times apart.
     """
     if not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: the tokenizer must have `prepend_time=True`.")
@@ -38,10 +41,18 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
     size = token_limit(model.config, tokenizer) - len(before) - len(after)
     if num_truncated := sum(len(ids) > size for ids in tokens):
         warning = "%d of %d texts are truncated to %d tokens."
-        logging.get_logger(__name__).warning(warning, num_truncated, len(texts), size)
+        logger.warning(warning, num_truncated, len(texts), size)
     rows = [make_row(ids[:size], before, after, UNKNOWN_TIME) for ids in tokens]
     probabilities = np.zeros((len(rows), len(tokenizer.times)))
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "times"):
         logits = model(**batch).logits[:, TIME_POSITION, tokenizer.time_token_ids]
         probabilities[indices] = logits.float().softmax(-1).cpu().numpy()
+    predicted = set(probabilities.argmax(-1).tolist())
+    if len(texts) > 1 and len(predicted) == 1:
+        logger.warning(
+            "All %d texts get the time %s. Unless they are all of that time, the model has not learned to tell times "
+            "apart: see its scores on texts of known times.",
+            len(texts),
+            tokenizer.times[predicted.pop()],
+        )
     return probabilities

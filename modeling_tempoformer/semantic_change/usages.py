@@ -3,8 +3,8 @@
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -72,6 +72,55 @@ def sample_usages(
         return [Usage(time, text, start, end) for text, name, start, end in found if name == word]
 
     return {word: {time: draw(word, time, by_time[time]) for time in times} for word, by_time in found.items()}
+
+
+def drop_rare(
+    found: dict[str, dict[str, Sized]], min_usages: int
+) -> tuple[dict[str, dict[str, Sized]], dict[str, dict[str, int]]]:
+    """
+    Leaves out the words with fewer usages at some time, because the scores of rare words are mostly noise.
+
+    Args:
+        found: For each word and time its usages, or their vectors.
+        min_usages (`int`): The smallest number of usages at each time.
+
+    Returns:
+        The words that are kept, and for each word that is left out its number of usages at each time. Raises a
+        `ValueError` if no word is kept.
+    """
+    counts = {word: {time: len(of_time) for time, of_time in by_time.items()} for word, by_time in found.items()}
+    left_out = {word: by_time for word, by_time in counts.items() if min(by_time.values()) < min_usages}
+    if len(left_out) == len(found):
+        raise ValueError(
+            f"No word has {min_usages} usages at each time: {describe_counts(left_out)}. Give more texts, or accept "
+            "noise with a smaller `min_usages`."
+        )
+    return {word: by_time for word, by_time in found.items() if word not in left_out}, left_out
+
+
+def describe_counts(counts: dict[str, dict[str, int]]) -> str:
+    """Words with their numbers of usages, in one line."""
+    return "; ".join(
+        f"{word} ({', '.join(f'{time}: {count}' for time, count in by_time.items())})"
+        for word, by_time in counts.items()
+    )
+
+
+def swap_times(usages: Usages, first: str, last: str) -> Usages:
+    """The usages of the last time as if they were of the first, and the other way round."""
+    return {
+        word: {
+            time: [replace(usage, time=time) for usage in by_time[other]]
+            for time, other in ((first, last), (last, first))
+        }
+        for word, by_time in usages.items()
+    }
+
+
+def ignores_case(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer lower-cases texts."""
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    return normalizer is not None and normalizer.normalize_str("A").islower()
 
 
 def encode_usage(

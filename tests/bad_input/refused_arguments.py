@@ -351,7 +351,11 @@ CHANGE = {
     ),
     "a single time": (change("--times", "1815", "--measures", "sgns"), "1815"),
     "samples of nothing": (change("--num_samples", "0", "--measures", "sgns"), "--num_samples"),
-    "two words in a line": (change("--measures", "sgns", targets="sad glad\n"), "words.list…line 1…'sad glad'"),
+    "gold scores in place of words": (change("--measures", "sgns", targets="sad\t1\n"), "words.list…line 1…sad"),
+    "a sample smaller than the fewest usages": (
+        change("--num_samples", "9", "--min_usages", "10", "--measures", "sgns"),
+        "--num_samples…9…--min_usages…10",
+    ),
     "a word twice": (change("--measures", "sgns", targets="sad\nsad\n"), "words.list…line 2…'sad'"),
     "a gold score that is not a number": (change("--measures", "sgns", truth="sad\tmuch\n"), "truth.tsv…line 1…much"),
     "words that are nowhere": (change("--measures", "sgns", targets="zebra\n"), ""),

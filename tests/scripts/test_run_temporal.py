@@ -168,6 +168,14 @@ def test_undated_letters_are_dated(folder, tmp_path, column):
     assert results["predict_dated_samples"] == 0 and "predict_accuracy" not in results
 
 
+def test_new_time_tokens_are_as_far_apart_as_words(folder, tmp_path):
+    """From one vector they would take thousands of steps to part, and all texts would get the same time."""
+    weights = train(folder, tmp_path / "out", "--prepend_time", "true", "--learning_rate", "0")
+    vectors = weights["bert.embeddings.word_embeddings.weight"]
+    words, times = vectors[: len(VOCABULARY)], vectors[len(VOCABULARY) :]
+    assert len(times) == 2 and torch.dist(*times) > 0.3 * torch.pdist(words).median()
+
+
 def test_slow_time_tokens_are_told(folder, tmp_path, caplog):
     rates = ["--learning_rate", "1e-9", "--time_learning_rate", "1e-3"]
     train(folder, tmp_path / "attention", *rates)
@@ -218,12 +226,13 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
             *("--measures", "prt", "apd", "clusters", "--num_samples", "20"),
         ]
     )
-    assert "'tree'" in capsys.readouterr().out
+    assert f"tree ({OLD}: 20, {NEW}: 0)" in capsys.readouterr().out
     rows = read_table(tmp_path / "change" / "changes.csv")
-    scores = [float(row["prt"]) for row in rows[:3]]
-    assert scores == sorted(scores, reverse=True) and rows[3]["word"] == "tree" and rows[3]["prt"] == ""
+    scores = [float(row["prt"]) for row in rows]
+    assert scores == sorted(scores, reverse=True) and len(rows) == 3
     assert {row["usages_1810-1860"] for row in rows} == {"20"}
     results = read_json(tmp_path / "change" / "results.json")
+    assert results["left_out"] == {"tree": {OLD: 20, NEW: 0}}
     assert results["agreement"]["prt"]["num_words"] == 3
     assert results["agreement"]["apd"]["missing"] == ["tree"]
     assert "k_means_jensen_shannon" in rows[0]

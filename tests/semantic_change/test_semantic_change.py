@@ -192,10 +192,11 @@ COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "
 def test_a_report_of_scores_and_gold_scores(tmp_path):
     """Words with the same score share a rank, missing ones come last; gold ranks are of words with both scores."""
     assert "prt: no score for c." in write_report(tmp_path, SCORES, COUNTS)
-    text = write_report(tmp_path, SCORES, COUNTS, {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9})
-    assert "No usage of 'c' in 1." in text and "prt: no score for c" in text
+    rare = {"e": {"1": 3, "2": 0}}
+    text = write_report(tmp_path, SCORES, COUNTS, {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}, left_out=rare)
+    assert "e (1: 3, 2: 0)" in text and "prt: no score for c" in text
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results["gaps"] == {"c": ["1"]}
+    assert results["left_out"] == rare
     assert results["agreement"]["apd"]["num_words"] == 3
     assert results["agreement"]["apd"]["spearman"] == pytest.approx(1.0)
     assert (tmp_path / "changes.csv").read_text().splitlines() == [

@@ -1,0 +1,169 @@
+"""A ranking of words follows their change and not their rarity, and dates that are all the same are told."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_json, read_table
+from scipy.spatial.distance import cosine
+from scipy.stats import permutation_test, spearmanr
+from transformers import BertConfig, BertModel, BertTokenizer
+
+import run_semantic_change
+from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM
+from modeling_tempoformer.semantic_change.corpora import read_semeval, read_targets
+from modeling_tempoformer.semantic_change.measures import (
+    average_pairwise_distance,
+    prototype_distance,
+    shuffled_prototypes,
+)
+from modeling_tempoformer.semantic_change.time_prediction import predict_times
+
+
+def usages(generator: np.random.Generator, before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of a word that did not change: they are about the same mean at both times."""
+    mean = 2 * generator.normal(size=12)
+    return mean + generator.normal(size=(before, 12)), mean + generator.normal(size=(after, 12))
+
+
+def test_a_ranking_does_not_follow_rarity():
+    """40 words that did not change, with 3 to 200 usages at a time: rare ones are first by `prt` alone."""
+    generator = np.random.default_rng(0)
+    counts = np.geomspace(3, 200, 40).round().astype(int)
+    found = [usages(generator, count, generator.integers(count, 201)) for count in counts]
+    plain = np.array([prototype_distance(*pair) for pair in found])
+    by_chance = [shuffled_prototypes(*[np.concatenate(pair)] * 2, len(pair[0]), resamples=500)[0] for pair in found]
+    pairwise = [average_pairwise_distance(*pair) for pair in found]
+    assert spearmanr(plain, counts).statistic < -0.8
+    for scores in (plain - by_chance, pairwise):
+        assert abs(spearmanr(scores, counts).statistic) < 0.3
+
+
+def test_the_test_is_that_of_scipy():
+    before, after = usages(np.random.default_rng(1), 9, 6)
+    vectors = np.concatenate([before, after])
+
+    def distance(first: np.ndarray, second: np.ndarray) -> float:
+        return cosine(vectors[first.astype(int)].mean(axis=0), vectors[second.astype(int)].mean(axis=0))
+
+    # All of the 5005 ways to choose nine of fifteen.
+    exact = permutation_test(
+        (np.arange(9), np.arange(9, 15)), distance, vectorized=False, n_resamples=np.inf, alternative="greater"
+    )
+    by_chance, p = shuffled_prototypes(vectors, vectors, 9)
+    assert p == pytest.approx(exact.pvalue, abs=0.03)
+    assert by_chance == pytest.approx(exact.null_distribution.mean(), rel=0.03)
+
+
+def test_p_values_are_of_change_alone():
+    """Words that did not change have all p-values alike, also where a model moves all vectors with time."""
+    generator = np.random.default_rng(2)
+    p_values = []
+    for _ in range(60):
+        at_first = np.concatenate(usages(generator, 20, 30))
+        at_last = at_first + 5 * np.eye(12)[0]
+        p_values.append(shuffled_prototypes(at_first, at_last, 20, resamples=199)[1])
+    assert 0.4 < np.mean(p_values) < 0.6 and np.mean(np.array(p_values) <= 0.05) < 0.15
+    at_first[20:] += 5 * np.eye(12)[1]
+    assert shuffled_prototypes(at_first, at_first + 5 * np.eye(12)[0], 20, resamples=199)[1] == 1 / 200
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Two encoders, and texts in which `flew` changes its contexts, `the` and `air` do not, and `trees` is rare."""
+    path = tmp_path_factory.mktemp("change")
+    torch.manual_seed(0)
+    BertModel(BertConfig(**SIZES, initializer_range=0.5)).save_pretrained(path / "plain")
+    BertTokenizer(vocab=VOCABULARY).save_pretrained(path / "plain")
+    BertWithTemporalAttention(dated_config(time_initializer_range=1.0, initializer_range=0.5)).save_pretrained(
+        path / "dated"
+    )
+    dated_bert().save_pretrained(path / "dated")
+    generator = random.Random(0)
+    for time in TIMES:
+        lines = ["The trees"] * (4 if time == TIMES[0] else 30)
+        for _ in range(40):
+            lines.append("flew " + ("plane " if time == TIMES[0] else "sad ") * 3)
+            lines.append(" ".join(generator.sample(["The", "Air", "the", "AIR", "glad"], 4)))
+        (path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    (path / "words.txt").write_text("flew\nthe\nair\ntrees\nThe  Trees\n", encoding="utf-8")
+    return path
+
+
+def rank(folder: Path, model: str, output: Path, *more: str) -> list[dict[str, str]]:
+    run_semantic_change.main(
+        [
+            *("--model_name_or_path", str(folder / model), "--output_dir", str(output)),
+            *("--corpora", *(str(folder / f"{time}.txt") for time in TIMES)),
+            *("--targets", str(folder / "words.txt"), *more),
+        ]
+    )
+    return read_table(output / "changes.csv")
+
+
+@pytest.mark.parametrize("model", ["plain", "dated"])
+def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
+    rows = {row["word"]: row for row in rank(folder, model, tmp_path)}
+    assert list(rows["flew"])[:7] == ["rank", "word", "apd", "prt", "prt_corrected", "p", "p_fdr"]
+    assert rows.keys() == {"flew", "the", "air"}
+    # The tokenizer lower-cases, so that `AIR` is `air`.
+    assert int(rows["air"][f"usages_{TIMES[0]}"]) > 40
+    assert float(rows["flew"]["p_fdr"]) < 0.01 and float(rows["flew"]["prt_corrected"]) > 0
+    for word in ("the", "air"):
+        assert float(rows[word]["p_fdr"]) >= float(rows[word]["p"]) > 0.05
+        assert abs(float(rows[word]["prt_corrected"])) < 0.2 * float(rows["flew"]["prt_corrected"])
+    assert f"The Trees ({TIMES[0]}: 4, {TIMES[1]}: 30)" in capsys.readouterr().out
+
+
+def test_rare_words_are_left_out_and_named(folder, tmp_path):
+    rare = {TIMES[0]: 4, TIMES[1]: 30}
+    assert "The Trees" in {row["word"] for row in rank(folder, "plain", tmp_path, "--min_usages", "4")}
+    rank(folder, "plain", tmp_path, "--min_usages", "5")
+    # `trees` is in the longer phrase only.
+    assert read_json(tmp_path / "results.json")["left_out"] == {"trees": dict.fromkeys(TIMES, 0), "The Trees": rare}
+    with pytest.raises(ValueError, match="flew .*40"):
+        rank(folder, "plain", tmp_path, "--min_usages", "200")
+
+
+@pytest.mark.parametrize(
+    ("line", "ignore_case", "found"),
+    [
+        ("no social security here", False, [("social security", "social security")]),
+        ('("social security", no)', False, [("social security", "social security")]),
+        ("social, security is security", False, [("security", "security")] * 2),
+        ("Social Security, the SECURITY", False, []),
+        ("Social Security, the SECURITY", True, [("social security", "Social Security"), ("security", "SECURITY")]),
+        ("a social", True, []),
+    ],
+)
+def test_phrases_and_capitals(tmp_path, line, ignore_case, found):
+    (tmp_path / "words.txt").write_text("security\nsocial  security\n", encoding="utf-8")
+    (tmp_path / "c.txt").write_text(line, encoding="utf-8")
+    words = read_targets(tmp_path / "words.txt")
+    (sentence,) = read_semeval({"t": tmp_path / "c.txt"}, words, ignore_case)
+    assert [(name, sentence.text[start:end]) for name, start, end in sentence.targets] == found
+    assert sentence.text == line and [token for token in sentence.tokens if token in words] == [n for n, _ in found]
+
+
+def test_words_that_differ_in_capitals_alone_cannot_be_told_apart_without_them(tmp_path):
+    (tmp_path / "c.txt").write_text("Turkey and turkey", encoding="utf-8")
+    (sentence,) = read_semeval({"t": tmp_path / "c.txt"}, ["Turkey", "turkey"])
+    assert [name for name, _, _ in sentence.targets] == ["Turkey", "turkey"]
+    with pytest.raises(ValueError, match="'Turkey' .*'turkey'"):
+        list(read_semeval({"t": tmp_path / "c.txt"}, ["Turkey", "turkey"], ignore_case=True))
+
+
+@pytest.mark.parametrize("bias", [0.0, 50.0])
+def test_texts_that_all_get_one_time_are_told(caplog, monkeypatch, bias):
+    monkeypatch.setattr("modeling_tempoformer.semantic_change.time_prediction.logger.propagate", True)
+    torch.manual_seed(0)
+    tokenizer = dated_bert(prepend_time=True)
+    config = dated_config(prepend_time=True, temporal_attention="none", initializer_range=0.5)
+    model = BertWithTemporalAttentionForMaskedLM(config).eval()
+    model.cls.predictions.bias.data[tokenizer.time_token_ids[1]] += bias
+    texts = [" ".join(words) for words in (["the"], ["flew"], ["plane"], ["air", "sad"], ["glad", "the"])]
+    times = set(predict_times(model, tokenizer, texts).argmax(-1).tolist())
+    assert (times == {1}) == bool(bias)
+    assert (f"All 5 texts get the time {TIMES[1]}" in caplog.text) == bool(bias)
