@@ -17,6 +17,7 @@ import run_glue_style
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.evaluation.references import compare
 from modeling_tempoformer.timestamps_tempoformer import TimeColumn
 from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArguments
 
@@ -260,6 +261,14 @@ def test_no_score_of_an_earlier_run_stays_beside_those_of_a_language_model(tmp_p
     trainer.save_metrics("eval", {"eval_loss": 1.5})
     trainer.save_metrics("predict", {"predict_accuracy": 0.5})
     assert read_json(tmp_path / "new" / "all_results.json") == {"eval_loss": 1.5, "predict_accuracy": 0.5}
+
+
+def test_timelines_of_one_post_are_scored():
+    """No post has seconds since the one before it. Early hours are class 1."""
+    hours, names = [float(hour) for hour in range(24)] * 10, ["0", "1"]
+    rows = [{"labels": [int(hour < 12)], "timestamps": [3600 * hour]} for hour in hours]
+    found = compare(Dataset.from_list(rows), np.zeros(240, dtype=int), names, Dataset.from_list(rows))
+    assert found["compared_with"]["position_and_time"]["macro_f1"] == 1
 
 
 # What a run that does not train would change of a model: its results, or what the results are of.
