@@ -73,13 +73,15 @@ def position_and_time(train: Dataset, timelines: Dataset) -> tuple[np.ndarray, l
         timelines (`Dataset`): Those whose posts are classified.
 
     Returns:
-        The class id of each post, shape `(posts,)`, and the names of the [`post_features`] that both parts have.
+        The class id of each post, shape `(posts,)`, and the names of the [`post_features`] that it follows from: those
+        of both parts that some labelled post of `train` has.
     """
-    known, asked = post_features(train), post_features(timelines)
-    features = [name for name in asked if name in known]
     labels = labels_of(train)
+    # No post has one before it where each timeline is a single post.
+    known, asked = post_features(train)[labels >= 0].dropna(axis="columns", how="all"), post_features(timelines)
+    features = [name for name in asked if name in known]
     trees = HistGradientBoostingClassifier(max_depth=2, max_iter=40, class_weight="balanced", random_state=0)
-    trees.fit(known.loc[labels >= 0, features], labels[labels >= 0])
+    trees.fit(known[features], labels[labels >= 0])
     return trees.predict(asked[features]), features
 
 

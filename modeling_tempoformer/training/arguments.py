@@ -216,14 +216,14 @@ class TextDataTrainingArguments(DatasetArguments):
 
 
 def check_asked(training: TrainingArguments, calibrates: bool = False):
-    """Raises a `ValueError` for a run that does nothing, or that would write its scores over those of a model."""
-    scores = training.do_eval or training.do_predict
-    if not (training.do_train or scores or training.push_to_hub or calibrates):
+    """Raises a `ValueError` for a run that does nothing, or that would leave a model with scores of another."""
+    uses_model = training.do_eval or training.do_predict or calibrates
+    if not (training.do_train or uses_model or training.push_to_hub):
         raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")
-    if scores and not training.do_train and any(Path(training.output_dir).glob("*.safetensors")):
+    if uses_model and not training.do_train and any(Path(training.output_dir).glob("*.safetensors")):
         raise ValueError(
-            f"--output_dir {training.output_dir} has a model and the results of its training, which the results of "
-            "this run would replace: give another one."
+            f"--output_dir {training.output_dir} has a model and the results of its training, which this run would "
+            "change: give another one."
         )
 
 

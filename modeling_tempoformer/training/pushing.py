@@ -8,10 +8,16 @@ from pathlib import Path
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
 
 from ..cards.model_cards import public_id
+from ..evaluation.results import RESULTS
 
 
-# Predictions and notes of a run; the Trainer's pickles and state, which hold local paths. Weights are safetensors.
-NOT_PUSHED = ("_*", ".*", "*.bin", "*.pt", "*.pth", "trainer_state.json")
+# What loads a model and says what it is. A folder may have anything else beside it: posts, predictions, logs, and the
+# Trainer's pickles and state, which hold local paths.
+PUSHED = (
+    *("*.safetensors", "*.safetensors.index.json", "*config.json", "*.py", "README.md", RESULTS),
+    *("tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
+    *("*.model", "*.jinja"),
+)
 ADAPTER = "adapter_config.json"
 
 logger = logging.getLogger(__name__)
@@ -19,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 def pushed_files(folder: str | Path) -> list[Path]:
     """
-    The files of a model's folder that a push sends: those that lie in the folder itself, as all files of a model do.
-    Names that begin with an underscore or a dot, pickles and the state of the training stay.
+    The files of a model's folder that a push sends: weights, configuration, tokenizer, code, card and results, which
+    all lie in the folder itself. Names that begin with an underscore or a dot are notes of a run.
     """
-    files = (path for path in Path(folder).iterdir() if path.is_file())
-    return sorted(path for path in files if not any(path.match(pattern) for pattern in NOT_PUSHED))
+    files = (path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
+    return sorted(path for path in files if any(path.match(pattern) for pattern in PUSHED))
 
 
 def upload(

@@ -44,23 +44,26 @@ def read_split(model: str | None) -> dict[str, set[str]]:
 
 def make_split(parts: Mapping[str, Posts], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """
-    The record of a training.
+    The record of a training or a calibration.
 
     Args:
         parts (`dict`): The timelines of each part.
-        before (`dict`): The record of the model that the training starts from.
+        before (`dict`): The record of the model that the run starts from.
 
     Returns:
-        The hashes of each part, and as `earlier` those that the model had seen before. Raises a `ValueError` that
-        names timelines which are in two parts.
+        The hashes of each part, those of `before` for a part that is not given, and as `earlier` the others that the
+        model had learned from before. Raises a `ValueError` that names timelines which are in two parts.
     """
     hashes = {name: hash_timelines(parts[name]) if name in parts else {} for name in PARTS}
     for one, other in combinations(hashes, 2):
         shared = [hashes[one][shared] for shared in hashes[one].keys() & hashes[other].keys()]
         problem = f"The {one} part and the {other} part have timelines in common; leave them out of one of the files"
         refuse_ids(problem, Counter(shared))
-    earlier = (before["train"] | before["validation"] | before[EARLIER]) - {*hashes["train"], *hashes["validation"]}
-    return {**{name: sorted(hashes[name]) for name in PARTS}, EARLIER: sorted(earlier)}
+    given = set().union(*hashes.values())
+    split = {name: set(hashes[name]) if name in parts else before[name] - given for name in PARTS}
+    learned = before["train"] | before["validation"] | before[EARLIER]
+    split[EARLIER] = learned - split["train"] - split["validation"]
+    return {name: sorted(members) for name, members in split.items()}
 
 
 def hold_back(part: str, timelines: Dataset, before: Mapping[str, set[str]], model: str | None) -> Dataset:

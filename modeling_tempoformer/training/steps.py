@@ -1,12 +1,15 @@
 """What follows once a Trainer is made: train, evaluate, calibrate, predict, push."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ..data.files import write_json
 from ..data.timelines import Posts
 from .arguments import DataTrainingArguments, ModelArguments
 from .hub_trainer import name_dataset
 from .resuming import clear_results, report, train
+from .split_record import SPLIT
 from .stream_trainer import StreamTrainer
 
 
@@ -33,9 +36,11 @@ def run_steps(
     name_dataset(training, data.dataset_name, data.dataset_config_name)
     if training.do_train:
         train(trainer, timelines["train"], model_args, data, split=split)
-    elif training.do_eval or training.do_predict:
+    elif training.do_eval or training.do_predict or model_args.calibrate:
         clear_results(training)
     if model_args.calibrate:
+        if not training.do_train and trainer.is_world_process_zero():
+            write_json(Path(training.output_dir) / SPLIT, split)
         # It is fitted anew below, to the scores of the plain model.
         config.calibration = None
     if training.do_eval:

@@ -17,6 +17,7 @@ import run_glue_style
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.evaluation.references import compare
 from modeling_tempoformer.timestamps_tempoformer import TimeColumn
 from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArguments
 
@@ -191,6 +192,19 @@ def test_a_model_remembers_what_its_first_training_learned_from(tmp_path, traine
         train(tmp_path / "seed", str(trained), *to_train(tmp_path, POSTS), "--seed", "5")
 
 
+def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
+    """Its thresholds have learned from the posts that they are fitted to."""
+    others = write_posts(tmp_path / "others.csv", of_others(POSTS, "other"))
+    calibrate = ["--model_name_or_path", str(trained), "--calibrate", "--validation_file", others]
+    run_glue_style.main([*calibrate, "--report_to", "none", "--output_dir", str(tmp_path / "calibrated")])
+    for learned in (learned_from(trained), of_others(POSTS, "other")):
+        with pytest.raises(ValueError, match="person-"):
+            predict(tmp_path / "new", tmp_path / "calibrated", *to_test(tmp_path, learned))
+    held_back = [post for post in POSTS if post not in learned_from(trained)]
+    rows = predict(tmp_path / "new", tmp_path / "calibrated", *to_test(tmp_path, held_back))
+    assert people(rows) == people(held_back)
+
+
 @pytest.mark.parametrize("case", ["glue", "streaming", "class_prior", "post"])
 @pytest.mark.parametrize("shared", ["test", "validation"])
 def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, case, shared):
@@ -249,10 +263,24 @@ def test_no_score_of_an_earlier_run_stays_beside_those_of_a_language_model(tmp_p
     assert read_json(tmp_path / "new" / "all_results.json") == {"eval_loss": 1.5, "predict_accuracy": 0.5}
 
 
-def test_the_results_of_a_training_are_not_replaced_by_those_of_a_prediction(tmp_path, trained):
+def test_timelines_of_one_post_are_scored():
+    """No post has seconds since the one before it. Early hours are class 1."""
+    hours, names = [float(hour) for hour in range(24)] * 10, ["0", "1"]
+    rows = [{"labels": [int(hour < 12)], "timestamps": [3600 * hour]} for hour in hours]
+    found = compare(Dataset.from_list(rows), np.zeros(240, dtype=int), names, Dataset.from_list(rows))
+    assert found["compared_with"]["position_and_time"]["macro_f1"] == 1
+
+
+# What a run that does not train would change of a model: its results, or what the results are of.
+CHANGES = {"prediction": ["--do_predict", "--test_file"], "calibration": ["--calibrate", "--validation_file"]}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_trained_model_and_its_results_stay_together(tmp_path, trained, case):
     before = {path.name: path.read_bytes() for path in trained.iterdir() if path.is_file()}
+    arguments = [*CHANGES[case], write_posts(tmp_path / "posts.csv", of_others(POSTS, "new"))]
     with pytest.raises(ValueError, match=f"{trained}.*another"):
-        predict(trained, trained, "--test_file", write_posts(tmp_path / "posts.csv", NEW))
+        run_glue_style.main(["--model_name_or_path", str(trained), *arguments, "--output_dir", str(trained)])
     after = {path.name: path.read_bytes() for path in trained.iterdir() if path.is_file()}
     assert after == before and {"all_results.json", "_predictions.csv"} <= set(after)
 
