@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from helpers import NAMES, ROOT, write_posts
+from helpers import NAMES, ROOT, of_others, write_posts
 from hub_server import HubServer
 from huggingface_hub import ModelCard
 
@@ -82,7 +82,8 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         for name in ("text", "timestamp", "label"):
             by_timeline[post["timeline_id"]][name].append(post[name])
     timelines = list(by_timeline.values())
-    files = [f"--{name}_file={write_posts(tmp_path / 'posts.csv', posts)}" for name in ("train", "validation", "test")]
+    parts = {"train": of_others(posts, "train"), "validation": of_others(posts, "dev"), "test": posts}
+    files = [f"--{part}_file={write_posts(tmp_path / f'{part}.csv', of_part)}" for part, of_part in parts.items()]
     monkeypatch.chdir(ROOT)
     main = runpy.run_path(str(ROOT / "run_glue_style.py"))["main"]
 
