@@ -23,6 +23,9 @@ from helpers import ROOT, TINY, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
 import modeling_tempoformer
+
+# Before `recipes.parse` is patched below: it would keep the patched one.
+import modeling_tempoformer.training.fine_tuning
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
@@ -218,7 +221,8 @@ def run_command(words: list[str], really: bool) -> str:
             if "--" in arguments:
                 passed_on = arguments[arguments.index("--") + 1 :]
                 if program == "run_cross_validation.py":
-                    name = "baseline" if any("baseline" in word for word in passed_on) else "glue_style"
+                    is_baseline = any("baseline" in word or word == "--method" for word in passed_on)
+                    name = "baseline" if is_baseline else "glue_style"
                     parse_only(f"run_{name}.py", [*passed_on, "--output_dir", "outputs"])
                 else:
                     place = passed_on.index("--score")
