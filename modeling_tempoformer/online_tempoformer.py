@@ -52,7 +52,7 @@ class StreamState:
         self.times: dict[str, list[float] | None] = {}
         self.time_ids: dict[str, list[torch.Tensor]] = {}
         self.num_dropped = 0
-        # Of the model; empty before the first step.
+        # The first step fills in the window of its model and numbers of its weights.
         self.window = 0
         self.weights = torch.zeros(0)
 

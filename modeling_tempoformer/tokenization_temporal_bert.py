@@ -28,7 +28,10 @@ NO_TIME = object()
 
 
 class TemporalTokenizer:
-    r"""Adds time to a tokenizer; see [`TemporalBertTokenizer`]."""
+    r"""
+    Adds time to a tokenizer; see [`TemporalBertTokenizer`]. A subclass has `_template`, which makes the post-processor
+    that adds special tokens, with a mask token in place of the time token.
+    """
 
     # Whether the token of a word includes the space before it.
     _spaces_in_words = False
@@ -96,10 +99,6 @@ class TemporalTokenizer:
     def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False, **kwargs) -> list[str]:
         """The tokens of a text, which do not depend on its time."""
         return super().tokenize(text, pair, add_special_tokens, **{"time": NO_TIME, **kwargs})
-
-    def _template(self):
-        """The post-processor that adds special tokens, with a mask token in place of the time token."""
-        raise NotImplementedError
 
     def _encode_plus(
         self, text, text_pair=None, time: Any = None, return_tensors: str | None = None, **kwargs

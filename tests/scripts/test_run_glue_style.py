@@ -138,7 +138,7 @@ def test_the_results_are_those_of_the_predictions(trained):
 
 
 def test_a_saved_model_is_evaluated_on_the_part_that_its_training_held_back(tmp_path, trained):
-    """Of the same file, in another order."""
+    """The file of its training is given whole, with its rows in another order."""
     posts = write_posts(tmp_path / "posts.csv", POSTS[30:] + POSTS[:30])
     files = ["--validation_file", posts, "--test_file", posts]
     run(tmp_path / "again", "--model_name_or_path", str(trained), *files, "--do_eval", "--seed", "3")
