@@ -227,7 +227,10 @@ class StreamClassificationPipeline(Pipeline):
         config = self.model.config
         outputs = {name: torch.cat([row[name] for row in timeline["outputs"]]) for name in timeline["outputs"][0]}
         logits = outputs["logits"]
-        check_finite(logits, lambda post: f"Timeline {timeline['number']}, post {timeline['order'][post]}")
+        check_finite(
+            logits[:, 0] if explains else logits,
+            lambda post: f"Timeline {timeline['number']}, post {timeline['order'][post]}",
+        )
         if explains:
             return explain_timeline(timeline, outputs, config, calibrated)
         scores, labels = decide(logits, config.calibration if calibrated else None)
