@@ -1,0 +1,116 @@
+"""Why a post got its label: attention to the earlier posts of its stream, and the probabilities without each."""
+
+import torch
+
+from .configuration_tempoformer import TempoFormerConfig
+from .decisions_tempoformer import decide
+from .packing_tempoformer import PostGroups, scatter, select
+
+
+def explain_streams(
+    model: torch.nn.Module,
+    attention_mask: torch.LongTensor,
+    stream_index: torch.LongTensor,
+    elapsed: torch.FloatTensor | None = None,
+    time_ids: torch.LongTensor | None = None,
+    **inputs: torch.LongTensor,
+) -> dict[str, torch.Tensor]:
+    """
+    Logits of streams, and of the same streams without each of their earlier posts.
+
+    Without a post, those before it move up by one place, and one older post enters. All posts are encoded once, and no
+    more streams are read at a time than the batch has, so that this takes no more memory than plain prediction.
+
+    Args:
+        model ([`TempoFormerForStreamClassification`]): In evaluation mode.
+        attention_mask, stream_index, elapsed, time_ids, inputs:
+            A batch of [`StreamCollator`] with a window of one post more than the model's: the oldest post of each
+            stream is the one that enters.
+
+    Returns:
+        `logits` (batch_size, num_streams, window, num_labels): of the stream itself, and without each of its posts but
+        the newest, oldest first; `attention` (batch_size, num_streams, num_stream_layers, window), from the newest
+        post to each post of its stream, oldest first, mean over heads. The values of absent posts mean nothing.
+    """
+    base, window = model.base_model, model.config.window
+    base.check_times(elapsed, time_ids)
+    posts = PostGroups(attention_mask.flatten(0, 1).bool(), None if time_ids is None else time_ids.flatten(0, 1))
+    inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
+    states = base.pool_tokens(posts, base.encode_posts(posts, inputs))
+    first_post = torch.arange(len(stream_index), device=stream_index.device)[:, None, None] * attention_mask.shape[1]
+    targets = select(stream_index[..., -1].flatten() >= 0)
+    index = torch.where(stream_index < 0, -1, stream_index + first_post).flatten(0, 1)[targets]
+    seconds = None if elapsed is None else elapsed.flatten(0, 1)[targets]
+
+    def read(
+        streams: torch.LongTensor, elapsed: torch.Tensor | None, output_attentions: bool = False
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Logits and attention of streams (streams, window)."""
+        mask = streams >= 0
+        outputs, pooled, attentions = base.read_streams(
+            posts, states, streams.clamp_min(0), mask, base.log_time(elapsed, streams), output_attentions
+        )
+        pooled = None if pooled is None else pooled.unsqueeze(0)
+        return model.classifier(outputs.unsqueeze(0), pooled, mask.unsqueeze(0)).squeeze(0), attentions
+
+    _, attentions = read(index[:, 1:], None if seconds is None else seconds[:, 1:], output_attentions=True)
+    newest = [weights[:, :, -1].float().mean(1) for weights in attentions]
+    # The slots of each stream that leaves one out. Without the one that would enter, a stream is the usual one.
+    slots = torch.arange(window, device=index.device)
+    kept = slots + (slots >= slots.unsqueeze(-1))
+    logits = []
+    for part in torch.arange(len(index), device=index.device).split(max(1, len(index) // window)):
+        streams = index[part][:, kept]
+        # Not computed where there is no post to leave out.
+        is_real = torch.nn.functional.pad(index[part, 1:-1] >= 0, (1, 0), value=True)
+        streams = streams.masked_fill(~is_real.unsqueeze(-1), -1).flatten(0, 1)
+        part_logits, _ = read(streams, None if seconds is None else seconds[part][:, kept].flatten(0, 1))
+        logits.append(part_logits.unflatten(0, (-1, window)))
+    outputs = {
+        "logits": torch.cat(logits),
+        "attention": torch.stack(newest, 1) if newest else index.new_zeros(len(index), 0, window).float(),
+    }
+    shape = stream_index.shape[:2]
+    return {name: scatter(values, targets, (shape.numel(),)).unflatten(0, shape) for name, values in outputs.items()}
+
+
+def explain_timeline(
+    timeline: dict, outputs: dict[str, torch.Tensor], config: TempoFormerConfig, calibrated: bool = True
+) -> list[dict]:
+    """
+    The explanation of each post of a timeline, in plain Python.
+
+    Args:
+        timeline (`dict`): Its `texts`, its `times` in seconds or None, and `order`, its posts from oldest to newest.
+        outputs (`dict[str, torch.Tensor]`):
+            What [`explain_streams`] returns for these posts, from oldest to newest, without the first axis.
+        config ([`TempoFormerConfig`]): The model's.
+        calibrated (`bool`, *optional*, defaults to `True`): Whether to apply the calibration, if there is one.
+
+    Returns:
+        A dict for each post, in the order of the input, as [`StreamClassificationPipeline.explain`] describes it.
+    """
+    texts, times, order = timeline["texts"], timeline["times"], timeline["order"]
+    calibration = config.calibration if calibrated else None
+    all_probabilities, all_ranked = decide(outputs["logits"], calibration)
+    probabilities, ranked = all_probabilities[:, 0], all_ranked[:, 0]
+    effects = (all_probabilities[:, :1] - all_probabilities[:, 1:]).transpose(1, 2).tolist()
+    names = [config.id2label[label] for label in range(config.num_labels)]
+    results: list = [None] * len(order)
+    for place, (post, scores, attention) in enumerate(
+        zip(order, probabilities.tolist(), outputs["attention"].tolist(), strict=True)
+    ):
+        stream = order[max(0, place - config.window + 1) : place + 1]
+        absent = config.window - len(stream)
+        label = int(ranked[place, 0])
+        results[post] = {
+            "text": texts[post],
+            "timestamp": None if times is None else times[post],
+            "label": names[label],
+            "score": scores[label],
+            "probabilities": dict(zip(names, scores, strict=True)),
+            "stream": stream,
+            "attention": [weights[absent:] for weights in attention],
+            "effects": {name: of_class[absent:] for name, of_class in zip(names, effects[place], strict=True)},
+        }
+    return results
