@@ -1,6 +1,7 @@
 """run_glue_style.py, from tables of posts to a model, its scores and its predictions."""
 
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.metrics import f1_score
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
-from modeling_tempoformer.evaluation.figures import FIGURES
+from modeling_tempoformer.evaluation.figures import FIGURES, reliability_figure, write_figure
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -77,7 +78,7 @@ def test_own_csv_to_predictions(tmp_path, capsys):
     for row, post in zip(rows, (posts[post_id] for post_id in ids), strict=True):
         for name in ("timeline_id", "text", "label"):
             assert row[name] == post[name]
-        assert row["time"].endswith("Z") and pd.Timestamp(row["time"]) == pd.Timestamp(post["timestamp"])
+        assert datetime.fromisoformat(row["time"]).timestamp() == post["timestamp"] and row["time"].endswith("Z")
         scores = {name: float(row[f"probability_{name}"]) for name in NAMES}
         assert row["prediction"] == max(scores, key=scores.get)
         assert sum(scores.values()) == pytest.approx(1.0, abs=1e-5)
@@ -192,6 +193,15 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     expected = torch.from_numpy(logits / temperature).softmax(-1).numpy()
     found = np.array([[float(row[name]) for name in PROBABILITIES] for row in rows])
     np.testing.assert_allclose(found, expected, atol=1e-3)
+    # The reliability diagram shows both.
+    uncalibrated = np.array([[float(row[name]) for name in PROBABILITIES] for row in plain])
+    for folder, shown in (
+        ("out", {"after calibration": found, "before calibration": uncalibrated}),
+        ("raw", {"this model": uncalibrated}),
+    ):
+        figure = reliability_figure(labels[labels >= 0], {name: of[labels >= 0] for name, of in shown.items()})
+        write_figure(tmp_path / "expected.png", figure)
+        assert (tmp_path / folder / "reliability.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
     thresholds = tune_thresholds(found[labels >= 0], labels[labels >= 0])
     assert calibration["thresholds"] == pytest.approx(thresholds, abs=1e-2)
     decided = (found / calibration["thresholds"]).argmax(-1)
