@@ -21,6 +21,7 @@ from modeling_tempoformer.baselines.prepare import BaselineSettings, prepare
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.timelines import label_names
+from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.evaluation.results import nest, score_part, write_results
@@ -122,13 +123,15 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
 
     if not baseline.is_trained:
         predicted, probabilities, counts = predict_untrained(baseline, data, timelines, names, training.seed)
-        test = timelines["test"]
+        test = timelines["test"].remove_columns("texts") if data.no_text else timelines["test"]
         scores = score_part(test, predicted, probabilities, names, timelines["train"])
         results = nest(scores | counts, "predict", names)
         print(results_table("test", results))
         clear_results(training)
         write_results(training.output_dir, {"test": results})
         write_predictions(training.output_dir, prediction_rows(test, predicted, probabilities, names))
+        write_test_figures(training.output_dir, test, predicted, probabilities, names)
+        print_figures(training.output_dir)
         return
 
     # Model, items and collator

@@ -27,6 +27,7 @@ from modeling_tempoformer import (
 from modeling_tempoformer.data.dated_texts import SOURCE, DatedTexts, check_texts, to_mlm_rows, token_limit
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.evaluation.figures import print_figures
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments, check_asked
@@ -232,6 +233,8 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         report(trainer, "predict", metrics)
         if trainer.is_world_process_zero():
             write_predictions(training.output_dir, predictions)
+    if trainer.is_world_process_zero():
+        print_figures(training.output_dir)
     if training.push_to_hub:
         trainer.push_to_hub()
     elif training.do_train:

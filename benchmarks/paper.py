@@ -25,10 +25,10 @@ import pandas as pd
 import yaml
 from matplotlib.figure import Figure
 
-from benchmarks.confusion_matrix import confusion_figure
 from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.evaluation.figures import CONFUSION, confusion_figure, write_figure
 from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
 from modeling_tempoformer.training.parts import load_file
 
@@ -199,11 +199,8 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
             line[f"less {baseline} (95 %)"] = difference(paper, row, baseline)
         predictions = read_predictions(paper.folder(row) / PREDICTIONS).query("label != ''")
         actual, predicted = (label_ids(predictions[column], labels) for column in ("label", "prediction"))
-        if -1 in predicted:
-            print(f"{row}: no confusion matrix, {predicted.count(-1)} posts have no prediction.")
-        else:
-            figure = confusion_figure(actual, predicted, labels, num_seeds)
-            figure.savefig(paper.folder(row) / "confusion_matrix.png", dpi=150)
+        figure = confusion_figure(actual, predicted, labels, num_seeds)
+        write_figure(paper.folder(row) / CONFUSION, figure)
         lines.append(line)
     paper.write(name, lines)
 

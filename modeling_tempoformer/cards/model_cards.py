@@ -14,6 +14,7 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
 from ..data.files import data_folder
+from ..evaluation.figures import figures_in
 from .markdown import escape_control_characters, markdown, table
 
 
@@ -77,8 +78,8 @@ def write_card(
     training: TrainingFacts | None = None,
 ):
     """
-    Writes the model card `README.md` into a folder and replaces the one that is there. Facts that are not given are
-    left out or called "not stated". Names are escaped for Markdown, and characters that are not printable written out.
+    Writes the model card `README.md` into a folder and replaces the one that is there. It shows the figures that a run
+    has written into the folder. Facts that are not given are left out or called "not stated". Names are escaped for Markdown, and characters that are not printable written out.
 
         model.save_pretrained("my-model")
         tokenizer.save_pretrained("my-model")
@@ -170,6 +171,7 @@ def write_card(
         datasets=as_list(dataset) or datasets,
         license=license,
         results={part: score_tables(values, labels) for part, values in scores.items() if values},
+        figures=figures_in(folder),
         training=training,
         evaluations=training and [row.values() for row in training.evaluations],
         versions=[f"{package} {version(package)}" for package in PACKAGES],

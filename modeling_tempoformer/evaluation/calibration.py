@@ -19,6 +19,7 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
+NUM_BINS = 15
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
 # Scores that differ by less are equal except for rounding.
 TOLERANCE = 1e-12
@@ -38,7 +39,12 @@ def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tup
     return probabilities, labels
 
 
-def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> float:
+def bin_numbers(confidence: np.ndarray, num_bins: int = NUM_BINS) -> np.ndarray:
+    """The bin of each confidence, from 0, of so many of equal width. One on the edge of two is in the lower one."""
+    return np.digitize(confidence, np.linspace(0, 1, num_bins + 1)[1:-1], right=True)
+
+
+def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> float:
     """
     The mean distance between confidence and accuracy over bins of equal width, weighted by the number of posts in each
     bin (Guo et al., 2017, section 2). The confidence of a post is the probability of its most probable class.
@@ -54,7 +60,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, nu
     probabilities, labels = labelled_probabilities(probabilities, labels)
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == labels
-    bins = np.digitize(confidence, np.linspace(0, 1, num_bins + 1)[1:-1], right=True)
+    bins = bin_numbers(confidence, num_bins)
     return float(np.abs(np.bincount(bins, weights=is_right - confidence)).sum() / len(labels))
 
 

@@ -1,5 +1,6 @@
 """From the probabilities of posts to scores and files."""
 
+import csv
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -17,7 +18,7 @@ from .timeline_metrics import Timeline, timeline_scores
 
 
 # Files whose names begin with an underscore are never pushed.
-PREDICTIONS = "_predictions.csv"
+PREDICTIONS, PREDICTIONS_PARQUET = "_predictions.csv", "_predictions.parquet"
 
 logger = logging.getLogger(__name__)
 
@@ -94,24 +95,43 @@ def prediction_rows(
     timelines: Dataset, predicted: np.ndarray, probabilities: np.ndarray, names: list[str]
 ) -> pd.DataFrame:
     """
-    A table with one row for each post, in the order of the input: `post_id`, `timeline_id`, `label`, `prediction` and
-    the probability of each class. A missing label or prediction is missing there too. Arguments as for
-    [`score_posts`].
+    A table with one row for each post, in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in
+    microseconds), `text`, `label`, `prediction` and the probability of each class. There is no `time` where the
+    timelines have no `timestamps`, and no `text` where they have no `texts`. A missing label or prediction is missing
+    there too. Arguments as for [`score_posts`].
     """
     class_names = dict(enumerate(names))
-    columns = {"post_ids": "post_id", "timeline_id": "timeline_id", "labels": "label", "post_rows": "row"}
-    table = pd.DataFrame({name: timelines[column] for column, name in columns.items()})
-    table = table.explode(["post_id", "label", "row"], ignore_index=True)
-    table["label"] = table["label"].map(class_names)
-    table["prediction"] = pd.Series(predicted).map(class_names)
+    columns = {
+        **{"timeline_id": "timeline_id", "post_ids": "post_id", "timestamps": "time", "texts": "text"},
+        **{"labels": "label", "post_rows": "row"},
+    }
+    table = pd.DataFrame(
+        {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}
+    )
+    table = table.explode([name for name in table if name != "timeline_id"], ignore_index=True)
+    if "time" in table:
+        microseconds = np.rint(table["time"].to_numpy(np.float64) * 1e6).astype("datetime64[us]")
+        table["time"] = pd.Series(microseconds).dt.tz_localize("UTC")
+    # As text also where no post has a label.
+    table["label"] = table["label"].map(class_names).astype("string")
+    table["prediction"] = pd.Series(predicted).map(class_names).astype("string")
     for label, name in class_names.items():
         table[f"probability_{name}"] = np.float64(probabilities[:, label])
-    return table.sort_values("row").drop(columns="row")
+    return table.sort_values("row", ignore_index=True).drop(columns="row")
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
-    """Writes `_predictions.csv`."""
-    path = Path(output_dir) / PREDICTIONS
-    with written_whole(path) as partial:
-        pd.DataFrame(rows).to_csv(partial, index=False)
+    """
+    Writes `_predictions.csv`, with times in ISO-8601, and the same table with their types as `_predictions.parquet`.
+    """
+    table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
+    as_text = table.copy(deep=False)
+    for name in table.select_dtypes("datetimetz"):
+        times = table[name].dt.tz_localize(None).to_numpy("datetime64[us]")
+        unit = "s" if (times == times.astype("datetime64[s]")).all() else "us"
+        as_text[name] = np.datetime_as_string(times, unit=unit, timezone="UTC")
+    with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
+        # A text may have any line break, and Python quotes only its own by itself.
+        as_text.to_csv(partial, index=False, quoting=csv.QUOTE_NONNUMERIC)
+        table.to_parquet(partial_parquet, index=False)
     logger.info("Predictions: %s", path)

@@ -180,6 +180,7 @@ class DataTrainingArguments(DatasetArguments):
     max_seq_length: int | None = field(
         default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
     )
+    no_text: bool = field(default=False, metadata={"help": "Leave the texts of posts out of the predictions."})
 
 
 @dataclass

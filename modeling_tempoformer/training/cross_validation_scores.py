@@ -20,11 +20,11 @@ AVERAGED = r"^(window_|coverage_|median_delay_|missed_|expected_calibration_erro
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     """
-    Writes `predictions.csv`, every test post under every seed, and `results.json`: for each seed the test scores over
-    the posts of all folds (scores of whole timelines and of probabilities are means of the folds), their mean and
-    standard deviation over the seeds, how many runs ended at one class (all scored posts of the fold have the same
-    prediction), the chosen learning rates, how many parameters are trained, and seconds of training a fold. Returns a
-    table of means and standard deviations to print.
+    Writes `predictions.csv`, every test post without its text under every seed, and `results.json`: for each seed the
+    test scores over the posts of all folds (scores of whole timelines and of probabilities are means of the folds),
+    their mean and standard deviation over the seeds, how many runs ended at one class (all scored posts of the fold
+    have the same prediction), the chosen learning rates, how many parameters are trained, and seconds of training a
+    fold. Returns a table of means and standard deviations to print.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / "_predictions.csv") for run in runs},
@@ -99,8 +99,13 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
-    """A file of predictions. Everything is text: an id keeps its zeros, and a label may be called "None"."""
-    return pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    """
+    A file of predictions, without the posts' texts, which every seed would repeat. All cells are text: an id keeps its
+    zeros, and a label may be called "None".
+    """
+    return pd.read_csv(
+        path, usecols=lambda column: column != "text", dtype=str, keep_default_na=False, encoding="utf-8"
+    )
 
 
 def label_ids(labels: pd.Series, names: list[str]) -> list[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
 
 from ..cards.model_cards import public_id
+from ..evaluation.figures import FIGURES
 from ..evaluation.results import RESULTS
 
 
@@ -16,7 +17,7 @@ from ..evaluation.results import RESULTS
 PUSHED = (
     *("*.safetensors", "*.safetensors.index.json", "*config.json", "*.py", "README.md", RESULTS),
     *("tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
-    *("*.model", "*.jinja"),
+    *("*.model", "*.jinja", *FIGURES),
 )
 ADAPTER = "adapter_config.json"
 
@@ -25,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 def pushed_files(folder: str | Path) -> list[Path]:
     """
-    The files of a model's folder that a push sends: weights, configuration, tokenizer, code, card and results, which
-    all lie in the folder itself. Names that begin with an underscore or a dot are notes of a run.
+    The files of a model's folder that a push sends: weights, configuration, tokenizer, code, card, results and figures,
+    which all lie in the folder itself. Names that begin with an underscore or a dot are notes of a run.
     """
     files = (path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
     return sorted(path for path in files if any(path.match(pattern) for pattern in PUSHED))

@@ -15,7 +15,8 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from ..data.files import write_json
-from ..evaluation.predictions import PREDICTIONS
+from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_figure
+from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
 from ..input_checks_tempoformer import check_whole
 from .split_record import SPLIT
@@ -39,7 +40,7 @@ TRAINING_SETTINGS = (
 # Arguments of the scripts that may change when a run resumes. Training posts are compared themselves.
 NOT_COMPARED = (
     *("train_file", "validation_file", "test_file", "train_files", "validation_files", "test_files", "folds_file"),
-    *("max_eval_samples", "max_predict_samples", "calibrate", "cache_dir", "token", "trust_remote_code"),
+    *("max_eval_samples", "max_predict_samples", "calibrate", "cache_dir", "token", "trust_remote_code", "no_text"),
 )
 
 
@@ -93,16 +94,19 @@ def train(
         trainer.model.config.calibration = getattr(model.config, "calibration", None)
         trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
         *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
+        clear_results(args)
         report(trainer, "train", size | {name: value for name, value in end.items() if name != "step"})
+        draw_learning_curve(trainer)
         return
     if checkpoint is not None:
         if args.save_only_model:
             raise ValueError(f"{checkpoint} has no optimizer to resume with: give another --output_dir.")
         logger.warning("Resuming from %s.", checkpoint)
+    clear_results(args)
     if trainer.is_world_process_zero():
         write_json(output_dir / TRAINED_ON, trained_on)
         # They are of a training that was here before.
-        for name in (TRAINER_STATE, RESULTS, PREDICTIONS, *([SPLIT] if is_new else [])):
+        for name in (TRAINER_STATE, *([SPLIT] if is_new else [])):
             (output_dir / name).unlink(missing_ok=True)
         if split is not None and not (output_dir / SPLIT).exists():
             write_json(output_dir / SPLIT, split)
@@ -110,15 +114,24 @@ def train(
     trainer.save_model()
     report(trainer, "train", size | result.metrics)
     trainer.save_state()
+    draw_learning_curve(trainer)
+
+
+def draw_learning_curve(trainer: Trainer):
+    """Writes `learning_curve.png` of a training that has ended, unless it has logged nothing."""
+    args, state = trainer.args, trainer.state
+    if not trainer.is_world_process_zero():
+        return
+    kept_step = (args.load_best_model_at_end and state.best_global_step) or state.global_step
+    figure = learning_curve(state.log_history, kept_step, trainer.model.config.num_labels)
+    if figure is not None:
+        write_figure(Path(args.output_dir) / LEARNING_CURVE, figure)
 
 
 def clear_results(training: TrainingArguments):
-    """
-    Removes what an earlier run has written of its scores and predictions, before a run that does not train writes its
-    own.
-    """
+    """Removes an earlier run's scores, predictions and figures, before another run writes its own."""
     if training.process_index == 0:
-        for name in (RESULTS, PREDICTIONS):
+        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, *FIGURES):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..data.files import write_json
 from ..data.timelines import Posts
+from ..evaluation.figures import print_figures
 from .arguments import DataTrainingArguments, ModelArguments
 from .hub_trainer import name_dataset
 from .resuming import clear_results, report, train
@@ -48,7 +49,11 @@ def run_steps(
     if model_args.calibrate:
         trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
     if training.do_predict:
+        if data.no_text:
+            timelines = {**timelines, "test": timelines["test"].remove_columns("texts")}
         report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
+    if trainer.is_world_process_zero():
+        print_figures(training.output_dir)
     if training.push_to_hub:
         trainer.push_to_hub()
     elif training.do_train or model_args.calibrate:

@@ -17,6 +17,7 @@ from ..configuration_tempoformer import TempoFormerConfig
 from ..data.timelines import Posts
 from ..decisions_tempoformer import check_finite, decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
+from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
@@ -177,7 +178,8 @@ class StreamTrainer(HubTrainer):
     ) -> dict[str, Any]:
         """
         Predicts the posts of a part, with the calibration that the model has, and scores them. Of the test part it
-        writes `_predictions.csv`; of the validation part it logs the metrics, as [`Trainer.evaluate`] does.
+        writes the predictions (without texts, if the timelines have none) and figures; of the validation part it logs
+        the metrics, as [`Trainer.evaluate`] does.
 
         Args:
             part (`str`): `"validation"` or `"test"`.
@@ -195,13 +197,21 @@ class StreamTrainer(HubTrainer):
         places = [place for place, post_id in enumerate(ids) if post_id in asked]
         wanted = [ids[place] for place in places]
         logits, metrics = self.predict_posts(items[part], post_ids[part], wanted, prefix)
-        decided, ranked = decide(logits, getattr(self.model.config, "calibration", None))
+        calibration = getattr(self.model.config, "calibration", None)
+        decided, ranked = decide(logits, calibration)
         predicted, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
         predicted[places], probabilities[places] = ranked[:, 0].numpy(), decided.numpy()
         if part == "validation":
             self.log(dict(metrics))
         elif self.is_world_process_zero():
             write_predictions(self.args.output_dir, prediction_rows(timelines[part], predicted, probabilities, names))
+            uncalibrated = None
+            if calibration is not None:
+                uncalibrated = np.zeros_like(probabilities)
+                uncalibrated[places] = decide(logits, None)[0].numpy()
+            write_test_figures(
+                self.args.output_dir, timelines[part], predicted, probabilities, names, uncalibrated
+            )
         train = timelines.get("train")
         train = train if isinstance(train, Dataset) else None
         scores = score_part(timelines[part], predicted, probabilities, names, train)

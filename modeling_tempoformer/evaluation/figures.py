@@ -1,0 +1,196 @@
+"""Figures of a run, as PNG beside its results: learning curve, confusion matrix, reliability diagram."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from datasets import Dataset
+from sklearn.calibration import CalibrationDisplay, calibration_curve
+from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
+
+from ..cards.markdown import escape_control_characters
+from ..data.files import written_whole
+from .calibration import NUM_BINS, bin_numbers, expected_calibration_error
+from .predictions import labels_of
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEARNING_CURVE, RELIABILITY, CONFUSION = "learning_curve.png", "reliability.png", "confusion_matrix.png"
+# What each shows, for those who cannot see it. A push sends them.
+FIGURES = {
+    CONFUSION: "Confusion matrix of the test posts: actual classes as rows, predicted ones as columns",
+    RELIABILITY: "Reliability diagram of the test posts: the share of right predictions by how sure they are",
+    LEARNING_CURVE: "Learning curve: training loss, and the scores of each evaluation, by step",
+}
+LONGEST_LINE, LONGEST_NAME = 16, 48  # characters of a class name
+# They differ in brightness as well, for print and for readers who do not see colours.
+DARK, LIGHT, MIDDLE = "#0b3c5d", "#e08214", "#5f6b73"
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure, sizes in inches."""
+    # Only here, because it takes long.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def write_figure(path: Path, figure: "Figure"):
+    """Writes a figure that is there whole or not at all."""
+    with written_whole(path) as partial:
+        figure.savefig(partial, dpi=110)
+
+
+def figures_in(folder: str | Path) -> dict[str, str]:
+    """The names of the figures that a folder has, and what each shows."""
+    return {name: shown for name, shown in FIGURES.items() if (Path(folder) / name).exists()}
+
+
+def print_figures(folder: str | Path):
+    """Names the figures of a folder in a line, if it has any."""
+    if names := figures_in(folder):
+        print(f"Figures in {folder}: {', '.join(names)}")
+
+
+def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> "Figure | None":
+    """
+    Training and validation loss by step, and below them the macro F1 of each evaluation, where it is known, beside that
+    of guessing each class by its share, which is 1 / classes.
+
+    Args:
+        history (`list[dict]`): The `log_history` of a [`TrainerState`].
+        kept_step (`int`): The step whose weights are kept; it is marked.
+        num_classes (`int`): Number of classes.
+
+    Returns:
+        The figure; None if nothing was logged.
+    """
+    names = {"loss": "training loss", "eval_loss": "validation loss", "eval_macro_f1": "validation macro F1"}
+    scores = {name: [(entry["step"], entry[name]) for entry in history if name in entry] for name in names}
+    panels = {"loss": ("loss", "eval_loss"), "macro F1": ("eval_macro_f1",)}
+    panels = {title: shown for title, shown in panels.items() if any(scores[name] for name in shown)}
+    if not panels:
+        return None
+    styles = {"loss": {"color": LIGHT, "marker": ".", "linestyle": "--"}}
+    figure = new_figure(6.4, 1 + 2.3 * len(panels))
+    for axes, (title, shown) in zip(figure.subplots(len(panels), sharex=True, squeeze=False).flat, panels.items()):
+        for name in shown:
+            if scores[name]:
+                axes.plot(*zip(*scores[name]), label=names[name], **styles.get(name, {"color": DARK, "marker": "s"}))
+        if title == "macro F1":
+            guessed = 1 / num_classes
+            label = f"guessing by the classes' shares: {guessed:.3f}"
+            axes.axhline(guessed, color=MIDDLE, linestyle="-.", label=label)
+            axes.set_ylim(-0.02, 1.02)
+        axes.axvline(kept_step, color="black", linestyle=":", label=f"weights that are kept: step {kept_step}")
+        axes.set_ylabel(title)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+    axes.set_xlabel("step")
+    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    return figure
+
+
+def confusion_figure(
+    actual: Sequence[int], predicted: Sequence[int], label_names: Sequence[str], num_seeds: int = 1
+) -> "Figure":
+    """
+    The confusion matrix with actual classes as rows. A cell has the number of posts and their share of the row, which
+    is also its colour. A post without a prediction (-1) counts in the shares only, and the title says how many there
+    are. With several seeds it says that each post is counted once for each seed.
+    """
+    counts = confusion_matrix(actual, predicted, labels=range(len(label_names)))
+    shares = counts / np.maximum(np.bincount(actual, minlength=len(label_names)), 1)[:, None]
+    size = 2.5 + 0.9 * len(label_names)
+    figure = new_figure(size + 1, size)
+    axes = figure.subplots()
+    display = ConfusionMatrixDisplay(shares, display_labels=[short(name) for name in label_names])
+    display.plot(ax=axes, cmap="Blues", im_kw={"vmin": 0, "vmax": 1}, xticks_rotation=45)
+    for text, count, share in zip(display.text_.flat, counts.flat, shares.flat, strict=True):
+        text.set(text=f"{count}\n{share:.0%}", color="white" if share > 0.65 else "black")
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        # A name with dollar signs is not a formula.
+        label.set_parse_math(False)
+    axes.set(xlabel="predicted class", ylabel="actual class")
+    display.im_.colorbar.set_label("share of the row")
+    title = [f"each post {num_seeds} times, once for each seed"] if num_seeds > 1 else []
+    if missing := len(actual) - counts.sum():
+        title.append(f"{missing} posts without a prediction are not shown")
+    axes.set_title("\n".join(title))
+    return figure
+
+
+def short(name: str) -> str:
+    """A class name that fits beside an axis."""
+    name = escape_control_characters(name)
+    name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    return textwrap.fill(name, LONGEST_LINE)
+
+
+def reliability_figure(actual: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> "Figure":
+    """
+    The reliability diagram: of posts that are about equally sure, the share of right predictions, and below it how many
+    posts there are. The confidence of a post is the probability of its most probable class, in the bins of
+    [`expected_calibration_error`], which the title has.
+
+    Args:
+        actual (`np.ndarray` of shape `(posts,)`): The class id of each post.
+        probabilities (`dict[str, np.ndarray]`): By a name to show, the probability of each class, of shape `(posts,
+            classes)`; one or two of them.
+    """
+    figure = new_figure(6.4, 6.4)
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
+    edges, errors = np.linspace(0, 1, NUM_BINS + 1), {}
+    styles = ({"color": DARK, "marker": "s"}, {"color": LIGHT, "marker": "o", "linestyle": "--"})
+    width = 0.9 / NUM_BINS / len(probabilities)
+    for place, (name, of_classes) in enumerate(probabilities.items()):
+        confidence, is_right = of_classes.max(axis=1), of_classes.argmax(axis=1) == actual
+        curve = calibration_curve(is_right, confidence, n_bins=NUM_BINS, pos_label=1)
+        CalibrationDisplay(*curve, confidence).plot(ax=upper, name=name, **styles[place])
+        errors[name] = expected_calibration_error(of_classes, actual)
+        counts = np.bincount(bin_numbers(confidence), minlength=NUM_BINS)
+        left = edges[:-1] + 0.05 / NUM_BINS + place * width
+        bars = lower.bar(left, counts, width, align="edge", color=styles[place]["color"], hatch=("", "//")[place])
+        lower.bar_label(bars, [count or "" for count in counts], rotation=90, padding=3, fontsize="small")
+    upper.set(xlabel="", ylabel="share of right predictions", ylim=(-0.02, 1.02))
+    title = ", ".join(f"{error:.3f} {name}" for name, error in errors.items())
+    upper.set_title(f"Expected calibration error:\n{title}")
+    lower.set(xlabel="confidence (probability of the most probable class)", ylabel="posts")
+    # No post is less sure than by chance.
+    lower.set_xlim(np.ceil(NUM_BINS / of_classes.shape[1] - 1) / NUM_BINS, 1.01)
+    lower.margins(y=0.5)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.3)
+        axes.set_axisbelow(True)
+    return figure
+
+
+def write_test_figures(
+    output_dir: str,
+    timelines: Dataset,
+    predicted: np.ndarray,
+    probabilities: np.ndarray,
+    names: list[str],
+    uncalibrated: np.ndarray | None = None,
+):
+    """
+    Writes `confusion_matrix.png` and `reliability.png` of the labelled posts, if there are any. Arguments as for
+    [`score_posts`]; `uncalibrated` has the probabilities before the calibration of a model that has one.
+    """
+    actual = labels_of(timelines)
+    labelled = actual >= 0
+    if not labelled.any():
+        return
+    figure = confusion_figure(actual[labelled], predicted[labelled], names)
+    write_figure(Path(output_dir) / CONFUSION, figure)
+    answered = labelled & (predicted >= 0)
+    if answered.any():
+        shown = {"of this model": probabilities}
+        if uncalibrated is not None:
+            shown = {"after calibration": probabilities, "before calibration": uncalibrated}
+        figure = reliability_figure(actual[answered], {name: of[answered] for name, of in shown.items()})
+        write_figure(Path(output_dir) / RELIABILITY, figure)
