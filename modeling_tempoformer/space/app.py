@@ -9,7 +9,7 @@ from pathlib import Path
 import gradio as gr
 from markupsafe import Markup
 
-from ..evaluation.predictions import PREDICTIONS
+from ..evaluation.predictions import PREDICTIONS, to_csv
 from .posts import MOST_CHARACTERS, MOST_POSTS
 from .timelines import Models, load_pipeline, predict_posts
 
@@ -87,7 +87,7 @@ def show_posts(text: str, name: str, models: Models) -> str:
         posts=len(table),
         timelines=table["timeline_id"].nunique(),
         name=PREDICTIONS,
-        table=b64encode(table.to_csv(index=False).encode()).decode(),
+        table=b64encode(to_csv(table).encode()).decode(),
         page=page,
     )
 
