@@ -18,7 +18,7 @@ const state = {
   listed: AT_ONCE,
 };
 let counts = []; // of each timeline
-let chartView = null;
+let views = {}; // of the charts, by name
 
 // ---- The settings and what they count
 
@@ -69,7 +69,7 @@ function changeThreshold(value) {
   recount();
   showSettings();
   showScores();
-  updateChart();
+  changeChart({ posts: postRows(), threshold: [{ p: state.threshold / UNIT }] });
   updatePosts();
   updateCountsInList();
 }
@@ -248,27 +248,32 @@ function pointRows(post) {
   return [{ x: placeOf(post), p: probabilityOf(post) / UNIT }];
 }
 
+function chartName() {
+  return isByTime() ? "by_time" : "by_position";
+}
+
+function changeChart(data) {
+  const view = views[chartName()];
+  for (const [name, rows] of Object.entries(data)) view.data(name, rows);
+  view.run();
+}
+
 function showChart() {
   const into = byId("chart");
-  const width = isByTime() ? 0 : NARROWEST_POST * shown().texts.length;
-  const data = {
+  for (const part of into.children) part.hidden = part.id !== chartName();
+  views[chartName()].signal("watched", names[state.watched]);
+  changeChart({
     posts: postRows(),
     lines: lineRows(),
     silences: silenceRows(into.clientWidth),
     threshold: [{ p: state.threshold / UNIT }],
     current: pointRows(state.current),
     chosen: pointRows(state.chosen),
-  };
-  if (isLabelled) Object.assign(data, { actual: classRows(shown().actual), predicted: classRows(shown().predicted) });
-  chartView?.finalize();
-  chartView = draw(isByTime() ? "by_time" : "by_position", into, data, { watched: names[state.watched] });
-  fitWidth(chartView, into, width);
+    ...(isLabelled ? { actual: classRows(shown().actual), predicted: classRows(shown().predicted) } : {}),
+  });
+  fitWidth(views[chartName()], byId(chartName()), isByTime() ? 0 : NARROWEST_POST * shown().texts.length);
   into.ariaLabel = `Probabilities of the ${plural(shown().texts.length, "post")} of ${shown().id}`;
   byId("about-chart").textContent = aboutChart();
-}
-
-function updateChart() {
-  chartView.data("posts", postRows()).data("threshold", [{ p: state.threshold / UNIT }]).run();
 }
 
 function labelWords(post) {
@@ -286,7 +291,7 @@ function postWords(post) {
 
 function pointAt(post) {
   state.current = post;
-  chartView.data("current", pointRows(post)).run();
+  changeChart({ current: pointRows(post) });
 }
 
 function showTip(post, left, top) {
@@ -305,15 +310,15 @@ function hideTip() {
 
 // The pixels in which posts are drawn.
 function plotBox() {
-  return byId("chart").querySelector(".concat_0_group .background").getBoundingClientRect();
+  return byId(chartName()).querySelector(".concat_0_group .background").getBoundingClientRect();
 }
 
 function pixelOf(post) {
-  return plotBox().left + chartView.scale("x")(placeOf(post));
+  return plotBox().left + views[chartName()].scale("x")(placeOf(post));
 }
 
 function nearestPost(clientX) {
-  const wanted = Number(chartView.scale("x").invert(clientX - plotBox().left));
+  const wanted = Number(views[chartName()].scale("x").invert(clientX - plotBox().left));
   const distance = (post) => Math.abs(placeOf(post) - wanted);
   return shown().texts.reduce((best, _, post) => (distance(post) < distance(best) ? post : best), 0);
 }
@@ -418,7 +423,7 @@ function choose(post) {
   const list = byId("posts");
   const item = buttons[post].parentElement;
   if (!list.contains(document.activeElement)) list.scrollTop = item.offsetTop - list.offsetTop - 60;
-  chartView.data("chosen", pointRows(post)).data("current", pointRows(post)).run();
+  changeChart({ chosen: pointRows(post), current: pointRows(post) });
   showWhy();
 }
 
@@ -445,14 +450,14 @@ function showWhy() {
   byId("why-title").textContent = `Why post ${post + 1} has ${watched} ${probability(probabilityOf(post))}`;
   byId("why-text").textContent = shown().texts[post];
   const hasEarlier = earlier.length > 0;
-  byId("why-chart").hidden = byId("why-table").hidden = !hasEarlier;
+  byId("why_chart").hidden = byId("why-table").hidden = !hasEarlier;
   byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, rows[0].attention.length) : [
     "The model saw no earlier post with this one: nothing but the post itself decided.",
   ]));
   if (!hasEarlier) return;
-  const view = draw("why", byId("why-chart"), { stream: rows });
-  fitWidth(view, byId("why-chart"));
-  byId("why-chart").ariaLabel = `Effect of each earlier post on the probability of ${watched}`;
+  views.why_chart.data("stream", rows);
+  fitWidth(views.why_chart, byId("why_chart"));
+  byId("why_chart").ariaLabel = `Effect of each earlier post on the probability of ${watched}`;
   showWhyTable(earlier, rows[rows.length - 1], STRONGEST);
 }
 
@@ -578,8 +583,15 @@ function listenToPosts() {
   byId("posts").addEventListener("keydown", (event) => moveFocus(event, postButtons()));
 }
 
-function start() {
+// Charts are made once, and then change their data.
+async function makeCharts() {
+  const made = ["by_time", "by_position", "why_chart"].map(async (name) => [name, await draw(name, byId(name))]);
+  views = Object.fromEntries(await Promise.all(made));
+}
+
+async function start() {
   document.body.classList.toggle("alone", timelines.length === 1);
+  await makeCharts();
   recount();
   listenToSettings();
   listenToList();
