@@ -32,6 +32,9 @@ async function draw(name, into, data = {}) {
 // (axes and their words) keeps its width.
 function fitWidth(view, into, least = 0) {
   view.run();
-  const beside = into.querySelector("svg").getBoundingClientRect().width - view.width();
-  view.width(Math.max(into.clientWidth - beside, least, 50)).run();
+  // The words of axes and legends may take another room at the new width, so once more.
+  for (let round = 0; round < 2; round++) {
+    const beside = into.querySelector("svg").getBoundingClientRect().width - view.width();
+    view.width(Math.floor(Math.max(into.clientWidth - beside, least, 50))).run();
+  }
 }

@@ -19,6 +19,7 @@ OUTCOMES = {
 LINE_COLOURS = [COLOURS[0], COLOURS[-1], *COLOURS[1:-1]]
 WIDTH = 800  # The script sets the true one.
 CLASS_ROW = 22
+LEAST_REACH = 0.05  # of an axis of changes of a probability
 WATCHED = alt.param(name="watched", value="")
 PROBABILITY = alt.Y("p:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(values=[0, 0.5, 1]))
 LEGEND = alt.Legend(orient="top", title=None, columns=alt.ExprRef("width < 480 ? 3 : 8"))
@@ -135,17 +136,23 @@ def why_chart(layers: int) -> alt.VConcatChart:
     """How the posts of a stream moved the newest: leave-one-out effects, and below them attention of each layer."""
     x = alt.X("post:O", title="post", axis=alt.Axis(labelAngle=0, labelOverlap=True), scale=alt.Scale(padding=0.2))
     hidden = alt.X("post:O", title=None, axis=alt.Axis(labels=False, ticks=False), scale=alt.Scale(padding=0.2))
-    effect = alt.Y("effect:Q", title="moved it by", stack=None, axis=alt.Axis(format="+.2~f", tickCount=3))
+    # As far up as down, and never so near that a change of no account looks large.
+    reach = alt.param(name="reach", value=LEAST_REACH)
+    scale = alt.Scale(domain=[alt.ExprRef(f"-{reach.name}"), alt.ExprRef(reach.name)], nice=False)
+    axis = alt.Axis(format="+.2f", tickCount=5, labelOverlap=True)
+    effect = alt.Y("effect:Q", title="moved it by", stack=None, scale=scale, axis=axis)
     colour = alt.condition("datum.effect < 0", alt.value("var(--warn)"), alt.value("var(--accent)"))
     bars = alt.Chart(rows("stream")).mark_bar().encode(x=hidden, y=effect, color=colour, description="description:N")
     zero = alt.Chart(rows("stream")).mark_rule(stroke="var(--edge)", aria=False).encode(y=alt.datum(0))
     charts = [alt.layer(bars, zero).properties(width=WIDTH, height=110)]
     for layer in range(layers):
-        y = alt.Y(f"attention_{layer}:Q", title=f"layer {layer + 1}", stack=None, axis=alt.Axis(format=".0%", tickCount=2))
+        y = alt.Y(
+            f"attention_{layer}:Q", title=f"layer {layer + 1}", stack=None, axis=alt.Axis(format=".0%", tickCount=2)
+        )
         attention = alt.Chart(rows("stream")).mark_bar(color="var(--edge)", aria=False)
         attention = attention.encode(x=x if layer == layers - 1 else hidden, y=y)
         charts.append(attention.properties(width=WIDTH, height=48))
-    return alt.vconcat(*charts, spacing=8).resolve_scale(x="shared")
+    return alt.vconcat(*charts, spacing=8).resolve_scale(x="shared").add_params(reach)
 
 
 def sparkline() -> alt.Chart:

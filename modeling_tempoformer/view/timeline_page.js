@@ -3,6 +3,7 @@
 const { names, timelines } = page.data;
 const AT_ONCE = 50; // timelines in the list
 const NARROWEST_POST = 7; // pixels, by position
+const LEAST_REACH = 0.05; // of the axis of effects
 const STRONGEST = 5; // earlier posts, before all are shown
 const isLabelled = timelines.some((timeline) => timeline.actual.some((label) => label >= 0));
 const isTimed = timelines.some((timeline) => timeline.times);
@@ -118,7 +119,7 @@ function countWords(index, matches) {
 function listItem({ index, matches }) {
   const words = element("span", { className: "small quiet" }, countWords(index, matches));
   const spark = element("span", { className: "sparkline", ariaHidden: "true" });
-  const name = element("span", {}, element("strong", {}, timelines[index].id), words);
+  const name = element("span", {}, element("strong", { title: timelines[index].id }, timelines[index].id), words);
   const button = element("button", { type: "button", ariaCurrent: String(index === state.timeline) }, name, spark);
   button.dataset.timeline = index;
   button.dataset.matches = matches;
@@ -199,13 +200,15 @@ function showTimeline(index) {
 
 function aboutChart() {
   const { times, silence } = shown();
-  if (times === null) return "These posts have no times: the chart shows them by position.";
-  const span = `From ${date(times[0])} to ${date(times[times.length - 1])} UTC.`;
-  if (silence === null) return span;
-  return (
-    `${span} Lines break at a silence: more than ${duration(silence)} without a post, ` +
-    `${page.data.silence} times the timeline's median time between two posts.`
-  );
+  const words = [];
+  if (times === null) words.push("These posts have no times: the chart shows them by position.");
+  else words.push(`From ${date(times[0])} to ${date(times[times.length - 1])} UTC.`);
+  if (silence !== null) {
+    const rule = `${page.data.silence} times the timeline's median time between two posts`;
+    words.push(`Lines break at a silence, more than ${duration(silence)} without a post (${rule}).`);
+  }
+  if (isLabelled) words.push("Below: an open square is a label, a dot what the model predicts.");
+  return words.join(" ");
 }
 
 function postRows() {
@@ -347,8 +350,8 @@ function showTipAtPost() {
 // ---- The posts to read
 
 function postHead(post) {
-  const { times } = shown();
-  const kind = outcome(post);
+  const { times, actual } = shown();
+  const [kind, label] = [outcome(post), actual[post]];
   return element(
     "span",
     { className: "post-head" },
@@ -359,7 +362,8 @@ function postHead(post) {
       `${names[state.watched]} ${probability(probabilityOf(post))} `,
       element("span", { className: `outcome ${kind.replace(" ", "-")}` }, kind),
     ),
-    ...(shown().actual[post] < 0 ? [] : [element("span", {}, `labelled ${names[shown().actual[post]]}`)]),
+    // A hit or a miss has the class to watch.
+    ...(label < 0 || label === state.watched ? [] : [element("span", {}, `labelled ${names[label]}`)]),
   );
 }
 
@@ -455,7 +459,8 @@ function showWhy() {
     "The model saw no earlier post with this one: nothing but the post itself decided.",
   ]));
   if (!hasEarlier) return;
-  views.why_chart.data("stream", rows);
+  const largest = Math.abs(earlier[0].effect);
+  views.why_chart.signal("reach", Math.max(largest, LEAST_REACH)).data("stream", rows);
   fitWidth(views.why_chart, byId("why_chart"));
   byId("why_chart").ariaLabel = `Effect of each earlier post on the probability of ${watched}`;
   showWhyTable(earlier, rows[rows.length - 1], STRONGEST);
