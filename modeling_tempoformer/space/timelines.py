@@ -1,6 +1,5 @@
 """From the posts that a person gave to explained timelines. Nothing that is given is stored or logged."""
 
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..evaluation.predictions import prediction_rows
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..training.split_record import hold_back, read_split
+from ..training.timeline_view import classes_of, explain_timelines
 from ..view.timeline_page import timeline_page
 from .posts import parse_posts
 
@@ -79,27 +79,14 @@ def predict_posts(text: str, name: str, models: Models) -> tuple[str, pd.DataFra
     """
     posts = parse_posts(text)
     pipe = models.load(name)
-    config = pipe.model.config
-    names = [config.id2label[label] for label in range(config.num_labels)]
+    names, thresholds = classes_of(pipe.model.config)
     timelines = hold_back("test", to_timelines(posts, names), read_split(name), name)
-    explained = pipe.explain(
-        [{"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines]
-    )
-    predicted = list(chain.from_iterable(explained))
+    explained = explain_timelines(pipe, timelines)
+    predicted = [post for timeline in explained for post in timeline["posts"]]
     table = prediction_rows(
         timelines,
         np.array([names.index(post["label"]) for post in predicted]),
         np.array([[post["probabilities"][label] for label in names] for post in predicted]),
         names,
     )
-    shown = [
-        {
-            "id": timeline["timeline_id"],
-            "posts": [
-                {**post, "actual": names[label] if label >= 0 else None}
-                for post, label in zip(of_timeline, timeline["labels"], strict=True)
-            ],
-        }
-        for timeline, of_timeline in zip(timelines, explained, strict=True)
-    ]
-    return timeline_page(shown, names, (config.calibration or {}).get("thresholds")), table
+    return timeline_page(explained, names, thresholds), table

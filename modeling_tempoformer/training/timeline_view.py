@@ -2,11 +2,13 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import tqdm
 
+from ..configuration_tempoformer import TempoFormerConfig
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..pipeline_tempoformer import StreamClassificationPipeline
 
@@ -37,14 +39,17 @@ def write_view(
     from ..view.timeline_page import write_timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
-    config = model.config
-    names = [config.id2label[label] for label in range(config.num_labels)]
-    inputs = (
-        {"text": timeline["texts"], **({"timestamp": timeline["timestamps"]} if "timestamps" in timeline else {})}
-        for timeline in timelines
-    )
+    names, thresholds = classes_of(model.config)
+    write_timeline_page(path, explain_timelines(pipe, timelines), names, thresholds=thresholds, title=title)
+    logger.info("Timelines to look at: %s", path)
+
+
+def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) -> list[dict[str, Any]]:
+    """The explained timelines as [`timeline_page`] takes them, with the labels that the posts have."""
+    names, _ = classes_of(pipe.model.config)
+    inputs = ({"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines)
     explained = tqdm(pipe.explain(inputs), total=len(timelines), desc="Explaining timelines")
-    shown = [
+    return [
         {
             "id": timeline["timeline_id"],
             "posts": [
@@ -54,5 +59,8 @@ def write_view(
         }
         for timeline, posts in zip(timelines, explained, strict=True)
     ]
-    write_timeline_page(path, shown, names, thresholds=(config.calibration or {}).get("thresholds"), title=title)
-    logger.info("Timelines to look at: %s", path)
+
+
+def classes_of(config: TempoFormerConfig) -> tuple[list[str], list[float] | None]:
+    """The names of the classes by id, and their decision thresholds if the model is calibrated."""
+    return [config.id2label[label] for label in range(config.num_labels)], (config.calibration or {}).get("thresholds")

@@ -5,6 +5,7 @@ no other machine for anything. Needs the extra `view`.
 
 import importlib.util
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,6 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
             `page.charts`.
         values: What the template shows, `title` among it; it escapes them.
     """
-    import vl_convert
-
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -79,10 +78,18 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
     )
     environment.globals["own_file"] = own_file
     return environment.get_template(template).render(
-        vega=Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+        vega=vega_bundle(),
         data=embed({"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}),
         **values,
     )
+
+
+@cache
+def vega_bundle() -> Markup:
+    """The script that draws charts; putting it together takes a second or more."""
+    import vl_convert
+
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def own_file(name: str) -> Markup:

@@ -74,8 +74,8 @@ def test_predictions_and_page(tmp_path, dated):
     shown = answer(POSTS, f" {folder} ")
     assert shown.tags == ["p", "span", "a", "iframe"]
     # Two timelines by themselves, as anyone loads the model.
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    pipe = StreamClassificationPipeline(model=TempoFormerForStreamClassification.from_pretrained(folder), tokenizer=tokenizer)
+    loaded = TempoFormerForStreamClassification.from_pretrained(folder)
+    pipe = StreamClassificationPipeline(model=loaded, tokenizer=AutoTokenizer.from_pretrained(folder))
     times = ["2001-05-01T09:00:00Z", "2001-05-02T22:10:00Z", "2001-05-03T07:00:00Z"]
     ann = pipe({"text": ["so glad today", SECRET, "tired, again"], "timestamp": times}, top_k=3)
     bob = pipe({"text": ["nothing new"], "timestamp": ["2001-05-01"]}, top_k=3)
