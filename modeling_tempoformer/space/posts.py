@@ -47,7 +47,7 @@ def parse_posts(text: str) -> Dataset:
     posts = read_table(text, separator, names) if "text" in names else read_lines(text)
     if len(posts) > MOST_POSTS:
         raise too_many(f"{len(posts):,} posts")
-    return Dataset.from_list([{"timeline_id": "posts", **post} for post in posts])
+    return Dataset.from_list([{"timeline_id": "your posts", **post} for post in posts])
 
 
 def too_many(found: str) -> ValueError:

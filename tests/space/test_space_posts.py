@@ -26,8 +26,8 @@ def test_a_table(mark, end):
 
 def test_a_table_of_texts_alone_is_one_timeline():
     assert parse_posts("text\nso happy\nnothing new").to_list() == [
-        {"timeline_id": "posts", "text": "so happy"},
-        {"timeline_id": "posts", "text": "nothing new"},
+        {"timeline_id": "your posts", "text": "so happy"},
+        {"timeline_id": "your posts", "text": "nothing new"},
     ]
 
 
@@ -46,8 +46,8 @@ def test_a_table_of_texts_alone_is_one_timeline():
 )
 def test_a_line_after_its_time(line, time, text):
     rows = parse_posts(f"\n{line}\r\n\n2024-05-02 next").to_list()
-    assert rows[0] == {"timeline_id": "posts", "timestamp": time, "text": text}
-    assert rows[1] == {"timeline_id": "posts", "timestamp": "2024-05-02", "text": "next"}
+    assert rows[0] == {"timeline_id": "your posts", "timestamp": time, "text": text}
+    assert rows[1] == {"timeline_id": "your posts", "timestamp": "2024-05-02", "text": "next"}
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_refused(text, named):
 def test_as_many_as_are_taken():
     assert len(parse_posts("text\n" + "x\n" * MOST_POSTS)) == MOST_POSTS
     long = "x" * (MOST_CHARACTERS - 5)
-    assert parse_posts(f"text\n{long}").to_list() == [{"timeline_id": "posts", "text": long}]
+    assert parse_posts(f"text\n{long}").to_list() == [{"timeline_id": "your posts", "text": long}]
