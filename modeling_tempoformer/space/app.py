@@ -102,13 +102,14 @@ def make_app(models: Models) -> gr.Blocks:
             placeholder=EXAMPLE,
             lines=8,
             max_lines=16,
+            elem_id="posts",
             # Some browsers send what they check to a server.
             html_attributes=gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off"),
         )
         with gr.Row(elem_id="sources"):
             file = gr.HTML(html_template=FILE, js_on_load=READ_FILE, elem_id="file")
             example = gr.Button("Try made-up posts", size="md", elem_id="example")
-        name = gr.Textbox(label="2. Model", info=MODEL[models.public], value=models.default)
+        name = gr.Textbox(label="2. Model", info=MODEL[models.public], value=models.default, elem_id="model")
         show = gr.Button("3. Show the timelines", variant="primary", elem_id="show")
         result = gr.HTML(elem_id="result")
         gr.Markdown(LIMITS)
