@@ -1,4 +1,4 @@
-"""A small Hub on loopback for the real `huggingface_hub` client: models only, every file inline."""
+"""A small Hub on loopback for the real `huggingface_hub` client: models and Spaces, every file inline."""
 
 import base64
 import hashlib
@@ -32,7 +32,9 @@ class HubServer:
 
     Attributes:
         url (`str`): For `HF_ENDPOINT`.
-        repositories (`dict[str, list[Commit]]`): Commits of each repository, oldest first; the first is empty.
+        repositories (`dict[str, list[Commit]]`): Commits of each repository, oldest first; the first is empty. Ids of
+            Spaces begin with `spaces/`.
+        readonly (`set[str]`): Repositories of others, which no commit may change.
         requests (`list[tuple[str, str]]`): Method and path of each request so far.
 
     With `private=True` it answers only requests that carry `TOKEN`.
@@ -41,6 +43,7 @@ class HubServer:
     def __init__(self, private: bool = False):
         self.private = private
         self.repositories: dict[str, list[Commit]] = {}
+        self.readonly: set[str] = set()
         self.requests: list[tuple[str, str]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (HubHandler,), {"hub": self}))
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -131,7 +134,8 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def create(self, content: bytes):
         wanted = json.loads(content)
-        repo = f"{wanted.get('organization') or 'me'}/{wanted['name']}"
+        kind = "spaces/" if wanted.get("type") == "space" else ""
+        repo = f"{kind}{wanted.get('organization') or 'me'}/{wanted['name']}"
         is_known = repo in self.hub.repositories
         self.hub.repositories.setdefault(repo, [Commit(hashlib.sha1(repo.encode()).hexdigest(), "initial commit", {})])
         self.reply({"url": f"{self.hub.url}/{repo}", "name": repo}, 409 if is_known else 200)
@@ -144,6 +148,8 @@ class HubHandler(BaseHTTPRequestHandler):
         self.reply({"files": [{**file, "shouldIgnore": False} for file in files]})
 
     def commit(self, content: bytes, repo: str, revision: str):
+        if repo in self.hub.readonly:
+            return self.reply({"error": "not yours"}, 403)
         items = [json.loads(line) for line in content.splitlines()]
         files = {item["value"]["path"]: base64.b64decode(item["value"]["content"]) for item in items[1:]}
         files = {**self.hub.files(repo), **files}
@@ -170,13 +176,14 @@ class HubHandler(BaseHTTPRequestHandler):
                 self.reply({"error": "missing"}, 404, X_Repo_Commit=commit.sha, X_Error_Code="EntryNotFound")
 
 
-REPO, REVISION = "(?P<repo>[^/]+/[^/]+)", "(?P<revision>[^/]+)"
+REPO, REVISION = "(?P<repo>(?:spaces/)?[^/]+/[^/]+)", "(?P<revision>[^/]+)"
+API = f"/api/(?:models/|(?=spaces/)){REPO}"
 ROUTES = {
     "/api/repos/create": HubHandler.create,
     "/api/validate-yaml": HubHandler.check_card,
-    f"/api/models/{REPO}/preupload/{REVISION}": HubHandler.preupload,
-    f"/api/models/{REPO}/commit/{REVISION}": HubHandler.commit,
-    f"/api/models/{REPO}/tree/{REVISION}/(?P<folder>.+)": HubHandler.tree,
-    f"/api/models/{REPO}(/revision/{REVISION})?": HubHandler.info,
+    f"{API}/preupload/{REVISION}": HubHandler.preupload,
+    f"{API}/commit/{REVISION}": HubHandler.commit,
+    f"{API}/tree/{REVISION}/(?P<folder>.+)": HubHandler.tree,
+    f"{API}(/revision/{REVISION})?": HubHandler.info,
     f"/{REPO}/resolve/{REVISION}/(?P<path>.+)": HubHandler.resolve,
 }

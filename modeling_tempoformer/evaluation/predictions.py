@@ -121,17 +121,20 @@ def prediction_rows(
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
-    """
-    Writes `_predictions.csv`, with times in ISO-8601, and the same table with their types as `_predictions.parquet`.
-    """
+    """Writes `_predictions.csv` as [`to_csv`] does, and the same table with its types as `_predictions.parquet`."""
     table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
+    with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
+        to_csv(table, partial)
+        table.to_parquet(partial_parquet, index=False)
+    logger.info("Predictions: %s", path)
+
+
+def to_csv(table: pd.DataFrame, path: Path | None = None) -> str | None:
+    """Writes a table of predictions as CSV, with times in ISO-8601; without a path, returns the text."""
     as_text = table.copy(deep=False)
     for name in table.select_dtypes("datetimetz"):
         times = table[name].dt.tz_localize(None).to_numpy("datetime64[us]")
         unit = "s" if (times == times.astype("datetime64[s]")).all() else "us"
         as_text[name] = np.datetime_as_string(times, unit=unit, timezone="UTC")
-    with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
-        # A text may have any line break, and Python quotes only its own by itself.
-        as_text.to_csv(partial, index=False, quoting=csv.QUOTE_NONNUMERIC)
-        table.to_parquet(partial_parquet, index=False)
-    logger.info("Predictions: %s", path)
+    # A text may have any line break, and Python quotes only its own by itself.
+    return as_text.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)

@@ -20,6 +20,7 @@ from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
 from ..input_checks_tempoformer import check_whole
 from .split_record import SPLIT
+from .timeline_view import TIMELINES
 
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,8 @@ TRAINING_SETTINGS = (
 # Arguments of the scripts that may change when a run resumes. Training posts are compared themselves.
 NOT_COMPARED = (
     *("train_file", "validation_file", "test_file", "train_files", "validation_files", "test_files", "folds_file"),
-    *("max_eval_samples", "max_predict_samples", "calibrate", "cache_dir", "token", "trust_remote_code", "no_text"),
+    *("max_eval_samples", "max_predict_samples", "calibrate", "view", "cache_dir", "token", "trust_remote_code"),
+    "no_text",
 )
 
 
@@ -131,7 +133,7 @@ def draw_learning_curve(trainer: Trainer):
 def clear_results(training: TrainingArguments):
     """Removes an earlier run's scores, predictions and figures, before another run writes its own."""
     if training.process_index == 0:
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, *FIGURES):
+        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, *FIGURES):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
 
 

@@ -12,6 +12,7 @@ from .hub_trainer import name_dataset
 from .resuming import clear_results, report, train
 from .split_record import SPLIT
 from .stream_trainer import StreamTrainer
+from .timeline_view import TIMELINES, write_view
 
 
 def run_steps(
@@ -49,9 +50,13 @@ def run_steps(
     if model_args.calibrate:
         trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
     if training.do_predict:
+        shown = timelines["test"]
         if data.no_text:
             timelines = {**timelines, "test": timelines["test"].remove_columns("texts")}
         report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
+        if model_args.view and trainer.is_world_process_zero():
+            page = Path(training.output_dir) / TIMELINES
+            write_view(page, trainer.model, trainer.processing_class, shown, "Test timelines")
     if trainer.is_world_process_zero():
         print_figures(training.output_dir)
     if training.push_to_hub:

@@ -1,0 +1,36 @@
+"""
+The app in the browser: runs it on this machine, or makes a Space of it on the Hub.
+
+    python -m modeling_tempoformer.space --model_name_or_path outputs/mine
+    python -m modeling_tempoformer.space --model_name_or_path me/my-model --push_space me/my-space
+"""
+
+import argparse
+import importlib.util
+import logging
+
+from ..training.recipes import run_script
+from ..view.page import check_view
+
+
+def main(arguments: list[str]):
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    parser = argparse.ArgumentParser(prog="python -m modeling_tempoformer.space", description=__doc__.splitlines()[1])
+    parser.add_argument("--model_name_or_path", required=True, help="A TempoFormer: a folder, or an id on the Hub.")
+    parser.add_argument("--push_space", metavar="ID", help="Make or renew this Space instead, for a model on the Hub.")
+    args = parser.parse_args(arguments)
+    if importlib.util.find_spec("gradio") is None:
+        raise ValueError('The app needs gradio: pip install "modeling-tempoformer[space]".')
+    check_view()
+    if args.push_space is None:
+        from .app import run_app
+
+        run_app(args.model_name_or_path)
+    else:
+        from .pushing import push_space
+
+        push_space(args.model_name_or_path, args.push_space)
+
+
+if __name__ == "__main__":
+    run_script(main)

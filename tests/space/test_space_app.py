@@ -1,0 +1,172 @@
+"""What the app answers: the page, the predictions, what may be loaded, and one sentence for each mistake."""
+
+import base64
+import io
+import json
+import logging
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from helpers import CHANGES, ROOT, dated_bert, dated_config, save_encoder, tiny_encoder, tiny_model
+from hub_server import HubServer
+from huggingface_hub import HfApi
+from transformers import AutoTokenizer
+
+from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
+from modeling_tempoformer.space import app
+from modeling_tempoformer.space.app import show_posts
+from modeling_tempoformer.space.timelines import Models
+from modeling_tempoformer.training.split_record import hash_id
+
+
+SECRET = "</script><script>alert('so sad')</script>${alert(1)} {{value}}"
+POSTS = f"""timeline_id,timestamp,text,label
+ann,2001-05-02T22:10:00Z,"{SECRET}",IS
+bob,2001-05-01,nothing new,
+ann,2001-05-01T09:00:00Z,so glad today,O
+ann,2001-05-03T07:00:00Z,"tired, again",
+"""
+
+
+class Answer(HTMLParser):
+    """The page, the table and the problem in an answer of the app."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.page, self.table, self.problem, self.tags = None, None, "", []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        values = dict(attributes)
+        self.page = values.get("srcdoc", self.page)
+        if tag == "a":
+            table = base64.b64decode(values["href"].partition("base64,")[2]).decode()
+            self.table = pd.read_csv(io.StringIO(table), dtype={"post_id": str}, keep_default_na=False)
+
+    def handle_data(self, text):
+        self.problem += text if self.tags == ["p"] else ""
+
+
+def save_model(folder: Path, dated: bool = False) -> str:
+    tokenizer = dated_bert() if dated else AutoTokenizer.from_pretrained(ROOT / "tokenization")
+    encoder = dated_config().to_dict() if dated else {**tiny_encoder(), "vocab_size": len(tokenizer)}
+    model = tiny_model(**CHANGES, encoder_config={**encoder, "initializer_range": 0.3})
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    return save_model(tmp_path_factory.mktemp("model") / "mine")
+
+
+def answer(text: str, name: str, public: bool = False, default: str = "me/default") -> Answer:
+    return Answer(show_posts(text, name, Models(default, public)))
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_predictions_and_page(tmp_path, dated):
+    folder = save_model(tmp_path / "mine", dated)
+    shown = answer(POSTS, f" {folder} ")
+    assert shown.tags == ["p", "span", "a", "iframe"]
+    # Two timelines by themselves, as anyone loads the model.
+    loaded = TempoFormerForStreamClassification.from_pretrained(folder)
+    pipe = StreamClassificationPipeline(model=loaded, tokenizer=AutoTokenizer.from_pretrained(folder))
+    times = ["2001-05-01T09:00:00Z", "2001-05-02T22:10:00Z", "2001-05-03T07:00:00Z"]
+    ann = pipe({"text": ["so glad today", SECRET, "tired, again"], "timestamp": times}, top_k=3)
+    bob = pipe({"text": ["nothing new"], "timestamp": ["2001-05-01"]}, top_k=3)
+    table = shown.table
+    assert table["text"].tolist() == [SECRET, "nothing new", "so glad today", "tired, again"]
+    assert table["time"].tolist() == [times[1], "2001-05-01T00:00:00Z", times[0], times[2]]
+    for row, expected in zip(table.to_dict("records"), [ann[1], bob[0], ann[0], ann[2]], strict=True):
+        assert row["prediction"] == expected[0]["label"]
+        for entry in expected:
+            assert row[f"probability_{entry['label']}"] == pytest.approx(entry["score"], abs=1e-5)
+    assert table["label"].tolist() == ["IS", "", "O", ""]
+    assert SECRET not in shown.page and "so glad today" in shown.page
+
+
+def test_no_post_is_markup(model):
+    html = show_posts(POSTS, model, Models(model, public=False))
+    assert "<script" not in html and SECRET not in html
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("so happy today", "Line 1"),
+        ("text,timestamp\n<b>a</b>,01.05.2024", "01.05.2024"),
+        ("text,label\na,<b>Swich</b>", "'<b>Swich</b>'"),
+    ],
+)
+def test_a_mistake_in_the_posts_is_one_sentence(model, text, named):
+    shown = answer(text, model)
+    assert named in shown.problem and shown.tags == ["p"]
+
+
+def test_another_model_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    encoder = save_encoder(tmp_path / "encoder")
+    (tmp_path / "empty").mkdir()
+    for name in (encoder, str(tmp_path / "empty")):
+        shown = answer(POSTS, name)
+        assert name in shown.problem and shown.tags == ["p"]
+
+
+def test_a_model_is_not_scored_on_what_it_has_learned_from(tmp_path):
+    folder = save_model(tmp_path / "mine")
+    Path(folder, "_split.json").write_text(json.dumps({"train": [hash_id("ann")]}))
+    assert "ann" in answer(POSTS, folder).problem
+    unlabelled = POSTS.replace(",IS\n", ",\n").replace(",O\n", ",\n")
+    assert len(answer(unlabelled, folder).table) == 4
+
+
+def test_a_public_app_reads_no_folder_of_its_machine(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(Path(model).parent)
+    for name in (model, Path(model).name, f"./{Path(model).name}", "", "..", "/etc"):
+        shown = answer(POSTS, name, public=True)
+        assert "id on the Hub" in shown.problem, name
+    # Its own default may be one.
+    assert len(answer(POSTS, model, public=True, default=model).table) == 4
+
+
+def test_a_public_app_reads_no_private_model_but_its_own(tmp_path, monkeypatch):
+    """The Hub answers only who has the token, which this machine has."""
+    folder = save_model(tmp_path / "mine")
+    with HubServer(private=True) as hub:
+        hub.connect(monkeypatch, tmp_path / "home")
+        for name in ("me/mine", "me/other"):
+            HfApi().create_repo(name)
+            HfApi().upload_folder(folder_path=folder, repo_id=name)
+        assert "me/other" in answer(POSTS, "me/other", public=True, default="me/mine").problem
+        assert len(answer(POSTS, "me/mine", public=True, default="me/mine").table) == 4
+        assert len(answer(POSTS, "me/other").table) == 4
+
+
+def test_code_beside_the_weights_is_not_run(tmp_path):
+    folder = Path(save_model(tmp_path / "mine", dated=True))
+    code = f"from pathlib import Path\nPath({str(tmp_path / 'exploded')!r}).touch()\n"
+    names = [path.name for path in folder.glob("*.py")]
+    assert {"modeling_tempoformer.py", "tokenization_temporal_bert.py"} <= set(names)
+    for name in names:
+        (folder / name).write_text(code)
+    assert len(answer(POSTS, str(folder)).table) == 4
+    # Nor that of a model of no known kind.
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
+    assert "'evil'" in answer(POSTS, str(folder)).problem
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_bug_says_nothing_of_the_posts(monkeypatch, caplog, capfd):
+    def fail(*arguments):
+        raise RuntimeError("so glad today")
+
+    monkeypatch.setattr(app, "predict_posts", fail)
+    with caplog.at_level(logging.DEBUG):
+        html = show_posts(POSTS, "me/mine", Models("me/mine", public=True))
+    assert "RuntimeError" in caplog.text and "so glad" not in caplog.text + html + "".join(capfd.readouterr())

@@ -1,0 +1,211 @@
+"""The app in a browser, on this machine and as the files of a Space alone: it stores nothing and asks nobody."""
+
+import csv
+import os
+import re
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from conftest import NO_NETWORK
+from helpers import CHANGES, ROOT, read_table, tiny_encoder, tiny_model
+from hub_server import HubServer
+from huggingface_hub import HfApi
+from transformers import AutoTokenizer
+
+from modeling_tempoformer import StreamClassificationPipeline, write_card
+from modeling_tempoformer.space.pushing import push_space
+
+
+pytestmark = pytest.mark.slow
+
+ATTACK = "</script><script>document.title='x'</script><img src=x onerror=\"document.title='y'\">${alert(1)}"
+# No model, log or page has this word by itself.
+WORD = "quokka"
+POSTS = [
+    ("ann", "2024-05-01T09:00:00Z", f"so glad of the {WORD}", "O"),
+    ("bob", "2024-05-01T10:00:00Z", f"a {WORD}, says bob", ""),
+    ("ann", "2024-05-02T22:10:00Z", f"tired {WORD} {ATTACK}", "IS"),
+    ("ann", "2024-05-02T22:20:00Z", f"sad {WORD}", ""),
+]
+LINES = f"2024-05-01 09:00 the {WORD} was glad\n2024-05-01 09:10 the {WORD} was sad\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A saved model with its card, and its folder."""
+    folder = tmp_path_factory.mktemp("model") / "mine"
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
+    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
+    model = tiny_model(**CHANGES, encoder_config=encoder)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_card(model, folder, repo_id="me/mine")
+    return StreamClassificationPipeline(model=model, tokenizer=tokenizer), str(folder)
+
+
+@contextmanager
+def served(folder: Path, environment: dict[str, str], *command: str):
+    """The address, the process and the log of an app that runs in a folder, which has its temporary files too."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "tmp").mkdir(parents=True)
+    settings = {"TMPDIR": str(folder / "tmp"), "HF_HOME": str(folder / "home"), "GRADIO_SERVER_PORT": str(port)}
+    url, log = f"http://127.0.0.1:{port}/", folder / "log.txt"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=folder,
+            env={**environment, **settings},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        for _ in range(240):
+            assert process.poll() is None, log.read_text()
+            try:
+                if httpx.get(url, timeout=5).is_success:
+                    break
+            except httpx.TransportError:
+                pass
+            try:
+                process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                pass
+        else:
+            pytest.fail(log.read_text())
+        yield url, process, log
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def show(browser, count: str):
+    """Clicks, and waits until the answer has this count of posts."""
+    browser.find("#show").click()
+    browser.wait_for(lambda: any(count in text for text in browser.texts("#result .done")))
+
+
+def in_page(browser, selector: str) -> list[str]:
+    """Texts of elements in the page of timelines."""
+    browser.driver.switch_to.frame(browser.find("#result iframe"))
+    try:
+        return browser.wait_for(lambda: browser.texts(selector))
+    finally:
+        browser.driver.switch_to.default_content()
+
+
+def others(browser, url: str) -> list[str]:
+    """What went wrong, and requests to other addresses."""
+    return [problem for problem in browser.problems() if not problem.startswith((url, f"blob:{url}"))]
+
+
+def downloaded(browser, folder: Path) -> list[dict[str, str]]:
+    """The table that a click on the link gives."""
+    settings = {"behavior": "allow", "downloadPath": str(folder), "eventsEnabled": False}
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", settings)
+    browser.find("#result a").click()
+    path = folder / "_predictions.csv"
+    browser.wait_for(path.exists)
+    rows = read_table(path)
+    path.unlink()
+    return rows
+
+
+def holding(folder: Path, word: str) -> list[Path]:
+    """The files below a folder that have a word, in their content or their name."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if word.encode() in path.read_bytes() or word in path.name]
+
+
+def test_on_this_machine(browser, model, tmp_path):
+    pipe, saved = model
+    (tmp_path / "given").mkdir()
+    with (tmp_path / "given" / "posts.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("timeline_id", "timestamp", "text", "label"), *POSTS])
+    command = ("-m", "modeling_tempoformer.space", "--model_name_or_path", saved)
+    open_to_all = {**os.environ, "GRADIO_SERVER_NAME": "0.0.0.0", "GRADIO_SHARE": "True"}
+    with served(tmp_path / "run", open_to_all, *command) as (url, process, log):
+        heard = [each.laddr.ip for each in psutil.Process(process.pid).net_connections() if each.status == "LISTEN"]
+        assert set(heard) == {"127.0.0.1"}
+        browser.open(url, "#show")
+
+        # A file
+        browser.find("#file input").send_keys(str(tmp_path / "given" / "posts.csv"))
+        browser.wait_for(lambda: WORD in browser.find("#posts textarea").get_property("value"))
+        show(browser, "Posts: 4. Timelines: 2.")
+        rows = downloaded(browser, tmp_path)
+        assert [row["text"] for row in rows] == [text for _, _, text, _ in POSTS]
+        assert [row["label"] for row in rows] == [label for *_, label in POSTS]
+        # Each timeline by itself.
+        for person in ("ann", "bob"):
+            mine = [post for post in POSTS if post[0] == person]
+            timeline = {"text": [post[2] for post in mine], "timestamp": [post[1] for post in mine]}
+            shown = [row for row in rows if row["timeline_id"] == person]
+            for row, post, best in zip(shown, mine, pipe(timeline, top_k=3), strict=True):
+                assert (row["time"], row["prediction"]) == (post[1], best[0]["label"])
+                for entry in best:
+                    assert float(row[f"probability_{entry['label']}"]) == pytest.approx(entry["score"], abs=1e-5)
+        assert any(WORD in text for text in in_page(browser, "main"))
+        assert browser.driver.title == "Timelines of posts"
+
+        # Lines
+        browser.set_value("#posts textarea", LINES)
+        show(browser, "Posts: 2. Timelines: 1.")
+        rows = downloaded(browser, tmp_path)
+        timeline = {"text": [line[17:] for line in LINES.splitlines()], "timestamp": ["2024-05-01 09:00"]}
+        timeline["timestamp"].append("2024-05-01 09:10")
+        assert [row["prediction"] for row in rows] == [post["label"] for post in pipe(timeline)]
+
+        # A mistake
+        browser.set_value("#posts textarea", f"the {WORD} was glad")
+        browser.find("#show").click()
+        browser.wait_for(lambda: "Line 1" in "".join(browser.texts("#result .problem")))
+        assert browser.find_all("#result iframe") == []
+
+        # The made-up posts
+        browser.find("#example").click()
+        browser.wait_for(lambda: "Sam" in browser.find("#posts textarea").get_property("value"))
+        show(browser, "Posts: 10. Timelines: 1.")
+        assert others(browser, url) == []
+    assert holding(tmp_path / "run", WORD) == []
+    assert holding(tmp_path / "run", "with Sam") == []
+    # Gradio writes nothing either.
+    assert [path for path in (tmp_path / "run" / "tmp").rglob("*") if path.is_file()] == []
+    assert re.search(r"http://127\.0\.0\.1", log.read_text())
+
+
+def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
+    """In a folder of their own, by a Python that has neither this checkout nor its tests on its path."""
+    _, saved = model
+    with HubServer() as hub:
+        with monkeypatch.context() as patch:
+            hub.connect(patch, tmp_path / "home")
+            HfApi().create_repo("me/mine")
+            HfApi().upload_folder(folder_path=saved, repo_id="me/mine")
+            push_space("me/mine", "me/look")
+        space = tmp_path / "space"
+        for name, content in hub.files("spaces/me/look").items():
+            (space / name).parent.mkdir(parents=True, exist_ok=True)
+            (space / name).write_bytes(content)
+        start = "import modeling_tempoformer as package; print(package.__file__, flush=True); import app"
+        settings = hub.environment(space / "home", PYTHONPATH=str(NO_NETWORK), GRADIO_SERVER_NAME="127.0.0.1")
+        with served(space, settings, "-c", start) as (url, _, log):
+            assert f"{space / 'modeling_tempoformer'}" in log.read_text().splitlines()[0]
+            browser.open(url, "#show")
+            browser.set_value("#posts textarea", LINES)
+            assert browser.find("#model textarea, #model input").get_property("value") == "me/mine"
+            show(browser, "Posts: 2. Timelines: 1.")
+            assert any(WORD in text for text in in_page(browser, "main"))
+            # No folder of the server.
+            browser.set_value("#model textarea, #model input", saved)
+            browser.find("#show").click()
+            browser.wait_for(lambda: "id on the Hub" in "".join(browser.texts("#result .problem")))
+            assert others(browser, url) == []
+        assert holding(space, WORD) == []

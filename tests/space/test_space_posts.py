@@ -1,0 +1,79 @@
+"""Posts as a person gives them: tables of three kinds, lines with times, and what is refused."""
+
+import csv
+import io
+
+import pytest
+
+from modeling_tempoformer.space.posts import MOST_CHARACTERS, MOST_POSTS, parse_posts
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_table(mark, end):
+    file = io.StringIO(newline="")
+    rows = [
+        ["timeline_id", "Timestamp", "text", "mood", "label"],
+        ["ann", "2024-05-01", f'a, "b"; c\td{end}e', "good", "Switch"],
+        ["007", "2024-05-02T22:10:00Z", "", "bad", ""],
+    ]
+    csv.writer(file, delimiter=mark, lineterminator=end).writerows(rows)
+    assert parse_posts("\ufeff" + file.getvalue() + end).to_list() == [
+        {"timeline_id": "ann", "timestamp": "2024-05-01", "text": f'a, "b"; c\td{end}e', "label": "Switch"},
+        {"timeline_id": "007", "timestamp": "2024-05-02T22:10:00Z", "text": "", "label": ""},
+    ]
+
+
+def test_a_table_of_texts_alone_is_one_timeline():
+    assert parse_posts("text\nso happy\nnothing new").to_list() == [
+        {"timeline_id": "your posts", "text": "so happy"},
+        {"timeline_id": "your posts", "text": "nothing new"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "time", "text"),
+    [
+        ("2024-05-01 so happy", "2024-05-01", "so happy"),
+        ("2024-05-01 09:00  so happy, today", "2024-05-01 09:00", "so happy, today"),
+        ("2024-05-01T09:00:01.5Z\tso\thappy", "2024-05-01T09:00:01.5Z", "so\thappy"),
+        ("2024-05-01 09:00+02:00, 3 times", "2024-05-01 09:00+02:00", "3 times"),
+        ("2024-05-01 09:00;", "2024-05-01 09:00", ""),
+        # For the reader of times, which refuses them, and not the beginning of a text.
+        ("2024-05-01 9:00 so happy", "2024-05-01 9:00", "so happy"),
+        ("2024-5-1 so happy", "2024-5-1", "so happy"),
+    ],
+)
+def test_a_line_after_its_time(line, time, text):
+    rows = parse_posts(f"\n{line}\r\n\n2024-05-02 next").to_list()
+    assert rows[0] == {"timeline_id": "your posts", "timestamp": time, "text": text}
+    assert rows[1] == {"timeline_id": "your posts", "timestamp": "2024-05-02", "text": "next"}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (" \n", "no posts yet"),
+        ("so happy today", "Line 1"),
+        ("2024-05-01 so happy\n\n01.05.2024 today", "Line 3"),
+        ("2024-05-01so happy", "Line 1"),
+        ("person,message\nann,so happy", "text"),
+        ("text,timestamp", "no posts"),
+        ("text,text\na,b", "text twice"),
+        ("text,timestamp\na,2024-05-01\nso happy, today,2024-05-01", "Line 3"),
+        ('text\n"so happy', "Line 2"),
+        ('text\n"so" happy', "Line 2"),
+        ("text\nsch\ufffdn", "UTF-8"),
+        ("text\n" + "x\n" * (MOST_POSTS + 1), f"{MOST_POSTS + 1:,} posts"),
+        ("text\n" + "x" * MOST_CHARACTERS, f"{MOST_CHARACTERS + 5:,} characters"),
+    ],
+)
+def test_refused(text, named):
+    with pytest.raises(ValueError, match=named):
+        parse_posts(text)
+
+
+def test_as_many_as_are_taken():
+    assert len(parse_posts("text\n" + "x\n" * MOST_POSTS)) == MOST_POSTS
+    long = "x" * (MOST_CHARACTERS - 5)
+    assert parse_posts(f"text\n{long}").to_list() == [{"timeline_id": "your posts", "text": long}]

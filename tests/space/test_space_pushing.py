@@ -1,0 +1,133 @@
+"""What makes a Space: its files, its card, and the link from the model's card."""
+
+import configparser
+import re
+from pathlib import Path
+
+import gradio
+import pytest
+from helpers import ROOT, save_encoder, tiny_encoder, tiny_model
+from hub_server import HubServer
+from huggingface_hub import HfApi, ModelCard, SpaceCard
+from transformers import AutoTokenizer
+
+from modeling_tempoformer import write_card
+from modeling_tempoformer.space import pushing
+from modeling_tempoformer.space.__main__ import main
+
+
+LINK = "https://huggingface.co/spaces/me/look"
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A Hub that this process's client talks to."""
+    with HubServer() as server:
+        server.connect(monkeypatch, tmp_path / "home")
+        yield server
+
+
+def push_model(folder: Path, tokenization: Path):
+    """A TempoFormer on the Hub, with its card."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_card(model, folder, repo_id="me/mine", license="mit")
+    HfApi().create_repo("me/mine")
+    HfApi().upload_folder(folder_path=folder, repo_id="me/mine")
+
+
+def settings() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+def names_in(requirements: str) -> set[str]:
+    return set(re.findall(r"^([\w-]+)", requirements, flags=re.MULTILINE))
+
+
+def test_a_space_and_its_model_name_each_other(hub, tmp_path, tokenization):
+    push_model(tmp_path / "model", tokenization)
+    before = hub.files("me/mine")
+    main(["--model_name_or_path", "me/mine", "--push_space", "me/look"])
+    card = SpaceCard(hub.files("spaces/me/look")["README.md"].decode())
+    assert (card.data.sdk, card.data.sdk_version) == ("gradio", gradio.__version__)
+    assert (card.data.models, card.data.app_file) == (["me/mine"], "app.py")
+    assert "https://huggingface.co/me/mine" in card.text
+    after = hub.files("me/mine")
+    linked = ModelCard(after["README.md"].decode())
+    assert linked.text.count(LINK) == 1
+    # The line stands before the first section, and all else is as it was.
+    assert linked.text.index(LINK) < linked.text.index("\n## ")
+    line = next(line for line in linked.content.splitlines(keepends=True) if LINK in line)
+    assert linked.content.replace(f"{line}\n", "") == before["README.md"].decode()
+    assert {name: after[name] for name in after if name != "README.md"} == {
+        name: before[name] for name in before if name != "README.md"
+    }
+    # Once more renews the Space alone.
+    commits = len(hub.commits("me/mine"))
+    main(["--model_name_or_path", "me/mine", "--push_space", "me/look"])
+    assert (len(hub.commits("me/mine")), len(hub.commits("spaces/me/look"))) == (commits, 2)
+
+
+def test_a_space_has_the_package_as_the_wheel_maps_it(hub):
+    cfg = settings()
+    packages = cfg["options"]["packages"].split()
+    mapped = dict(line.split(" = ") for line in cfg["options"]["package_dir"].strip().splitlines())
+    data = cfg["options.package_data"]
+    wanted = {"app.py", "README.md", "requirements.txt"}
+    for package in set(packages) - set(mapped):
+        folder = ROOT / package.replace(".", "/")
+        patterns = ["*.py", *re.split(r",\s*", data.get(package, ""))]
+        wanted |= {
+            path.relative_to(ROOT).as_posix() for pattern in filter(None, patterns) for path in folder.glob(pattern)
+        }
+    assert set(pushing.space_files("me/mine")) == wanted
+
+
+def test_a_space_needs_what_the_package_needs():
+    cfg = settings()
+    extras = cfg["options.extras_require"]
+    needed = names_in(cfg["options"]["install_requires"].strip()) | names_in(extras["view"].strip()) | {"gradio"}
+    files = pushing.space_files("me/mine")
+    lines = files["requirements.txt"].decode().split()
+    # The card names the version of gradio.
+    assert names_in("\n".join(lines)) | {"gradio"} == needed
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+(post\d+)?", line) for line in lines), lines
+
+
+def test_only_what_runs_is_pushed(monkeypatch, tmp_path):
+    package = tmp_path / "modeling_tempoformer"
+    for name in ("view/page.css", "view/__init__.py", "posts.csv", "space/_timelines.html", "__pycache__/a.pyc"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text("x")
+    (package / ".ipynb_checkpoints").mkdir()
+    (package / ".ipynb_checkpoints" / "draft.py").write_text("x")
+    monkeypatch.setattr(pushing, "PACKAGE", package)
+    pushed = {name for name in pushing.space_files("me/mine") if name.startswith("modeling_tempoformer")}
+    assert pushed == {"modeling_tempoformer/view/page.css", "modeling_tempoformer/view/__init__.py"}
+
+
+def test_refused(hub, tmp_path, tokenization):
+    push_model(tmp_path / "model", tokenization)
+    save_encoder(tmp_path / "encoder")
+    HfApi().create_repo("me/encoder")
+    HfApi().upload_folder(folder_path=tmp_path / "encoder", repo_id="me/encoder")
+    for name, problem in ((str(tmp_path / "model"), "push it there first"), ("me/encoder", "'bert'")):
+        with pytest.raises(ValueError, match=problem):
+            pushing.push_space(name, "me/look")
+    with pytest.raises(OSError, match="me/nothing"):
+        pushing.push_space("me/nothing", "me/look")
+    assert "spaces/me/look" not in hub.repositories
+
+
+def test_the_model_of_another(hub, tmp_path, tokenization, monkeypatch, caplog):
+    """Its card cannot be changed: the Space is made without the link."""
+    push_model(tmp_path / "model", tokenization)
+    before = hub.commits("me/mine")
+    hub.readonly.add("me/mine")
+    pushing.push_space("me/mine", "me/look")
+    assert "app.py" in hub.files("spaces/me/look") and hub.commits("me/mine") == before
+    assert "me/mine" in caplog.text
