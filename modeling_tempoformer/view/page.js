@@ -36,3 +36,10 @@ function draw(name, into, data, signals = {}) {
   view.initialize(into).run();
   return view;
 }
+
+// Makes a chart as wide as its element, or `least` pixels if that is more. What stands beside the plot (axes and their
+// words) keeps its width.
+function fitWidth(view, into, least = 0) {
+  const beside = into.querySelector("svg").getBoundingClientRect().width - view.width();
+  view.width(Math.max(into.clientWidth - beside, least, 50)).run();
+}

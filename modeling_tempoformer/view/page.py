@@ -60,12 +60,12 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
     A page as one HTML text.
 
     Args:
-        template (`str`): The stem of files in this folder: `words` for `words.html.jinja`, which extends
-            `page.html.jinja`, with its style `words.css` and its script `words.js`.
+        template (`str`): A file of this folder that extends `page.html.jinja`: its blocks `style` and `script` take in
+            other files of the folder by `{{ own_file("...") }}`, and it fills `header`, `main` and `footer`.
         data: What the script gets as `page.data`: anything that JSON has, without NaN.
         charts (`dict[str, altair.TopLevelMixin]`): By name; the script gets their Vega specifications as
             `page.charts`.
-        values: What the template shows; it escapes them.
+        values: What the template shows, `title` among it; it escapes them.
     """
     import vl_convert
 
@@ -76,18 +76,18 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(f"{template}.html.jinja").render(
-        style=Markup(own_file("page.css") + own_file(f"{template}.css")),
+    environment.globals["own_file"] = own_file
+    return environment.get_template(template).render(
         # Vega alone: the charts are compiled here, and Vega-Lite and its embedding stay out.
         vega=Markup(vl_convert.javascript_bundle("window.vega = vega;")),
-        script=Markup(own_file("page.js") + own_file(f"{template}.js")),
         data=embed({"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}),
         **values,
     )
 
 
-def own_file(name: str) -> str:
-    return (FOLDER / name).read_text(encoding="utf-8")
+def own_file(name: str) -> Markup:
+    """A style or a script of this folder, for a template: it is ours, and not escaped."""
+    return Markup((FOLDER / name).read_text(encoding="utf-8"))
 
 
 def embed(value: Any) -> Markup:

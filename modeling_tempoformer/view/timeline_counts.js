@@ -1,0 +1,67 @@
+// What the page of timelines counts at a threshold. Probabilities and thresholds are whole numbers of 1 / UNIT, so that
+// comparing them is exact; a label is a class id, -1 without one.
+
+const UNIT = 10000;
+
+function isAlarm(timeline, post, watched, threshold) {
+  return timeline.probabilities[watched][post] >= threshold;
+}
+
+function outcomeOf(timeline, post, watched, threshold) {
+  const alarm = isAlarm(timeline, post, watched, threshold);
+  const label = timeline.actual[post];
+  if (label < 0) return alarm ? "alarm" : "no alarm";
+  if (label === watched) return alarm ? "hit" : "miss";
+  return alarm ? "false alarm" : "no alarm";
+}
+
+// The posts that begin a run of neighbouring posts of a class. Posts without a label are left out before.
+function runStarts(timeline, labelled, watched) {
+  return labelled.flatMap((post, place) => {
+    const continues = place > 0 && timeline.actual[labelled[place - 1]] === watched;
+    return timeline.actual[post] === watched && !continues ? [place] : [];
+  });
+}
+
+// The delay of each run in labelled posts and in seconds, null where no alarm comes before the next run.
+function delaysOf(timeline, labelled, watched, threshold) {
+  const starts = runStarts(timeline, labelled, watched);
+  return starts.map((start, run) => {
+    const end = starts[run + 1] ?? labelled.length;
+    for (let place = start; place < end; place++) {
+      if (!isAlarm(timeline, labelled[place], watched, threshold)) continue;
+      const seconds = timeline.times ? timeline.times[labelled[place]] - timeline.times[labelled[start]] : null;
+      return { posts: place - start, seconds };
+    }
+    return null;
+  });
+}
+
+function countTimeline(timeline, watched, threshold) {
+  const all = [...timeline.texts.keys()];
+  const labelled = all.filter((post) => timeline.actual[post] >= 0);
+  const alarmed = (post) => isAlarm(timeline, post, watched, threshold);
+  const ofClass = labelled.filter((post) => timeline.actual[post] === watched);
+  return {
+    posts: all.length,
+    labelled: labelled.length,
+    alarms: all.filter(alarmed).length,
+    judged: labelled.filter(alarmed).length,
+    ofClass: ofClass.length,
+    hits: ofClass.filter(alarmed).length,
+    delays: delaysOf(timeline, labelled, watched, threshold),
+  };
+}
+
+function addCounts(counts) {
+  const sum = (name) => counts.reduce((total, count) => total + count[name], 0);
+  const names = ["posts", "labelled", "alarms", "judged", "ofClass", "hits"];
+  const sums = Object.fromEntries(names.map((name) => [name, sum(name)]));
+  return { ...sums, delays: counts.flatMap((count) => count.delays) };
+}
+
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}

@@ -1,0 +1,122 @@
+"""The page of timelines: every post with its probabilities, what is an alarm at a threshold, and why."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from .page import render_page, write_page
+from .timeline_charts import timeline_charts
+
+
+# The numbers of the page are whole ten-thousandths: short in the file, and exact to compare with a threshold.
+UNIT = 10_000
+# A silence is so many times as long as the timeline's median time between two posts.
+SILENCE = 10
+
+
+def write_timeline_page(path: str | Path, timelines: Iterable[dict], names: Sequence[str], **settings: Any):
+    """Writes the page to a file. Arguments as for [`timeline_page`]."""
+    write_page(path, timeline_page(timelines, names, **settings))
+
+
+def timeline_page(
+    timelines: Iterable[dict],
+    names: Sequence[str],
+    thresholds: Sequence[float] | None = None,
+    title: str = "Timelines",
+) -> str:
+    """
+    One HTML file in which a person looks at timelines. It needs no server and asks no other machine for anything.
+
+    Args:
+        timelines: Each a dict of `id` (a string) and `posts`, what `explain` of the pipeline returns for the timeline:
+            a list of dicts, to each of which may be added `actual`, the name of its class (None without a label).
+        names (`Sequence[str]`): The classes in the order of their ids.
+        thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration. With two
+            classes the page's threshold begins at what they mean for the class to watch; else at 0.5.
+        title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
+
+    Returns:
+        `str`: The page.
+    """
+    packed = [pack_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
+    labels = [label for timeline in packed for label in timeline["actual"]]
+    layers = max((len(layers) for timeline in packed for layers in timeline["attention"]), default=0)
+    data = {
+        "names": list(names),
+        "watched": rarest_class(packed, len(names)),
+        "thresholds": first_thresholds(thresholds, len(names)),
+        "silence": SILENCE,
+        "timelines": packed,
+    }
+    charts = timeline_charts(names, {label >= 0 for label in labels}, layers)
+    return render_page("timeline_page.html.jinja", data, charts, title=title, posts=len(labels), timelines=len(packed))
+
+
+def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str]) -> dict[str, Any]:
+    """
+    A timeline as the page's script reads it: lists with a value for each post, in order of time, by class or by layer
+    where there are several. Labels are class ids, -1 without one; `stream` has places in these lists.
+    """
+    times = [post["timestamp"] for post in posts]
+    timed = None not in times
+    order = sorted(range(len(posts)), key=times.__getitem__) if timed else list(range(len(posts)))
+    times = [times[post] for post in order]
+    silence = longest_pause(times) if timed else None
+    place = {post: index for index, post in enumerate(order)}
+    posts = [posts[post] for post in order]
+    ids = {name: index for index, name in enumerate(names)}
+    return {
+        "id": timeline_id,
+        "texts": [post["text"] for post in posts],
+        "times": [round(time, 3) for time in times] if timed else None,
+        "silence": silence,
+        "silences": [] if silence is None else silences(times, silence),
+        "actual": [ids.get(post.get("actual"), -1) for post in posts],
+        "predicted": [ids[post["label"]] for post in posts],
+        "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
+        "stream": [[place[other] for other in post["stream"]] for post in posts],
+        "attention": [[[round(w * UNIT) for w in layer] for layer in post["attention"]] for post in posts],
+        "effects": [[[round(e * UNIT) for e in post["effects"][name]] for post in posts] for name in names],
+    }
+
+
+def floor_units(probability: float) -> int:
+    """
+    A probability in whole units, rounded down, so that it reaches a threshold of whole units if and only if the
+    probability does. What is added is less than its own rounding error in the pipeline's 32 bits.
+    """
+    return math.floor(probability * UNIT + 1e-6)
+
+
+def longest_pause(times: Sequence[float]) -> float | None:
+    """Seconds between two posts that are not yet a silence: `SILENCE` times the median of those that are not 0."""
+    gaps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
+    return SILENCE * median(gaps) if gaps else None
+
+
+def silences(times: Sequence[float], longest: float) -> list[int]:
+    """The places of the posts that end a silence."""
+    return [place for place, (earlier, later) in enumerate(pairwise(times), 1) if later - earlier > longest]
+
+
+def rarest_class(timelines: Sequence[dict], num_classes: int) -> int:
+    """The class that the fewest posts have: by label where labels have several classes, else by probability."""
+    counts = Counter(label for timeline in timelines for label in timeline["actual"] if label >= 0)
+    if len(counts) > 1:
+        return min(counts, key=counts.__getitem__)
+    expected = [sum(sum(timeline["probabilities"][label]) for timeline in timelines) for label in range(num_classes)]
+    return expected.index(min(expected))
+
+
+def first_thresholds(thresholds: Sequence[float] | None, num_classes: int) -> list[int]:
+    """For each class the threshold at which the page begins, in thousandths as its slider has them, in units."""
+    shares = [0.5] * num_classes
+    if thresholds is not None and num_classes == 2:
+        # p / t is largest for a class where its p is above its share of both thresholds.
+        shares = [threshold / sum(thresholds) for threshold in thresholds]
+    return [round(share * 1000) * UNIT // 1000 for share in shares]
