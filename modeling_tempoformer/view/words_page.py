@@ -3,6 +3,7 @@ A page of words by change of meaning: a table of them, and for each word a map o
 and the sentences nearest to each. Needs the extra `view`.
 """
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ NEAREST = 3
 MAX_SHOWN = 20_000
 MIN_SHOWN = 20
 SHAPES = ["circle", "triangle-up", "square", "cross", "diamond", "triangle-down", "triangle-left", "triangle-right"]
-
+# How the page writes and sorts a column; others are scores.
+KINDS = {"word": "word", "rank": "rank", "gold_rank": "rank", "p": "p", "p_fdr": "p"}
 MEANINGS = {
     "rank": "1 changed most, by the first measure.",
     "apd": "Average pairwise distance: the mean cosine distance (0 to 2) of a usage at the first time and one at the "
@@ -74,7 +76,7 @@ def words_page(
     limit = max(MIN_SHOWN, MAX_SHOWN // (len(times) * max(len(vectors), 1)))
     data = {
         "times": names,
-        "columns": [{"name": escape_control_characters(name), "kind": kind} for name, kind in columns],
+        "columns": [{"name": heading(name), "kind": kind} for name, kind in columns],
         "words": [
             {
                 "word": escape_control_characters(row["word"]),
@@ -96,7 +98,7 @@ def words_page(
     if len(times) > 2:
         charts["curve"] = distance_curve(names)
     return render_page(
-        "words",
+        "words_page.html.jinja",
         data,
         charts,
         title=f"Words by change of meaning, {names[0]} to {names[-1]}",
@@ -106,14 +108,22 @@ def words_page(
     )
 
 
+def heading(name: str) -> str:
+    return escape_control_characters(name.replace("usages_", "usages ", 1))
+
+
 def table_columns(table: pd.DataFrame) -> list[tuple[str, str]]:
-    """The columns of the page's table and their kinds; the two of the interval are one, beside its measure."""
-    low, high = INTERVAL
+    """
+    The columns of the page's table and their kinds: the two of the interval are one, beside its measure, and the steps
+    between more than two times stay in the CSV file.
+    """
     columns = []
     for name in table.columns.drop(list(INTERVAL), errors="ignore"):
-        kind = "word" if name == "word" else "count" if name.startswith("usages_") or "rank" in name else "score"
+        if name.startswith("prt "):
+            continue
+        kind = KINDS.get(name, "count" if name.startswith("usages_") else "score")
         columns.append((name, kind))
-        if name == "apd" and low in table:
+        if name == "apd" and INTERVAL[0] in table:
             columns.append(("95 % of apd", "interval"))
     return columns
 
@@ -183,9 +193,9 @@ def cut_around(usage: Usage) -> list[str]:
     """The text before a word, the word and the text after it, without what is far away; nothing in them is invisible."""
     before, word, after = usage.text[: usage.start], usage.text[usage.start : usage.end], usage.text[usage.end :]
     if len(before) > AROUND:
-        before = "…" + before[-AROUND:]
+        before = "…" + re.sub(r"^\S{0,20}\s", "", before[-AROUND:])
     if len(after) > AROUND:
-        after = after[:AROUND] + "…"
+        after = re.sub(r"\s\S{0,20}$", "", after[:AROUND]) + "…"
     return [escape_control_characters(part) for part in (before, word, after)]
 
 
@@ -195,7 +205,7 @@ def by_time(names: list[str]) -> dict[str, "altair.Color | altair.Shape"]:
 
     repeats = -(-len(names) // len(SHAPES))
     legend = alt.Legend(title=None, orient="top", columns=2, symbolSize=90)
-    ranges = {"color": (COLOURS[1:] + COLOURS[:1]) * repeats, "shape": SHAPES * repeats}
+    ranges = {"color": COLOURS * repeats, "shape": SHAPES * repeats}
     scales = {name: alt.Scale(domain=names, range=found[: len(names)]) for name, found in ranges.items()}
     return {
         "color": alt.Color("time:N", scale=scales["color"], legend=legend),
@@ -228,9 +238,7 @@ def usage_map(names: list[str]) -> "altair.LayerChart":
     style = {"fontSize": 17, "fontWeight": "bold", "aria": False}
     halo = means.mark_text(stroke="var(--paper)", strokeWidth=5, **style).encode(**number)
     names_of_senses = means.mark_text(**style).encode(**number)
-    return alt.layer(points, ring, halo, names_of_senses).add_params(sense, chosen).properties(
-        width=400, height=400, autosize={"type": "fit-x", "contains": "padding"}, view={"stroke": "var(--line)"}
-    )
+    return alt.layer(points, ring, halo, names_of_senses).add_params(sense, chosen).properties(width=400, height=400, view=alt.ViewConfig(stroke="var(--line)"))
 
 
 def share_bars(names: list[str]) -> "altair.LayerChart":
@@ -245,9 +253,7 @@ def share_bars(names: list[str]) -> "altair.LayerChart":
     shares = alt.Chart(alt.NamedData("shares"))
     bars = shares.mark_bar().encode(**place, color=by_time(names)["color"].legend(None), description="label:N")
     labels = shares.mark_text(align="left", dx=4, aria=False).encode(**place, text="label:N")
-    return alt.layer(bars, labels).properties(
-        width=400, height=alt.Step(18), autosize={"type": "fit-x", "contains": "padding"}
-    )
+    return alt.layer(bars, labels).properties(width=400, height=alt.Step(18))
 
 
 def distance_curve(names: list[str]) -> "altair.LayerChart":
@@ -266,4 +272,4 @@ def distance_curve(names: list[str]) -> "altair.LayerChart":
         intervals.encode(x=place["x"], y=place["y"].copy(), y2="high:Q").transform_calculate(value="datum.low"),
         points.mark_line(color="var(--accent)").encode(**place),
         points.mark_point(filled=True, opacity=1, size=70, color="var(--accent)").encode(**place, description="label:N"),
-    ).properties(width=400, height=220, autosize={"type": "fit-x", "contains": "padding"})
+    ).properties(width=400, height=220)

@@ -3,8 +3,7 @@
 const { times, columns, words } = page.data;
 const state = { column: null, down: false, word: null, sense: -1, usage: -1 };
 const rows = words.map((word, index) => ({ ...word, index }));
-let map = null;
-let order = [];
+const charts = {};
 
 function percent(share) {
   return `${Math.round(100 * share)} %`;
@@ -12,8 +11,9 @@ function percent(share) {
 
 function cellText(value, kind) {
   if (value === null) return "";
+  if (kind === "p" && value < 0.001) return "<0.001";
   if (kind === "interval") return value.map((end) => end.toFixed(3)).join(" to ");
-  if (kind === "score") return value.toFixed(3);
+  if (kind === "score" || kind === "p") return value.toFixed(3);
   return String(value);
 }
 
@@ -32,10 +32,10 @@ function drawHeader() {
 }
 
 function sortBy(index) {
-  const { name, kind } = columns[index];
+  const { kind } = columns[index];
   const again = state.column === index;
-  // Words and ranks begin with the first, numbers with the largest.
-  state.down = again ? !state.down : kind !== "word" && !name.includes("rank");
+  // Words, ranks and p-values begin with the first or smallest, other numbers with the largest.
+  state.down = again ? !state.down : !["word", "rank", "p"].includes(kind);
   state.column = index;
   const sign = state.down ? -1 : 1;
   const key = ({ cells }) => (Array.isArray(cells[index]) ? cells[index][0] : cells[index]);
@@ -113,7 +113,8 @@ function chooseWord() {
   byId("of-time").replaceChildren(...options(times, "all"));
   byId("of-sense").replaceChildren(...options(usages.counts.map((_, sense) => senseName(sense)), "all"));
   byId("senses").replaceChildren(...Array.from({ length: senses }, (_, sense) => senseSection(usages, sense)));
-  drawCharts();
+  fillCharts(usages);
+  showUsage();
   listUsages();
   drawRows();
 }
@@ -145,7 +146,7 @@ function chooseSense(sense) {
     .forEach((button, index) => button.setAttribute("aria-pressed", String(index === state.sense)));
   byId("of-sense").value = String(state.sense + 1);
   listUsages();
-  map.signal("sense", state.sense).run();
+  charts.map.signal("sense", state.sense).run();
   if (state.sense >= 0) byId("map").scrollIntoView({ block: "nearest" });
 }
 
@@ -168,9 +169,17 @@ function describeUsage(usages, index) {
 
 // Charts --------------------------------------------------------------------------------------------------------------
 
-function drawCharts() {
-  const { usages } = words[state.word];
-  const width = Math.min(byId("map").clientWidth, 560);
+async function makeCharts() {
+  const names = ["map", "shares", ...(byId("curve") ? ["curve"] : [])];
+  for (const name of names) charts[name] = await draw(name, byId(name));
+  for (const kind of ["mouseover", "click"]) {
+    charts.map.addEventListener(kind, (event, item) => {
+      if (item && item.datum && "index" in item.datum) chooseUsage(item.datum.index);
+    });
+  }
+}
+
+function fillCharts(usages) {
   const points = usages.text.map((_, index) => ({
     index,
     x: usages.x[index],
@@ -183,34 +192,33 @@ function drawCharts() {
     const mean = (axis) => members.reduce((sum, point) => sum + point[axis], 0) / members.length;
     return { name: String(sense + 1), x: mean("x"), y: mean("y") };
   });
-  const marks = { sense: state.sense, chosen: state.usage };
-  map = draw("map", byId("map"), { usages: points, means }, { width, height: width, ...marks });
-  for (const kind of ["mouseover", "click"]) {
-    map.addEventListener(kind, (event, item) => {
-      if (item && item.datum && "index" in item.datum) chooseUsage(item.datum.index);
-    });
-  }
-  showUsage();
   const shares = usages.counts.flatMap((_, sense) =>
     times.map((time, index) => {
       const { share } = shareOf(usages, sense, index);
       return { sense: senseName(sense), time, share, label: `${percent(share)}  ${time}` };
     }),
   );
-  draw("shares", byId("shares"), { shares }, { width: Math.min(byId("shares").clientWidth, 620) });
-  if (usages.curve.length) {
+  charts.map.data("usages", points).data("means", means).signal("sense", -1).signal("chosen", -1);
+  charts.shares.data("shares", shares);
+  if (charts.curve) {
     const curve = usages.curve.map(([value, low, high], index) => {
       const interval = low === null ? "" : `, 95 % interval ${cellText([low, high], "interval")}`;
-      return { time: times[index], value, low, high, label: `${times[index]}: ${value.toFixed(3)}${interval}` };
+      return { time: times[index], value, low, high, label: `${times[index]}: ${cellText(value, "score")}${interval}` };
     });
-    draw("curve", byId("curve"), { curve }, { width: Math.min(byId("curve").clientWidth, 620) });
+    charts.curve.data("curve", curve);
   }
+  fitCharts();
+}
+
+function fitCharts() {
+  for (const [name, view] of Object.entries(charts)) fitWidth(view, byId(name));
+  charts.map.height(charts.map.width()).run();
 }
 
 function chooseUsage(index) {
   if (index === state.usage) return;
   state.usage = index;
-  map.signal("chosen", index).run();
+  charts.map.signal("chosen", index).run();
   showUsage();
 }
 
@@ -257,6 +265,6 @@ if (words.some(({ usages }) => usages)) {
   byId("all").addEventListener("toggle", listUsages);
   for (const id of ["of-time", "of-sense"]) byId(id).addEventListener("change", listUsages);
   window.addEventListener("hashchange", chooseWord);
-  window.addEventListener("resize", drawCharts);
-  chooseWord();
+  window.addEventListener("resize", fitCharts);
+  makeCharts().then(chooseWord);
 }
