@@ -73,6 +73,9 @@ class ModelArguments(CheckpointArguments):
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
     )
+    view: bool = field(
+        default=False, metadata={"help": "After --do_predict, write _timelines.html, a page to look at the test part."}
+    )
 
 
 @dataclass(kw_only=True)
@@ -96,6 +99,7 @@ class BaselineArguments(ModelArguments):
             "num_examples": None if self.method == "few_shot" else self.num_examples,
             "config_overrides": None if self.is_trained else self.config_overrides,
             "calibrate": self.method in (*UNTRAINED, *STOCK_MODELS) and self.calibrate or None,
+            "view": self.view or None,
         }
         for name, value in refused.items():
             if value is not None:

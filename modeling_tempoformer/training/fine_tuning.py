@@ -16,6 +16,7 @@ from ..data_collator_tempoformer import StreamCollator
 from ..evaluation.predictions import targets_of
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_tempoformer_encoders import get_encoder_adapter
+from ..view import check_view
 from .arguments import DataTrainingArguments, ModelArguments, check_asked, recipe_path
 from .frozen_encoder import embed_rows, freeze_encoder
 from .parts import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
@@ -117,6 +118,10 @@ def run(
 ) -> TempoFormerForStreamClassification:
     """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
     check_asked(training, model_args.calibrate)
+    if model_args.view:
+        check_view()
+        if not training.do_predict:
+            raise ValueError("--view shows the posts that --do_predict predicts: give both.")
     if data.streaming and training.dataloader_num_workers > 1:
         raise ValueError(
             f"--streaming reads in one process: --dataloader_num_workers must be at most 1, "

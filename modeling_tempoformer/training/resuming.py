@@ -19,6 +19,7 @@ from ..evaluation.predictions import PREDICTIONS
 from ..evaluation.results import RESULTS
 from ..input_checks_tempoformer import check_whole
 from .split_record import SPLIT
+from .timeline_view import TIMELINES
 
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ TRAINING_SETTINGS = (
 # Arguments of the scripts that may change when a run resumes. Training posts are compared themselves.
 NOT_COMPARED = (
     *("train_file", "validation_file", "test_file", "train_files", "validation_files", "test_files", "folds_file"),
-    *("max_eval_samples", "max_predict_samples", "calibrate", "cache_dir", "token", "trust_remote_code"),
+    *("max_eval_samples", "max_predict_samples", "calibrate", "view", "cache_dir", "token", "trust_remote_code"),
 )
 
 
@@ -102,7 +103,7 @@ def train(
     if trainer.is_world_process_zero():
         write_json(output_dir / TRAINED_ON, trained_on)
         # They are of a training that was here before.
-        for name in (TRAINER_STATE, RESULTS, PREDICTIONS, *([SPLIT] if is_new else [])):
+        for name in (TRAINER_STATE, RESULTS, PREDICTIONS, TIMELINES, *([SPLIT] if is_new else [])):
             (output_dir / name).unlink(missing_ok=True)
         if split is not None and not (output_dir / SPLIT).exists():
             write_json(output_dir / SPLIT, split)
@@ -118,7 +119,7 @@ def clear_results(training: TrainingArguments):
     own.
     """
     if training.process_index == 0:
-        for name in (RESULTS, PREDICTIONS):
+        for name in (RESULTS, PREDICTIONS, TIMELINES):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
 
 

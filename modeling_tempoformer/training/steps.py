@@ -11,6 +11,7 @@ from .hub_trainer import name_dataset
 from .resuming import clear_results, report, train
 from .split_record import SPLIT
 from .stream_trainer import StreamTrainer
+from .timeline_view import TIMELINES, write_view
 
 
 def run_steps(
@@ -49,6 +50,9 @@ def run_steps(
         trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
     if training.do_predict:
         report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
+        if model_args.view and trainer.is_world_process_zero():
+            page = Path(training.output_dir) / TIMELINES
+            write_view(page, trainer.model, trainer.processing_class, timelines["test"], "Test timelines")
     if training.push_to_hub:
         trainer.push_to_hub()
     elif training.do_train or model_args.calibrate:

@@ -18,28 +18,23 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-// Specifications are parsed once; several views can share one.
-const parsedCharts = new Map();
-
-function parsedChart(name) {
-  if (!parsedCharts.has(name)) parsedCharts.set(name, vega.parse(page.charts[name]));
-  return parsedCharts.get(name);
+// Draws a chart as SVG in an element. `data` holds rows by the name of a data set. Returns a promise of its view, for
+// `view.data(name, rows)`, `view.signal(name, value)` and `view.run()`.
+async function draw(name, into, data = {}) {
+  const chart = page.charts[name];
+  const sets = chart.data.map((set) => (set.name in data ? { ...set, values: data[set.name] } : set));
+  // 1: errors alone. That a data set is still empty is no news.
+  const options = { mode: "vega", renderer: "svg", actions: false, defaultStyle: false, tooltip: false, logLevel: 1 };
+  return (await vegaEmbed(into, { ...chart, data: sets }, options)).view;
 }
 
-// Draws a chart as SVG in an element. `data` holds rows by the name of a data set, `signals` values by name.
-// Returns the view, for `view.signal`, `view.data` and `view.runAsync`.
-function draw(name, into, data, signals = {}) {
-  const view = new vega.View(parsedChart(name), { renderer: "svg", hover: true, logLevel: vega.Warn });
-  for (const [signal, value] of Object.entries(signals)) view.signal(signal, value);
-  for (const [set, rows] of Object.entries(data)) view.data(set, rows);
-  into.replaceChildren();
-  view.initialize(into).run();
-  return view;
-}
-
-// Makes a chart as wide as its element, or `least` pixels if that is more. What stands beside the plot (axes and their
-// words) keeps its width.
+// Makes a chart as wide as its element, or its plot `least` pixels wide if that is more. What stands beside the plot
+// (axes and their words) keeps its width.
 function fitWidth(view, into, least = 0) {
-  const beside = into.querySelector("svg").getBoundingClientRect().width - view.width();
-  view.width(Math.max(into.clientWidth - beside, least, 50)).run();
+  view.run();
+  // The words of axes and legends may take another room at the new width, so once more.
+  for (let round = 0; round < 2; round++) {
+    const beside = into.querySelector("svg").getBoundingClientRect().width - view.width();
+    view.width(Math.floor(Math.max(into.clientWidth - beside, least, 50))).run();
+  }
 }

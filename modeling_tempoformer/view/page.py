@@ -28,7 +28,8 @@ DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1], [1, 3], [10, 2,
 # Charts take all colours from the page, so that they follow it into the dark and onto paper.
 CHART_CONFIG = {
     "background": "transparent",
-    "font": "inherit",
+    # Named, so that Vega measures words as the browser draws them.
+    "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     "axis": {
         **{"labelColor": "var(--quiet)", "titleColor": "var(--quiet)", "gridColor": "var(--line)"},
@@ -78,8 +79,7 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
     )
     environment.globals["own_file"] = own_file
     return environment.get_template(template).render(
-        # Vega alone: the charts are compiled here, and Vega-Lite and its embedding stay out.
-        vega=Markup(vl_convert.javascript_bundle("window.vega = vega;")),
+        vega=Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
         data=embed({"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}),
         **values,
     )

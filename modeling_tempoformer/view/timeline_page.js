@@ -3,6 +3,7 @@
 const { names, timelines } = page.data;
 const AT_ONCE = 50; // timelines in the list
 const NARROWEST_POST = 7; // pixels, by position
+const LEAST_REACH = 0.05; // of the axis of effects
 const STRONGEST = 5; // earlier posts, before all are shown
 const isLabelled = timelines.some((timeline) => timeline.actual.some((label) => label >= 0));
 const isTimed = timelines.some((timeline) => timeline.times);
@@ -18,7 +19,7 @@ const state = {
   listed: AT_ONCE,
 };
 let counts = []; // of each timeline
-let chartView = null;
+let views = {}; // of the charts, by name
 
 // ---- The settings and what they count
 
@@ -69,7 +70,7 @@ function changeThreshold(value) {
   recount();
   showSettings();
   showScores();
-  updateChart();
+  changeChart({ posts: postRows(), threshold: [{ p: state.threshold / UNIT }] });
   updatePosts();
   updateCountsInList();
 }
@@ -118,7 +119,7 @@ function countWords(index, matches) {
 function listItem({ index, matches }) {
   const words = element("span", { className: "small quiet" }, countWords(index, matches));
   const spark = element("span", { className: "sparkline", ariaHidden: "true" });
-  const name = element("span", {}, element("strong", {}, timelines[index].id), words);
+  const name = element("span", {}, element("strong", { title: timelines[index].id }, timelines[index].id), words);
   const button = element("button", { type: "button", ariaCurrent: String(index === state.timeline) }, name, spark);
   button.dataset.timeline = index;
   button.dataset.matches = matches;
@@ -199,13 +200,15 @@ function showTimeline(index) {
 
 function aboutChart() {
   const { times, silence } = shown();
-  if (times === null) return "These posts have no times: the chart shows them by position.";
-  const span = `From ${date(times[0])} to ${date(times[times.length - 1])} UTC.`;
-  if (silence === null) return span;
-  return (
-    `${span} Lines break at a silence: more than ${duration(silence)} without a post, ` +
-    `${page.data.silence} times the timeline's median time between two posts.`
-  );
+  const words = [];
+  if (times === null) words.push("These posts have no times: the chart shows them by position.");
+  else words.push(`From ${date(times[0])} to ${date(times[times.length - 1])} UTC.`);
+  if (silence !== null) {
+    const rule = `${page.data.silence} times the timeline's median time between two posts`;
+    words.push(`Lines break at a silence, more than ${duration(silence)} without a post (${rule}).`);
+  }
+  if (isLabelled) words.push("Below: an open square is a label, a dot what the model predicts.");
+  return words.join(" ");
 }
 
 function postRows() {
@@ -248,27 +251,32 @@ function pointRows(post) {
   return [{ x: placeOf(post), p: probabilityOf(post) / UNIT }];
 }
 
+function chartName() {
+  return isByTime() ? "by_time" : "by_position";
+}
+
+function changeChart(data) {
+  const view = views[chartName()];
+  for (const [name, rows] of Object.entries(data)) view.data(name, rows);
+  view.run();
+}
+
 function showChart() {
   const into = byId("chart");
-  const width = isByTime() ? 0 : NARROWEST_POST * shown().texts.length;
-  const data = {
+  for (const part of into.children) part.hidden = part.id !== chartName();
+  views[chartName()].signal("watched", names[state.watched]);
+  changeChart({
     posts: postRows(),
     lines: lineRows(),
     silences: silenceRows(into.clientWidth),
     threshold: [{ p: state.threshold / UNIT }],
     current: pointRows(state.current),
     chosen: pointRows(state.chosen),
-  };
-  if (isLabelled) Object.assign(data, { actual: classRows(shown().actual), predicted: classRows(shown().predicted) });
-  chartView?.finalize();
-  chartView = draw(isByTime() ? "by_time" : "by_position", into, data, { watched: names[state.watched] });
-  fitWidth(chartView, into, width);
+    ...(isLabelled ? { actual: classRows(shown().actual), predicted: classRows(shown().predicted) } : {}),
+  });
+  fitWidth(views[chartName()], byId(chartName()), isByTime() ? 0 : NARROWEST_POST * shown().texts.length);
   into.ariaLabel = `Probabilities of the ${plural(shown().texts.length, "post")} of ${shown().id}`;
   byId("about-chart").textContent = aboutChart();
-}
-
-function updateChart() {
-  chartView.data("posts", postRows()).data("threshold", [{ p: state.threshold / UNIT }]).run();
 }
 
 function labelWords(post) {
@@ -286,7 +294,7 @@ function postWords(post) {
 
 function pointAt(post) {
   state.current = post;
-  chartView.data("current", pointRows(post)).run();
+  changeChart({ current: pointRows(post) });
 }
 
 function showTip(post, left, top) {
@@ -305,15 +313,15 @@ function hideTip() {
 
 // The pixels in which posts are drawn.
 function plotBox() {
-  return byId("chart").querySelector(".concat_0_group .background").getBoundingClientRect();
+  return byId(chartName()).querySelector(".concat_0_group .background").getBoundingClientRect();
 }
 
 function pixelOf(post) {
-  return plotBox().left + chartView.scale("x")(placeOf(post));
+  return plotBox().left + views[chartName()].scale("x")(placeOf(post));
 }
 
 function nearestPost(clientX) {
-  const wanted = Number(chartView.scale("x").invert(clientX - plotBox().left));
+  const wanted = Number(views[chartName()].scale("x").invert(clientX - plotBox().left));
   const distance = (post) => Math.abs(placeOf(post) - wanted);
   return shown().texts.reduce((best, _, post) => (distance(post) < distance(best) ? post : best), 0);
 }
@@ -342,8 +350,8 @@ function showTipAtPost() {
 // ---- The posts to read
 
 function postHead(post) {
-  const { times } = shown();
-  const kind = outcome(post);
+  const { times, actual } = shown();
+  const [kind, label] = [outcome(post), actual[post]];
   return element(
     "span",
     { className: "post-head" },
@@ -354,7 +362,8 @@ function postHead(post) {
       `${names[state.watched]} ${probability(probabilityOf(post))} `,
       element("span", { className: `outcome ${kind.replace(" ", "-")}` }, kind),
     ),
-    ...(shown().actual[post] < 0 ? [] : [element("span", {}, `labelled ${names[shown().actual[post]]}`)]),
+    // A hit or a miss has the class to watch.
+    ...(label < 0 || label === state.watched ? [] : [element("span", {}, `labelled ${names[label]}`)]),
   );
 }
 
@@ -418,7 +427,7 @@ function choose(post) {
   const list = byId("posts");
   const item = buttons[post].parentElement;
   if (!list.contains(document.activeElement)) list.scrollTop = item.offsetTop - list.offsetTop - 60;
-  chartView.data("chosen", pointRows(post)).data("current", pointRows(post)).run();
+  changeChart({ chosen: pointRows(post), current: pointRows(post) });
   showWhy();
 }
 
@@ -445,14 +454,15 @@ function showWhy() {
   byId("why-title").textContent = `Why post ${post + 1} has ${watched} ${probability(probabilityOf(post))}`;
   byId("why-text").textContent = shown().texts[post];
   const hasEarlier = earlier.length > 0;
-  byId("why-chart").hidden = byId("why-table").hidden = !hasEarlier;
+  byId("why_chart").hidden = byId("why-table").hidden = !hasEarlier;
   byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, rows[0].attention.length) : [
     "The model saw no earlier post with this one: nothing but the post itself decided.",
   ]));
   if (!hasEarlier) return;
-  const view = draw("why", byId("why-chart"), { stream: rows });
-  fitWidth(view, byId("why-chart"));
-  byId("why-chart").ariaLabel = `Effect of each earlier post on the probability of ${watched}`;
+  const largest = Math.abs(earlier[0].effect);
+  views.why_chart.signal("reach", Math.max(largest, LEAST_REACH)).data("stream", rows);
+  fitWidth(views.why_chart, byId("why_chart"));
+  byId("why_chart").ariaLabel = `Effect of each earlier post on the probability of ${watched}`;
   showWhyTable(earlier, rows[rows.length - 1], STRONGEST);
 }
 
@@ -578,8 +588,15 @@ function listenToPosts() {
   byId("posts").addEventListener("keydown", (event) => moveFocus(event, postButtons()));
 }
 
-function start() {
+// Charts are made once, and then change their data.
+async function makeCharts() {
+  const made = ["by_time", "by_position", "why_chart"].map(async (name) => [name, await draw(name, byId(name))]);
+  views = Object.fromEntries(await Promise.all(made));
+}
+
+async function start() {
   document.body.classList.toggle("alone", timelines.length === 1);
+  await makeCharts();
   recount();
   listenToSettings();
   listenToList();

@@ -53,7 +53,7 @@ def timeline_page(
         "silence": SILENCE,
         "timelines": packed,
     }
-    charts = timeline_charts(names, {label >= 0 for label in labels}, layers)
+    charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers)
     return render_page("timeline_page.html.jinja", data, charts, title=title, posts=len(labels), timelines=len(packed))
 
 

@@ -1,0 +1,76 @@
+r"""Writes a page in which a person looks at timelines: every post, what a model says of it, and why.
+
+    python run_timeline_view.py --model_name_or_path outputs/mine --test_file posts.csv --output timelines.html
+
+The page is one HTML file that opens from disk and asks no other machine for anything. `run_glue_style.py --do_predict
+--view` writes the same page of its test part.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from transformers import AutoConfig, AutoTokenizer
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, to_timelines
+from modeling_tempoformer.training.arguments import check_positive
+from modeling_tempoformer.training.parts import load_file, timeline_columns
+from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.training.split_record import hold_back, read_split
+from modeling_tempoformer.training.timeline_view import TIMELINES, write_view
+from modeling_tempoformer.view import check_view
+
+
+@dataclass(kw_only=True)
+class ViewArguments:
+    """Which model, which posts, and which file to write."""
+
+    model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
+    test_file: str = field(metadata={"help": "Table of posts, with or without labels: CSV, TSV, JSON or Parquet."})
+    output: str = field(
+        default=TIMELINES, metadata={"help": f"The page. Default: {TIMELINES}; such a name is never pushed."}
+    )
+    title: str = field(default="Timelines", metadata={"help": "Heading of the page."})
+    task_name: Literal["lrs", "moc", "topic_shift", "annomi"] | None = field(
+        default=None, metadata={"help": "The file is in the original form of this corpus. Default: a table of posts."}
+    )
+    timeline_column: str = "timeline_id"
+    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
+    text_column: str = "text"
+    label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
+    id_column: str | None = None
+    max_predict_samples: int | None = field(default=None, metadata={"help": "At most so many timelines, the first."})
+    cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
+    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
+    token: str | None = field(default=None, repr=False, metadata={"help": "Token for downloads from the Hub."})
+
+    def __post_init__(self):
+        check_positive(self, "max_predict_samples")
+
+
+def main(arguments: list[str]):
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    (args,) = parse([ViewArguments], arguments)
+    check_view()
+    downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}
+    config = AutoConfig.from_pretrained(args.model_name_or_path, **downloads)
+    if config.model_type != TempoFormerConfig.model_type:
+        raise ValueError(f"{args.model_name_or_path} is a '{config.model_type}' and not a TempoFormer.")
+    names = [config.id2label[label] for label in range(config.num_labels)]
+    try:
+        timelines = to_timelines(load_file(args.test_file, args.task_name), names, *timeline_columns(args))
+    except ValueError as problem:
+        raise ValueError(f"{args.test_file}: {problem}") from None
+    # The page scores what has labels, and a score is not of posts that the model has learned from.
+    model_folder = args.model_name_or_path
+    timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
+    if args.max_predict_samples is not None:
+        timelines = timelines.select(range(min(args.max_predict_samples, len(timelines))))
+    model = TempoFormerForStreamClassification.from_pretrained(model_folder, dtype=torch.float32, **downloads)
+    tokenizer = AutoTokenizer.from_pretrained(model_folder, **downloads)
+    write_view(args.output, model, tokenizer, timelines, args.title)
+
+
+if __name__ == "__main__":
+    run_script(main)
