@@ -30,11 +30,11 @@ async function draw(name, into, data = {}) {
 
 // Makes a chart as wide as its element, or its plot `least` pixels wide if that is more. What stands beside the plot
 // (axes and their words) keeps its width.
-function fitWidth(view, into, least = 0) {
-  view.run();
+async function fitWidth(view, into, least = 0) {
+  await view.runAsync();
   // The words of axes and legends may take another room at the new width, so once more.
   for (let round = 0; round < 2; round++) {
     const beside = into.querySelector("svg").getBoundingClientRect().width - view.width();
-    view.width(Math.floor(Math.max(into.clientWidth - beside, least, 50))).run();
+    await view.width(Math.floor(Math.max(into.clientWidth - beside, least, 50))).runAsync();
   }
 }

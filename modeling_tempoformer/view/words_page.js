@@ -210,8 +210,9 @@ function fillCharts(usages) {
   fitCharts();
 }
 
-function fitCharts() {
-  for (const [name, view] of Object.entries(charts)) fitWidth(view, byId(name));
+async function fitCharts() {
+  for (const [name, view] of Object.entries(charts)) await fitWidth(view, byId(name));
+  // A map has one scale.
   charts.map.height(charts.map.width()).run();
 }
 
