@@ -28,13 +28,16 @@ async function draw(name, into, data = {}) {
   return (await vegaEmbed(into, { ...chart, data: sets }, options)).view;
 }
 
-// Makes a chart as wide as its element, or its plot `least` pixels wide if that is more. What stands beside the plot
-// (axes and their words) keeps its width.
+// Makes a chart as wide as its element, or its plot `least` pixels wide if that is more. The words of the axis on its
+// left may take another room at the new width, so it is measured twice. What stands on the right gets `RIGHT` pixels.
+const RIGHT = 12;
+
 async function fitWidth(view, into, least = 0) {
-  await view.runAsync();
-  // The words of axes and legends may take another room at the new width, so once more.
   for (let round = 0; round < 2; round++) {
-    const beside = into.querySelector("svg").getBoundingClientRect().width - view.width();
-    await view.width(Math.floor(Math.max(into.clientWidth - beside, least, 50))).runAsync();
+    await view.runAsync();
+    const plot = into.querySelector(".mark-group .background").getBoundingClientRect();
+    const before = plot.left - into.querySelector("svg").getBoundingClientRect().left;
+    view.width(Math.floor(Math.max(into.clientWidth - before - RIGHT, least, 50)));
   }
+  await view.runAsync();
 }

@@ -25,6 +25,8 @@ ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u202
 COLOURS = [f"var(--group-{number})" for number in range(8)]
 # Read without colour too.
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1], [1, 3], [10, 2, 2, 2, 2, 2]]
+# Legends stand one below the other where there is no room beside.
+LEGENDS = {"top": {"anchor": "start", "direction": {"signal": "width < 480 ? 'vertical' : 'horizontal'"}}}
 # Charts take all colours from the page, so that they follow it into the dark and onto paper.
 CHART_CONFIG = {
     "background": "transparent",
@@ -36,7 +38,13 @@ CHART_CONFIG = {
         **{"domainColor": "var(--edge)", "tickColor": "var(--edge)", "titleFontWeight": "normal"},
         **{"labelFontSize": 12, "titleFontSize": 12},
     },
-    "legend": {"labelColor": "var(--ink)", "titleColor": "var(--quiet)", "labelFontSize": 12, "labelLimit": 200},
+    "legend": {
+        "labelColor": "var(--ink)",
+        "titleColor": "var(--quiet)",
+        "labelFontSize": 12,
+        "labelLimit": 200,
+        "layout": LEGENDS,
+    },
     "title": {"color": "var(--ink)", "fontSize": 13, "fontWeight": "normal", "anchor": "start"},
     "text": {"color": "var(--ink)", "fontSize": 12},
     "range": {"category": COLOURS},
