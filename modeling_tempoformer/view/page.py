@@ -5,6 +5,7 @@ no other machine for anything. Needs the extra `view`.
 
 import importlib.util
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,14 @@ def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
     return vl_convert.vegalite_to_vega({**chart.to_dict(), "config": CHART_CONFIG})
 
 
+@cache
+def vega_bundle() -> str:
+    """Vega as one script, without other libraries; seconds of work."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
 def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixin]", **values: Any) -> str:
     """
     A page as one HTML text.
@@ -76,8 +85,6 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
             `page.charts`.
         values: What the template shows, `title` among it; it escapes them.
     """
-    import vl_convert
-
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -87,7 +94,7 @@ def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixi
     )
     environment.globals["own_file"] = own_file
     return environment.get_template(template).render(
-        vega=Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+        vega=Markup(vega_bundle()),
         data=embed({"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}),
         **values,
     )

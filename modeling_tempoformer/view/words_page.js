@@ -199,7 +199,8 @@ function fillCharts(usages) {
     }),
   );
   charts.map.data("usages", points).data("means", means).signal("sense", -1).signal("chosen", -1);
-  charts.shares.data("shares", shares);
+  // The words behind the longest bar stand in the plot too.
+  charts.shares.data("shares", shares).signal("reach", 1.7 * Math.max(...shares.map(({ share }) => share)));
   if (charts.curve) {
     const curve = usages.curve.map(([value, low, high], index) => {
       const interval = low === null ? "" : `, 95 % interval ${cellText([low, high], "interval")}`;

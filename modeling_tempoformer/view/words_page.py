@@ -242,18 +242,19 @@ def usage_map(names: list[str]) -> "altair.LayerChart":
 
 
 def share_bars(names: list[str]) -> "altair.LayerChart":
-    """The share of each sense at each time, as bars with their numbers."""
+    """The share of each sense at each time, as bars with their numbers. Its signal `reach` is the end of the scale."""
     import altair as alt
 
+    reach = alt.param(name="reach", value=1)
     place = {
         "y": alt.Y("sense:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, labelPadding=8)),
         "yOffset": alt.YOffset("time:N", scale=alt.Scale(domain=names)),
-        "x": alt.X("share:Q", title="share of the usages", axis=alt.Axis(format="%", tickCount=4)),
+        "x": alt.X("share:Q", scale=alt.Scale(domainMin=0, domainMax=reach, nice=False), axis=None),
     }
     shares = alt.Chart(alt.NamedData("shares"))
     bars = shares.mark_bar().encode(**place, color=by_time(names)["color"].legend(None), description="label:N")
     labels = shares.mark_text(align="left", dx=4, aria=False).encode(**place, text="label:N")
-    return alt.layer(bars, labels).properties(width=400, height=alt.Step(18))
+    return alt.layer(bars, labels).add_params(reach).properties(width=400, height=alt.Step(18))
 
 
 def distance_curve(names: list[str]) -> "altair.LayerChart":
