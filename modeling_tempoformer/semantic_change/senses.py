@@ -1,12 +1,14 @@
 """What a word's usages look like: a map of them, their clusters as senses, and the distance from the first time."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 
 from .measures import average_pairwise_distance, k_means, pairwise_distance_interval
 
@@ -69,8 +71,11 @@ def find_senses(vectors: Sequence[np.ndarray], num_clusters: int = 5, seed: int 
         seed (`int`, *optional*, defaults to 0): Seed of k-means.
     """
     joined = np.concatenate(vectors).astype(np.float64)
-    found = k_means(min(num_clusters, len(joined)), seed).fit_predict(joined)
-    # Without gaps, also where usages are the same, so that a cluster is empty.
+    with warnings.catch_warnings():
+        # Usages that are all the same have fewer clusters, which the result shows.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = k_means(min(num_clusters, len(joined)), seed).fit_predict(joined)
+    # Without gaps, also where a cluster is empty.
     _, found = np.unique(found, return_inverse=True)
     counts = np.stack([np.bincount(part, minlength=found.max() + 1) for part in split_by_time(found, vectors)], axis=1)
     shares = counts / np.maximum(counts.sum(axis=0), 1)

@@ -69,7 +69,7 @@ def test_senses_are_the_clusters_of_the_measure():
     assert jensenshannon(*shares.T, base=2) == pytest.approx(measured)
 
 
-@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+@pytest.mark.filterwarnings("error")
 def test_there_are_no_more_senses_than_different_usages():
     assert find_senses(random_usages(4, 1, 2), num_clusters=5).counts.sum(axis=1).tolist() == [1, 1, 1]
     same = find_senses([np.ones((3, 2)), np.ones((2, 2))], num_clusters=5)
