@@ -1,0 +1,53 @@
+"""Explanations as the pipeline's `explain` returns them, made at random."""
+
+import random
+
+
+NAMES = ["No-Switch", "Switch"]
+WORDS = "we met again today and I was glad but then it rained so nobody came and all of it felt so quiet".split()
+
+
+def explained_post(chance: random.Random, stream: list[int], names: list[str], text: str) -> dict:
+    weights = [chance.random() for _ in names]
+    scores = [weight / sum(weights) for weight in weights]
+    attention = [[chance.random() for _ in stream] for _ in range(2)]
+    best = max(range(len(names)), key=scores.__getitem__)
+    return {
+        "text": text,
+        "timestamp": None,
+        "label": names[best],
+        "score": scores[best],
+        "probabilities": dict(zip(names, scores, strict=True)),
+        "stream": stream,
+        "attention": [[weight / sum(layer) for weight in layer] for layer in attention],
+        "effects": {name: [chance.gauss(0, 0.1) for _ in stream[1:]] for name in names},
+    }
+
+
+def explained_timelines(
+    number: int,
+    length: int,
+    names: list[str] = NAMES,
+    window: int = 20,
+    words: int = 40,
+    labelled: bool = True,
+    timed: bool = True,
+    seed: int = 0,
+) -> list[dict]:
+    """Timelines for the page: about `words` words in a post; every tenth post has no label, and follows a silence."""
+    chance = random.Random(seed)
+    timelines = []
+    for timeline in range(number):
+        posts, time = [], 1.7e9 + 1000 * timeline
+        # Of different lengths, so that they can be sorted by it.
+        for place in range(length + timeline % 5 - 2):
+            stream = list(range(max(0, place - window + 1), place + 1))
+            text = " ".join(chance.choices(WORDS, k=chance.randint(1, 2 * words)))
+            post = explained_post(chance, stream, names, text)
+            time += chance.uniform(1, 7200) * (1000 if place % 10 == 9 else 1)
+            post["timestamp"] = time if timed else None
+            if labelled:
+                post["actual"] = None if place % 10 == 9 else chance.choices(names, range(len(names), 0, -1))[0]
+            posts.append(post)
+        timelines.append({"id": f"person {timeline}", "posts": posts})
+    return timelines

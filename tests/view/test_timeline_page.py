@@ -1,0 +1,189 @@
+"""The page of timelines without a browser: what it holds, and who writes it."""
+
+import importlib.util
+import json
+import random
+import re
+from html import unescape
+
+import pytest
+from helpers import ROOT, save_encoder, tiny_encoder, tiny_model, write_posts
+from stand_ins import NAMES, explained_timelines
+from transformers import AutoTokenizer, pipeline
+
+import run_glue_style
+import run_timeline_view
+from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.view import show
+from modeling_tempoformer.view.timeline_page import (
+    first_thresholds,
+    floor_units,
+    longest_pause,
+    pack_timeline,
+    rarest_class,
+    silences,
+    timeline_page,
+    write_timeline_page,
+)
+
+
+ATTACK = "</script><script>document.title='x'</script><img src=x onerror=\"document.title='y'\">\u2028<!--<script>"
+
+
+def data_of(page: str) -> dict:
+    """What the page's script reads."""
+    return json.loads(re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page, re.S)[1])[
+        "data"
+    ]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> str:
+    """The folder of a tiny model of four posts in a stream."""
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=24)
+    labels = {"id2label": dict(enumerate(NAMES)), "label2id": {name: label for label, name in enumerate(NAMES)}}
+    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer)}
+    model = tiny_model(encoder_config=encoder, num_labels=2, timed=True, **labels)
+    folder = str(tmp_path_factory.mktemp("saved") / "model")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_2000_posts_take_less_than_5_megabytes(tmp_path):
+    """Of 150 words, in streams of 20."""
+    path = tmp_path / "page.html"
+    write_timeline_page(path, explained_timelines(40, 50, words=150), NAMES)
+    assert sum(len(timeline["texts"]) for timeline in data_of(path.read_text(encoding="utf-8"))["timelines"]) == 2000
+    assert path.stat().st_size < 5_000_000
+
+
+def test_posts_and_names_are_data():
+    """No text can end the element that it is in, and each is there as it was."""
+    timelines = explained_timelines(1, 3, names=[ATTACK, "B"])
+    timelines[0]["id"] = timelines[0]["posts"][0]["text"] = ATTACK
+    page, harmless = (timeline_page(*each) for each in ((timelines, [ATTACK, "B"], None, ATTACK), ([], NAMES)))
+    for dangerous in ("</script", "<script", "<img", "<!--"):
+        assert page.count(dangerous) == harmless.count(dangerous)
+    data = data_of(page)
+    assert data["names"][0] == data["timelines"][0]["id"] == data["timelines"][0]["texts"][0] == ATTACK
+
+
+def test_a_page_asks_for_nothing():
+    page = timeline_page(explained_timelines(1, 3), NAMES)
+    assert "default-src 'none'" in page
+    # What a browser would load.
+    assert not re.findall(r"<(?:link|script[^>]* src|img|iframe)\b|@import|url\(", page.split("<script")[0])
+
+
+def test_posts_come_in_order_of_time():
+    """What names a post by its place in the input names it by its place on the page."""
+    posts = explained_timelines(1, 6, window=2)[0]["posts"][:4]
+    times = [30, 10, 20, 10]
+    for post, time, stream in zip(posts, times, ([2, 0], [1], [3, 2], [1, 3]), strict=True):
+        post.update(timestamp=float(time), stream=stream, effects={name: [0.25] * (len(stream) - 1) for name in NAMES})
+    packed = pack_timeline("a", posts, NAMES)
+    assert packed["times"] == [10, 10, 20, 30]
+    assert packed["texts"] == [posts[place]["text"] for place in (1, 3, 2, 0)]
+    assert packed["stream"] == [[0], [0, 1], [1, 2], [2, 3]]
+    assert packed["effects"][1] == [[], [2500], [2500], [2500]]
+
+
+def test_posts_without_times_keep_their_order():
+    timeline = explained_timelines(1, 12, timed=False)[0]
+    packed = pack_timeline("a", timeline["posts"], NAMES)
+    assert packed["times"] is None and packed["silences"] == [] and packed["silence"] is None
+    assert packed["texts"] == [post["text"] for post in timeline["posts"]]
+
+
+def test_a_silence_is_ten_times_the_usual_time():
+    """Gaps of 0, 5, 5, 50 and 51: the median of those that are not 0 is 27.5; without the last it is 5."""
+    times = [0, 0, 5, 10, 60]
+    assert longest_pause(times) == 50 and silences(times, 50) == []
+    times = [0, 0, 5, 10, 15, 66]
+    assert longest_pause(times) == 50 and silences(times, 50) == [5]
+    assert longest_pause([3, 3]) is None
+
+
+def test_a_rounded_probability_reaches_the_same_thresholds():
+    chance = random.Random(0)
+    for _ in range(2000):
+        probability, threshold = chance.random(), chance.randrange(10_001)
+        assert (floor_units(probability) >= threshold) == (probability * 10_000 >= threshold)
+    assert [floor_units(units / 10_000) for units in range(10_001)] == list(range(10_001))
+
+
+def test_the_watched_class_is_the_rarest():
+    packed = [pack_timeline("a", explained_timelines(1, 9, names=["A", "B", "C"])[0]["posts"], ["A", "B", "C"])]
+    packed[0]["actual"] = [0, 0, 0, 2, 2, 1, 1, 1, -1]
+    assert rarest_class(packed, 3) == 2
+    # Labels of one class say nothing about the others.
+    packed[0]["actual"] = [0] * 9
+    means = [sum(of_class) for of_class in packed[0]["probabilities"]]
+    assert rarest_class(packed, 3) == means.index(min(means))
+
+
+def test_the_first_threshold_is_the_calibrated_one():
+    """With two classes p / t is largest for the second where p is above its share of both."""
+    assert first_thresholds(None, 3) == [5000] * 3
+    assert first_thresholds([0.6, 0.2], 2) == [7500, 2500]
+    assert first_thresholds([0.2, 0.3, 0.5], 3) == [5000] * 3
+
+
+def test_show_in_a_notebook(saved):
+    """The page of what `explain` returns, for one timeline and for a list, in a frame of its own."""
+    pipe = pipeline("stream-classification", model=saved, trust_remote_code=True)
+    timelines = [{"text": [f"post {post}" for post in range(6)], "timestamp": list(range(6))} for _ in range(2)]
+    for given, number in ((timelines[0], 1), (timelines, 2)):
+        shown = show(pipe.explain(given))
+        frame = re.fullmatch(r'<iframe [^>]*srcdoc="([^"]*)"[^>]*></iframe>', shown._repr_html_())
+        assert unescape(frame[1]) == shown.html
+        packed = data_of(shown.html)["timelines"]
+        assert [timeline["texts"] for timeline in packed] == [timelines[0]["text"]] * number
+
+
+def test_the_script_writes_every_post(saved, tmp_path):
+    posts = list(synthetic_posts(3, seed=0, posts_per_timeline=5))
+    posts[4]["label"] = ""
+    file, output = write_posts(tmp_path / "posts.csv", posts), tmp_path / "timelines.html"
+    run_timeline_view.main(["--model_name_or_path", saved, "--test_file", file, "--output", str(output)])
+    data = data_of(output.read_text(encoding="utf-8"))
+    assert [timeline["id"] for timeline in data["timelines"]] == list(dict.fromkeys(p["timeline_id"] for p in posts))
+    shown = [text for timeline in data["timelines"] for text in timeline["texts"]]
+    assert shown == [post["text"] for post in sorted(posts, key=lambda post: (post["timeline_id"], post["timestamp"]))]
+    assert sorted(label for timeline in data["timelines"] for label in timeline["actual"]) == sorted(
+        NAMES.index(post["label"]) if post["label"] else -1 for post in posts
+    )
+
+
+def test_view_beside_do_predict(saved, tmp_path):
+    file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(3, seed=0, posts_per_timeline=5)))
+    given = ["--model_name_or_path", saved, "--test_file", file, "--output_dir", str(tmp_path / "out")]
+    run_glue_style.main([*given, "--do_predict", "--view", "--report_to", "none"])
+    page = tmp_path / "out" / "_timelines.html"
+    assert len(data_of(page.read_text(encoding="utf-8"))["timelines"]) == 3
+    # Without --view, no page of other predictions stays.
+    run_glue_style.main([*given, "--do_predict", "--report_to", "none"])
+    assert not page.exists()
+
+
+def test_refused(saved, tmp_path, monkeypatch):
+    """One sentence, before any work."""
+    file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(2, seed=0, posts_per_timeline=5)))
+    given = ["--model_name_or_path", saved, "--test_file", file]
+    with pytest.raises(ValueError, match="not a TempoFormer"):
+        encoder = save_encoder(tmp_path / "encoder")
+        run_timeline_view.main(["--model_name_or_path", encoder, "--test_file", file])
+    with pytest.raises(ValueError, match="--do_predict"):
+        run_glue_style.main([*given, "--view", "--do_eval", "--output_dir", str(tmp_path / "out")])
+    with pytest.raises(ValueError, match="no post"):
+        show([])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for call in (
+        lambda: run_timeline_view.main(given),
+        lambda: run_glue_style.main([*given, "--view", "--do_predict", "--output_dir", str(tmp_path / "out")]),
+        lambda: show([{}]),
+    ):
+        with pytest.raises(ValueError, match=r'pip install "modeling-tempoformer\[view\]"'):
+            call()
+    assert not (tmp_path / "out").exists()
