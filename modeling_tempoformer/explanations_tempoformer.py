@@ -32,46 +32,44 @@ def explain_streams(
         the newest, oldest first; `attention` (batch_size, num_streams, num_stream_layers, window), from the newest
         post to each post of its stream, oldest first, mean over heads. The values of absent posts mean nothing.
     """
-    base, window = model.base_model, model.config.window
+    base, window, shape = model.base_model, model.config.window, stream_index.shape[:2]
     base.check_times(elapsed, time_ids)
     posts = PostGroups(attention_mask.flatten(0, 1).bool(), None if time_ids is None else time_ids.flatten(0, 1))
-    inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
-    states = base.pool_tokens(posts, base.encode_posts(posts, inputs))
+    states = base.encode_posts(posts, {name: tensor.flatten(0, 1) for name, tensor in inputs.items()})
+    states = base.pool_tokens(posts, states)
     first_post = torch.arange(len(stream_index), device=stream_index.device)[:, None, None] * attention_mask.shape[1]
     targets = select(stream_index[..., -1].flatten() >= 0)
     index = torch.where(stream_index < 0, -1, stream_index + first_post).flatten(0, 1)[targets]
-    seconds = None if elapsed is None else elapsed.flatten(0, 1)[targets]
+    elapsed = None if elapsed is None else elapsed.flatten(0, 1)[targets]
+    slots = torch.arange(window, device=index.device)
+    # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
+    all_kept = slots + (slots >= slots.unsqueeze(-1))
 
-    def read(
-        streams: torch.LongTensor, elapsed: torch.Tensor | None, output_attentions: bool = False
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Logits and attention of streams (streams, window)."""
+    def read(part: slice, kept: torch.LongTensor, output_attentions: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Logits (targets, len(kept), num_labels) of the streams of some targets, and their attention."""
+        # Not computed where there is no post to leave out.
+        is_real = (index[part, : len(kept)] >= 0) | (slots[: len(kept)] == 0)
+        streams = index[part, kept].masked_fill(~is_real.unsqueeze(-1), -1).flatten(0, 1)
+        tau = base.log_time(None if elapsed is None else elapsed[part, kept].flatten(0, 1), streams)
         mask = streams >= 0
         outputs, pooled, attentions = base.read_streams(
-            posts, states, streams.clamp_min(0), mask, base.log_time(elapsed, streams), output_attentions
+            posts, states, streams.clamp_min(0), mask, tau, output_attentions
         )
+        # One row that holds all streams.
         pooled = None if pooled is None else pooled.unsqueeze(0)
-        return model.classifier(outputs.unsqueeze(0), pooled, mask.unsqueeze(0)).squeeze(0), attentions
+        logits = model.classifier(outputs.unsqueeze(0), pooled, mask.unsqueeze(0)).squeeze(0)
+        return logits.unflatten(0, (-1, len(kept))), attentions
 
-    _, attentions = read(index[:, 1:], None if seconds is None else seconds[:, 1:], output_attentions=True)
-    newest = [weights[:, :, -1].float().mean(1) for weights in attentions]
-    # The slots of each stream that leaves one out. Without the one that would enter, a stream is the usual one.
-    slots = torch.arange(window, device=index.device)
-    kept = slots + (slots >= slots.unsqueeze(-1))
-    logits = []
-    for part in torch.arange(len(index), device=index.device).split(max(1, len(index) // window)):
-        streams = index[part][:, kept]
-        # Not computed where there is no post to leave out.
-        is_real = torch.nn.functional.pad(index[part, 1:-1] >= 0, (1, 0), value=True)
-        streams = streams.masked_fill(~is_real.unsqueeze(-1), -1).flatten(0, 1)
-        part_logits, _ = read(streams, None if seconds is None else seconds[part][:, kept].flatten(0, 1))
-        logits.append(part_logits.unflatten(0, (-1, window)))
-    outputs = {
-        "logits": torch.cat(logits),
-        "attention": torch.stack(newest, 1) if newest else index.new_zeros(len(index), 0, window).float(),
-    }
-    shape = stream_index.shape[:2]
-    return {name: scatter(values, targets, (shape.numel(),)).unflatten(0, shape) for name, values in outputs.items()}
+    # Apart from the logits: streams that return attention compute all their posts.
+    _, attentions = read(slice(None), all_kept[:1], output_attentions=True)
+    attention = torch.zeros(len(index), model.config.num_stream_layers, window, device=index.device)
+    for layer, weights in enumerate(attentions):
+        attention[:, layer] = weights[:, :, -1].float().mean(1)
+    step = max(1, len(index) // window)
+    parts = [slice(first, first + step) for first in range(0, len(index), step)]
+    logits = torch.cat([read(part, all_kept, output_attentions=False)[0] for part in parts])
+    outputs = {"logits": logits, "attention": attention}
+    return {name: scatter(values, targets, shape) for name, values in outputs.items()}
 
 
 def explain_timeline(

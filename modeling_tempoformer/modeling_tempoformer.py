@@ -621,7 +621,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                     ]
                     for values in (positions, states, tokens, times)
                 )
-                layer_inputs = inputs_of_layers()
+                layer_inputs = layer_inputs if is_last else inputs_of_layers()
             cls = torch.cat([group[:, 0] for group in states])
             raw_cls = scatter(cls, all_ids, stream_mask.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
