@@ -51,3 +51,13 @@ def batch() -> dict[str, torch.Tensor]:
 def tokenization() -> Path:
     """The offline tokenizer."""
     return Path(__file__).parents[1] / "tokenization"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A [`Browser`] for all tests that look at pages."""
+    from view.browser import Browser
+
+    browser = Browser()
+    yield browser
+    browser.driver.quit()
