@@ -237,9 +237,7 @@ def score_words(
     has_model = bool(set(args.measures) - set(STATIC))
     tokenizer = load_tokenizer(args) if has_model else None
     ignore_case = has_model and ignores_case(tokenizer)
-    usages = sample_usages(
-        read_sentences(args, words, ignore_case), words, args.times, args.num_samples, args.seed
-    )
+    usages = sample_usages(read_sentences(args, words, ignore_case), words, args.times, args.num_samples, args.seed)
     has_vectors = bool(set(args.measures) & set(CONTEXTUAL))
     usages, left_out = drop_rare(drop_unknown(tokenizer, usages) if has_vectors else usages, args.min_usages)
     # Before a model is loaded, because the texts may be too small for static embeddings.

@@ -114,7 +114,9 @@ def plot_scores(
     right.tick_params(length=0)
     first, last = map(escape_control_characters, (first, last))
     right.set_ylabel(f"usages in {first} | in {last}", **plain)
-    chosen = f"{len(shown)} words" if len(shown) == len(ranked) else f"The {len(shown)} most changed of {len(ranked)} words"
+    chosen = (
+        f"{len(shown)} words" if len(shown) == len(ranked) else f"The {len(shown)} most changed of {len(ranked)} words"
+    )
     axes.set_title(f"{chosen} by change from {first} to {last}", parse_math=False)
     axes.set_xlabel(f"{measure}, with 95 % intervals" if intervals else measure)
     axes.margins(y=0.01)
@@ -208,8 +210,7 @@ def write_report(
         agreed = found[first]
         interval = "{:.2f} to {:.2f}".format(*agreed.spearman_interval)
         title = (
-            f"{first} of {agreed.num_words} words, {start} to {end}\n"
-            f"Spearman {agreed.spearman:.2f} (95 %: {interval})"
+            f"{first} of {agreed.num_words} words, {start} to {end}\nSpearman {agreed.spearman:.2f} (95 %: {interval})"
         )
         plot_ranks(folder / "ranks.png", scores[first], truth, title)
     results = {"left_out": left_out or {}, "agreement": {name: asdict(value) for name, value in found.items()}}

@@ -172,7 +172,8 @@ def describe_usages(
         "text": [snippets[time][place] for time, place in places],
         "counts": senses.counts.tolist(),
         "nearest": [
-            [[numbers[time, place] for place in of_time] for time, of_time in enumerate(by_time)] for by_time in nearest
+            [[numbers[time, place] for place in of_time] for time, of_time in enumerate(by_time)]
+            for by_time in nearest
         ],
         "curve": [[number(value) for value in point] for point in distances_from_first(vectors, seed)]
         if len(vectors) > 2
@@ -238,7 +239,11 @@ def usage_map(names: list[str]) -> "altair.LayerChart":
     style = {"fontSize": 17, "fontWeight": "bold", "aria": False}
     halo = means.mark_text(stroke="var(--paper)", strokeWidth=5, **style).encode(**number)
     names_of_senses = means.mark_text(**style).encode(**number)
-    return alt.layer(points, ring, halo, names_of_senses).add_params(sense, chosen).properties(width=400, height=400, view=alt.ViewConfig(stroke="var(--line)"))
+    return (
+        alt.layer(points, ring, halo, names_of_senses)
+        .add_params(sense, chosen)
+        .properties(width=400, height=400, view=alt.ViewConfig(stroke="var(--line)"))
+    )
 
 
 def share_bars(names: list[str]) -> "altair.LayerChart":
@@ -272,5 +277,7 @@ def distance_curve(names: list[str]) -> "altair.LayerChart":
         within.encode(y=place["y"]),
         intervals.encode(x=place["x"], y=place["y"].copy(), y2="high:Q").transform_calculate(value="datum.low"),
         points.mark_line(color="var(--accent)").encode(**place),
-        points.mark_point(filled=True, opacity=1, size=70, color="var(--accent)").encode(**place, description="label:N"),
+        points.mark_point(filled=True, opacity=1, size=70, color="var(--accent)").encode(
+            **place, description="label:N"
+        ),
     ).properties(width=400, height=220)

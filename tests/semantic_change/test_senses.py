@@ -53,7 +53,9 @@ def test_the_nearest_usages_are_of_their_sense_and_time():
     vectors = random_usages(2, 20, 15, 12)
     senses = find_senses(vectors, num_clusters=4)
     for sense in range(4):
-        members = [usage for part, labels in zip(vectors, senses.labels, strict=True) for usage in part[labels == sense]]
+        members = [
+            usage for part, labels in zip(vectors, senses.labels, strict=True) for usage in part[labels == sense]
+        ]
         mean = sum(members) / len(members)
         for time, part in enumerate(vectors):
             own = [index for index in range(len(part)) if senses.labels[time][index] == sense]

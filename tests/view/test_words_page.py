@@ -50,7 +50,9 @@ TIMES = ["1810-1860", "1960-2010"]
 def test_the_table_is_that_of_the_csv_file():
     words = ["null", "plane", "$x$"]
     p_values, intervals = {word: 0.04 for word in words}, {word: (0.05, 0.35) for word in words}
-    table = table_of(words, TIMES, truth={"null": 0.5}, p_values=p_values, intervals={**intervals, "$x$": (math.nan,) * 2})
+    table = table_of(
+        words, TIMES, truth={"null": 0.5}, p_values=p_values, intervals={**intervals, "$x$": (math.nan,) * 2}
+    )
     data = data_of(words_page(table, TIMES, {}, {}))
     names = [column["name"] for column in data["columns"]]
     assert names == ["rank", "word", "apd", "95 % of apd", "p", "p_fdr", "gold", "gold_rank"] + [
