@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: bench demo docs install lint style test test-lowest test-slow
+.PHONY: bench demo docs install lint pictures style test test-lowest test-slow
 
 install: .venv/installed
 
@@ -24,6 +24,12 @@ docs: .venv/installed_docs
 .venv/installed_docs: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[docs]"
 	touch $@
+
+# The pictures of the docs, from made-up posts.
+ENCODER ?= sentence-transformers/all-MiniLM-L6-v2
+
+pictures: .venv/browser
+	$(BIN)/python docs/pictures/make.py --model_name_or_path $(ENCODER)
 
 demo: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py

@@ -6,7 +6,7 @@ from typing import Any
 
 
 HOUR, DAY = 3600.0, 86400.0
-NAMES = "Ada Ben Cleo Dan Edith Finn Gita Hugo Ida Jon Kaia Leo Mona Nils Olga Paul Rosa Sam Tess Udo Vera Will".split()
+NAMES = "Ada Ben Cleo Dan Edith Finn Gita Hugo Ida Jon Kaia Leo Mona Nils Olga Paul Rosa Sam Tess Udo Vera".split()
 GOOD = [
     "a long walk by the river, I feel light today",
     "laughed with my sister until we cried",

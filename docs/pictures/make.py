@@ -2,20 +2,32 @@
 Makes the pictures of the docs: models learn from made-up texts, and a browser opens the pages of what they found.
 
     python docs/pictures/make.py --model_name_or_path sentence-transformers/all-MiniLM-L6-v2
+
+Needs the extra `test`, and Debian's `chromium` and `chromium-driver`.
 """
 
 import argparse
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 from diaries import diaries
+from PIL import Image
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 from sentences import PERIODS, SENSES, sentences
 
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "outputs" / "pictures"
+PICTURES = Path(__file__).parent
+FIGURES = ("learning_curve", "reliability", "confusion_matrix")
 
 
 def run(script: str, *arguments: object):
@@ -41,12 +53,79 @@ def find_words(encoder: str):
     run("run_semantic_change.py", "--model_name_or_path", encoder, "--corpora", *texts, *words)
 
 
+@contextmanager
+def browser(height: int) -> Iterator[Chrome]:
+    """Chromium without a window, for a picture so many pixels high."""
+    options = ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
+        options.add_argument(argument)
+    with Chrome(options=options, service=Service(shutil.which("chromedriver"))) as chrome:
+        size = {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        yield chrome
+
+
+def wait_for(chrome: Chrome, script: str):
+    WebDriverWait(chrome, 120).until(lambda _: chrome.execute_script(f"return {script}"))
+
+
+def save(chrome: Chrome, picture: str):
+    """With 256 colours, rare ones among them: half the size."""
+    chrome.save_screenshot(OUTPUT / picture)
+    Image.open(OUTPUT / picture).convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE).save(
+        PICTURES / picture, optimize=True
+    )
+
+
+def photograph(page: Path, height: int, picture: str):
+    """The top of a page, once its charts are drawn."""
+    with browser(height) as chrome:
+        chrome.get(page.as_uri())
+        wait_for(chrome, "document.querySelector('main svg')")
+        save(chrome, picture)
+
+
+def photograph_app(model: Path, picture: str):
+    """The app, with its own example and the timeline of it."""
+    command = [
+        sys.executable,
+        "-m",
+        "modeling_tempoformer.space",
+        "--model_name_or_path",
+        model.relative_to(ROOT).as_posix(),
+    ]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server, browser(1500) as chrome:
+        try:
+            address = next(match for line in server.stdout if (match := re.search(r"http://127\S+", line)))
+            chrome.get(address[0])
+            for button, done in (
+                ("example", "document.querySelector('#posts textarea').value"),
+                ("show", "frames[0]"),
+            ):
+                wait_for(chrome, f"document.querySelector('#{button}')")
+                chrome.execute_script(f"document.querySelector('#{button}').click()")
+                wait_for(chrome, done)
+            chrome.switch_to.frame(0)
+            wait_for(chrome, "document.querySelector('main svg')")
+            chrome.switch_to.default_content()
+            save(chrome, picture)
+        finally:
+            server.terminate()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model_name_or_path", default="sentence-transformers/all-MiniLM-L6-v2")
     encoder = parser.parse_args().model_name_or_path
     find_changes(encoder)
     find_words(encoder)
+    photograph(OUTPUT / "mood" / "_timelines.html", 1300, "timelines.png")
+    photograph(OUTPUT / "change" / "_changes.html", 1500, "words.png")
+    photograph_app(OUTPUT / "mood", "space.png")
+    for figure in FIGURES:
+        shutil.copy(OUTPUT / "mood" / f"{figure}.png", PICTURES)
+    shutil.copy(OUTPUT / "change" / "changes.png", PICTURES)
 
 
 if __name__ == "__main__":
