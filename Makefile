@@ -42,8 +42,8 @@ test: install
 	$(PYTEST) -m "not slow"
 
 # The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
-# Transformers.
-test-slow: .venv/common_tests
+# Transformers, pages in a browser.
+test-slow: .venv/common_tests .venv/browser
 	$(PYTEST) -m slow
 
 # From the source distribution of the installed version.
@@ -53,6 +53,12 @@ test-slow: .venv/common_tests
 	$(BIN)/pip download --quiet --no-deps --no-binary :all: --dest $@.part transformers==$$version && \
 	tar -xz -C $@.part -f $@.part/transformers-$$version.tar.gz --strip-components 1 transformers-$$version/tests
 	mv $@.part $@
+	touch $@
+
+# Chromium and its driver: those of the system, or else Debian's.
+.venv/browser: .venv/installed
+	(command -v chromium && command -v chromedriver) || (apt-get update && apt-get install --yes chromium chromium-driver) || \
+	(echo "The tests of pages need Chromium: as root, apt-get install chromium chromium-driver." && exit 1)
 	touch $@
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.

@@ -1,5 +1,6 @@
 """
-Ranks words by how much their meaning changed between time points, and compares the ranks with gold scores.
+Ranks words by how much their meaning changed between time points, compares the ranks with gold scores, and writes a
+page to look at the words and their usages.
 
     python run_semantic_change.py --model_name_or_path out --corpora 1810-1860.txt 1960-2010.txt \
         --targets targets.txt --truth graded.txt --output_dir change
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,15 +41,18 @@ from modeling_tempoformer.semantic_change.measures import (
     MIN_WORDS,
     average_pairwise_distance,
     cluster_distances,
+    pairwise_distance_interval,
     prototype_distance,
     shuffled_prototypes,
     trajectory,
 )
-from modeling_tempoformer.semantic_change.report import write_report
+from modeling_tempoformer.semantic_change.report import ranked_table, write_report
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
+from modeling_tempoformer.semantic_change.usage_files import USAGES, write_usages
 from modeling_tempoformer.semantic_change.usages import (
     Usages,
     drop_rare,
+    drop_unknown,
     embed_usages,
     ignores_case,
     sample_usages,
@@ -55,6 +60,8 @@ from modeling_tempoformer.semantic_change.usages import (
     time_differences,
 )
 from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.view.page import check_view, write_page
+from modeling_tempoformer.view.words_page import PAGE, words_page
 
 
 CONTEXTUAL = ("prt", "apd", "clusters")
@@ -75,7 +82,12 @@ SIZES = (
 class ChangeArguments:
     """The words, the texts, and how to score them."""
 
-    output_dir: str = field(metadata={"help": "Folder for changes.csv, changes.png, results.json and ranks.png."})
+    output_dir: str = field(
+        metadata={
+            "help": "Folder for changes.csv, changes.png, results.json and ranks.png; and, with texts, _changes.html and "
+            "_usages.parquet."
+        }
+    )
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
     tokenizer_name: str | None = field(default=None, metadata={"help": "Its tokenizer, if it is somewhere else."})
     measures: list[str] = field(
@@ -149,12 +161,9 @@ def read_sentences(args: ChangeArguments, words: list[str], ignore_case: bool) -
 
 
 def check_extras(args: ChangeArguments):
-    """Raises an `ImportError` for a missing library before any work is done."""
-    needed = {
-        "gensim": bool(set(args.measures) & set(STATIC)),
-        "ot": "clusters" in args.measures,
-        "matplotlib": args.truth is not None,
-    }
+    """Raises an error for a missing library before any work is done."""
+    check_view()
+    needed = {"gensim": bool(set(args.measures) & set(STATIC)), "ot": "clusters" in args.measures}
     for library, is_needed in needed.items():
         if is_needed and find_spec(library) is None:
             raise ImportError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
@@ -217,31 +226,32 @@ def embedding_settings(args: ChangeArguments) -> tuple[int, int, int]:
     return args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length
 
 
-def score_words(args: ChangeArguments, words: list[str]) -> dict[str, dict[str, dict[str, float]]]:
-    """What [`write_report`] takes: scores by measure, p-values, numbers of usages, and the words that are left out."""
+def score_words(
+    args: ChangeArguments, words: list[str]
+) -> tuple[dict[str, dict[str, Any]], Usages, dict[str, dict[str, np.ndarray]]]:
+    """
+    What [`write_report`] takes: scores by measure, p-values, intervals, numbers of usages, and the words that are left
+    out. And the usages of the other words with their vectors, none if no measure needs them.
+    """
     check_extras(args)
     has_model = bool(set(args.measures) - set(STATIC))
     tokenizer = load_tokenizer(args) if has_model else None
     ignore_case = has_model and ignores_case(tokenizer)
-    sentences = read_sentences(args, words, ignore_case)
-    usages, left_out = drop_rare(
-        sample_usages(sentences, words, args.times, args.num_samples, args.seed), args.min_usages
-    )
+    usages = sample_usages(read_sentences(args, words, ignore_case), words, args.times, args.num_samples, args.seed)
+    has_vectors = bool(set(args.measures) & set(CONTEXTUAL))
+    usages, left_out = drop_rare(drop_unknown(tokenizer, usages) if has_vectors else usages, args.min_usages)
     # Before a model is loaded, because the texts may be too small for static embeddings.
     static = {}
     if set(args.measures) & set(STATIC):
         static = score_static(args, read_sentences(args, words, ignore_case), list(usages))
     model = load_model(args) if has_model else None
     vectors, shuffled = {}, {}
-    if set(args.measures) & set(CONTEXTUAL):
+    if has_vectors:
         vectors = embed_usages(model, tokenizer, usages, *embedding_settings(args))
-        # Usages that the tokenizer does not know have no vector.
-        vectors, unknown = drop_rare(vectors, args.min_usages)
-        left_out |= unknown
-        usages = {word: usages[word] for word in vectors}
         shuffled = shuffle_usages(args, model, tokenizer, usages, vectors)
     ends = {word: (by_time[args.times[0]], by_time[args.times[-1]]) for word, by_time in vectors.items()}
     scores: dict[str, dict[str, float]] = {}
+    intervals: dict[str, tuple[float, float]] = {}
     for measure in args.measures:
         if measure in STATIC:
             scores[measure] = {word: static[measure][word] for word in usages}
@@ -252,6 +262,7 @@ def score_words(args: ChangeArguments, words: list[str]) -> dict[str, dict[str, 
             scores |= pd.DataFrame.from_dict(found, orient="index").to_dict()
         elif measure == "apd":
             scores["apd"] = {word: average_pairwise_distance(*pair) for word, pair in ends.items()}
+            intervals = {word: pairwise_distance_interval(*pair, args.seed) for word, pair in ends.items()}
         else:
             scores["prt"] = {word: prototype_distance(*pair) for word, pair in ends.items()}
             scores["prt_corrected"] = {word: scores["prt"][word] - chance for word, (chance, _) in shuffled.items()}
@@ -259,13 +270,14 @@ def score_words(args: ChangeArguments, words: list[str]) -> dict[str, dict[str, 
         paths = {word: trajectory([by_time[time] for time in args.times]) for word, by_time in vectors.items()}
         for step, pair in enumerate(pairwise(args.times)):
             scores["prt {} to {}".format(*pair)] = {word: path[step] for word, path in paths.items()}
-    counted = vectors or usages
-    return {
+    report = {
         "scores": scores,
         "p_values": {word: p for word, (_, p) in shuffled.items()},
-        "counts": {word: {time: len(found) for time, found in by_time.items()} for word, by_time in counted.items()},
+        "intervals": intervals,
+        "counts": {word: {time: len(found) for time, found in by_time.items()} for word, by_time in usages.items()},
         "left_out": left_out,
     }
+    return report, usages, vectors
 
 
 def main(arguments: list[str]):
@@ -279,7 +291,15 @@ def main(arguments: list[str]):
             f"{args.targets or args.truth} are in {args.truth}: {', '.join(sorted(shared)) or 'none'}."
         )
     with lock_folder(args.output_dir):
-        print(write_report(args.output_dir, **score_words(args, words), truth=truth, seed=args.seed))
+        report, usages, vectors = score_words(args, words)
+        folder = Path(args.output_dir)
+        if vectors:
+            write_usages(folder / USAGES, usages, vectors)
+        print(write_report(folder, **report, truth=truth, seed=args.seed))
+        scores, counts, p_values, intervals = (report[name] for name in ("scores", "counts", "p_values", "intervals"))
+        table = ranked_table(scores, counts, truth, p_values, intervals)
+        page = words_page(table, args.times, usages, vectors, args.num_clusters, args.seed)
+        write_page(folder / PAGE, page)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,8 @@ def write_card(
 ):
     """
     Writes the model card `README.md` into a folder and replaces the one that is there. It shows the figures that a run
-    has written into the folder. Facts that are not given are left out or called "not stated". Names are escaped for Markdown, and characters that are not printable written out.
+    has written into the folder. Facts that are not given are left out or called "not stated". Names are escaped for
+    Markdown, and characters that are not printable written out.
 
         model.save_pretrained("my-model")
         tokenizer.save_pretrained("my-model")

@@ -58,8 +58,8 @@ def print_figures(folder: str | Path):
 
 def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> "Figure | None":
     """
-    Training and validation loss by step, and below them the macro F1 of each evaluation, where it is known, beside that
-    of guessing each class by its share, which is 1 / classes.
+    Training and validation loss by step, and below them the macro F1 of each evaluation, where it is known, beside
+    that of guessing each class by its share, which is 1 / classes.
 
     Args:
         history (`list[dict]`): The `log_history` of a [`TrainerState`].
@@ -133,8 +133,8 @@ def short(name: str) -> str:
 
 def reliability_figure(actual: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> "Figure":
     """
-    The reliability diagram: of posts that are about equally sure, the share of right predictions, and below it how many
-    posts there are. The confidence of a post is the probability of its most probable class, in the bins of
+    The reliability diagram: the share of right predictions among posts of about the same confidence, and below it how
+    many posts those are. The confidence of a post is the probability of its most probable class, in the bins of
     [`expected_calibration_error`], which the title has.
 
     Args:
@@ -157,8 +157,8 @@ def reliability_figure(actual: np.ndarray, probabilities: Mapping[str, np.ndarra
         bars = lower.bar(left, counts, width, align="edge", color=styles[place]["color"], hatch=("", "//")[place])
         lower.bar_label(bars, [count or "" for count in counts], rotation=90, padding=3, fontsize="small")
     upper.set(xlabel="", ylabel="share of right predictions", ylim=(-0.02, 1.02))
-    title = ", ".join(f"{error:.3f} {name}" for name, error in errors.items())
-    upper.set_title(f"Expected calibration error:\n{title}")
+    title = ", ".join(f"{error:.3f} ({name})" for name, error in errors.items())
+    upper.set_title(f"Expected calibration error\n{title}")
     lower.set(xlabel="confidence (probability of the most probable class)", ylabel="posts")
     # No post is less sure than by chance.
     lower.set_xlim(np.ceil(NUM_BINS / of_classes.shape[1] - 1) / NUM_BINS, 1.01)
@@ -189,7 +189,7 @@ def write_test_figures(
     write_figure(Path(output_dir) / CONFUSION, figure)
     answered = labelled & (predicted >= 0)
     if answered.any():
-        shown = {"of this model": probabilities}
+        shown = {"this model": probabilities}
         if uncalibrated is not None:
             shown = {"after calibration": probabilities, "before calibration": uncalibrated}
         figure = reliability_figure(actual[answered], {name: of[answered] for name, of in shown.items()})

@@ -82,6 +82,43 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     return float(1 - old @ new)
 
 
+def pairwise_distance_interval(
+    before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
+) -> tuple[float, float]:
+    """
+    The 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: the usages of each time point are resampled.
+    There is none of [`prototype_distance`]: the means of resampled usages lie further apart than those of the usages,
+    so that it would miss the true distance of a word that did not change. [`shuffled_prototypes`] serves there.
+
+    Args:
+        before, after: As for [`prototype_distance`].
+        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
+        resamples (`int`, *optional*, defaults to 1999): Number of bootstrap samples.
+
+    Returns:
+        Its ends, NaN if there are fewer than two usages before or after. Usages count as independent, also two in one
+        sentence.
+    """
+    if min(len(before), len(after)) < 2:
+        return math.nan, math.nan
+    units = [normalize(np.asarray(vectors, dtype=np.float64)) for vectors in (before, after)]
+
+    def distances(*drawn: np.ndarray, axis: int = -1) -> np.ndarray:
+        """Of resamples, given as indices of usages."""
+        weights = (np.apply_along_axis(np.bincount, axis, part, minlength=part.shape[axis]) for part in drawn)
+        old, new = (weight @ unit / len(unit) for weight, unit in zip(weights, units, strict=True))
+        return 1 - (old * new).sum(axis=-1)
+
+    indices = [np.arange(len(unit)) for unit in units]
+    found = bootstrap(indices, distances, n_resamples=resamples, vectorized=True, method="percentile", rng=seed)
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def k_means(num_clusters: int, seed: int) -> KMeans:
+    """The clustering of usages by k-means."""
+    return KMeans(num_clusters, n_init=10, random_state=seed)
+
+
 def trajectory(vectors_by_time: list[np.ndarray]) -> list[float]:
     """
     The [`prototype_distance`] between each time point and the next.
@@ -116,7 +153,7 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
     """
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
-        "k_means": KMeans(num_clusters, n_init=10, random_state=seed),
+        "k_means": k_means(num_clusters, seed),
     }
     distances = {f"{name}_{kind}": math.nan for name in algorithms for kind in ("jensen_shannon", "wasserstein")}
     if not len(before) or not len(after):

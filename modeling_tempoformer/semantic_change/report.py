@@ -3,13 +3,12 @@
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy.stats import false_discovery_control
-from transformers.utils import logging
 
 from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
@@ -17,10 +16,8 @@ from .measures import Agreement, agreement
 from .usages import describe_counts
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-logger = logging.get_logger(__name__)
+# The columns of the ends of the 95 % interval of `apd`.
+INTERVAL = ("apd_low", "apd_high")
 
 
 def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
@@ -30,10 +27,8 @@ def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
     return table.to_string(index=False, na_rep="", float_format="{:.3f}".format)
 
 
-def new_figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> Figure:
     """An empty figure, sizes in inches."""
-    from matplotlib.figure import Figure  # Only here, because it belongs to the extra `change`.
-
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -42,11 +37,12 @@ def ranked_table(
     counts: dict[str, dict[str, int]],
     truth: dict[str, float] | None,
     p_values: dict[str, float],
+    intervals: dict[str, tuple[float, float]],
 ) -> pd.DataFrame:
     """
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
     Rank 1 changed most, and words with the same score share their mean rank. Gold ranks are among the words that have
-    both scores.
+    both scores. Arguments as for [`write_report`].
     """
     first, *_ = scores
     table = pd.DataFrame(scores, index=pd.Index(scores[first], name="word"))
@@ -54,6 +50,8 @@ def ranked_table(
     if p_values:
         table["p"] = pd.Series(p_values, dtype=float)
         table["p_fdr"] = false_discovery_control(table["p"])
+    if intervals:
+        table[list(INTERVAL)] = pd.DataFrame.from_dict(intervals, orient="index")
     if truth is not None:
         table["gold"] = pd.Series(truth, dtype=float)
         ranks["gold_rank"] = table["gold"].where(table[first].notna()).rank(ascending=False)
@@ -76,7 +74,8 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
         # A word with dollar signs is not a formula.
         style = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8, "parse_math": False}
         axes.annotate(escape_control_characters(word), (gold, predicted), **style)
-    axes.set(xlabel="gold rank (1: changed most)", ylabel="predicted rank", title=title)
+    axes.set(xlabel="gold rank (1: changed most)", ylabel="predicted rank")
+    axes.set_title(title, fontsize=10, parse_math=False)
     axes.margins(x=0.15, y=0.05)
     axes.invert_xaxis()
     axes.invert_yaxis()
@@ -84,18 +83,42 @@ def plot_ranks(path: Path, scores: dict[str, float], truth: dict[str, float], ti
         figure.savefig(partial, dpi=150)
 
 
-def plot_scores(scores: dict[str, float], measure: str, max_words: int = 50) -> "Figure":
-    """Bars of the words with a score, from the most changed to the least; at most `max_words` of them."""
+def plot_scores(
+    scores: dict[str, float],
+    measure: str,
+    counts: dict[str, dict[str, int]],
+    intervals: dict[str, tuple[float, float]],
+    max_words: int = 50,
+) -> Figure:
+    """
+    Bars of the words with a score, from the most changed to the least; at most `max_words` of them. Beside them are
+    their numbers of usages at the first and the last time, and their intervals where there are some.
+    """
     ranked = pd.Series(scores).dropna().sort_values(ascending=False, kind="stable")
     shown = ranked.head(max_words)
-    figure = new_figure(7, 1.2 + 0.22 * len(shown))
+    first, *_, last = next(iter(counts.values()))
+    figure = new_figure(8, 1.6 + 0.22 * len(shown))
     axes = figure.subplots()
     axes.barh(range(len(shown)), shown, height=0.6)
+    if intervals:
+        ends = np.array([intervals[word] for word in shown.index])
+        lengths = np.abs(ends - shown.to_numpy()[:, None]).T
+        axes.errorbar(shown, range(len(shown)), xerr=lengths, fmt="none", ecolor="black", elinewidth=1, capsize=2)
     # A word with dollar signs is not a formula.
-    axes.set_yticks(range(len(shown)), map(escape_control_characters, shown.index), fontsize=8, parse_math=False)
+    plain = {"fontsize": 8, "parse_math": False}
+    axes.set_yticks(range(len(shown)), map(escape_control_characters, shown.index), **plain)
     axes.invert_yaxis()
-    title = "words by change" if len(shown) == len(ranked) else f"the {len(shown)} most changed of {len(ranked)} words"
-    axes.set(xlabel=measure, title=title)
+    right = axes.secondary_yaxis("right")
+    numbers = [f"{counts[word][first]} | {counts[word][last]}" for word in shown.index]
+    right.set_yticks(range(len(shown)), numbers, **plain)
+    right.tick_params(length=0)
+    first, last = map(escape_control_characters, (first, last))
+    right.set_ylabel(f"usages in {first} | in {last}", **plain)
+    chosen = (
+        f"{len(shown)} words" if len(shown) == len(ranked) else f"The {len(shown)} most changed of {len(ranked)} words"
+    )
+    axes.set_title(f"{chosen} by change from {first} to {last}", parse_math=False)
+    axes.set_xlabel(f"{measure}, with 95 % intervals" if intervals else measure)
     axes.margins(y=0.01)
     return figure
 
@@ -144,10 +167,10 @@ def write_report(
     seed: int = 0,
     p_values: dict[str, float] | None = None,
     left_out: dict[str, dict[str, int]] | None = None,
+    intervals: dict[str, tuple[float, float]] | None = None,
 ) -> str:
     """
-    Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` (if matplotlib is installed) and,
-    with gold scores, `ranks.png`.
+    Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` and, with gold scores, `ranks.png`.
 
     Args:
         output_dir: Folder of the files; created if needed.
@@ -158,6 +181,8 @@ def write_report(
         p_values: For each word the p-value of its change. Beside it, `p_fdr` is adjusted for the number of words
             (Benjamini and Hochberg, 1995).
         left_out: For each word that is too rare to score its number of usages at each time.
+        intervals: For each word the ends of the 95 % interval of `apd`. The figure shows it if `apd` is the first
+            measure.
 
     Returns:
         The table and the agreement with gold scores as text, which also names the words that are left out and the
@@ -168,7 +193,7 @@ def write_report(
     first, *_ = scores
     if pd.Series(scores[first]).isna().all():
         raise ValueError(f"'{first}' has no score for any of the {len(counts)} words: {', '.join(counts)}.")
-    table = ranked_table(scores, counts, truth, p_values or {})
+    table = ranked_table(scores, counts, truth, p_values or {}, intervals or {})
     with written_whole(folder / "changes.csv") as partial:
         table.to_csv(partial, index=False)
     lines = [format_table(table), ""]
@@ -181,13 +206,17 @@ def write_report(
     else:
         found, compared = compare_with_gold(scores, truth, seed)
         lines += ["", *compared]
-        plot_ranks(folder / "ranks.png", scores[first], truth, f"{first}: Spearman {found[first].spearman:.2f}")
+        start, *_, end = map(escape_control_characters, next(iter(counts.values())))
+        agreed = found[first]
+        interval = "{:.2f} to {:.2f}".format(*agreed.spearman_interval)
+        title = (
+            f"{first} of {agreed.num_words} words, {start} to {end}\nSpearman {agreed.spearman:.2f} (95 %: {interval})"
+        )
+        plot_ranks(folder / "ranks.png", scores[first], truth, title)
     results = {"left_out": left_out or {}, "agreement": {name: asdict(value) for name, value in found.items()}}
     with written_whole(folder / "results.json") as partial:
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
-    if find_spec("matplotlib") is None:
-        logger.warning('No changes.png without matplotlib: pip install "modeling-tempoformer[change]".')
-    else:
-        with written_whole(folder / "changes.png") as partial:
-            plot_scores(scores[first], first).savefig(partial, dpi=150)
+    bars = plot_scores(scores[first], first, counts, (intervals or {}) if first == "apd" else {})
+    with written_whole(folder / "changes.png") as partial:
+        bars.savefig(partial, dpi=150)
     return "\n".join(lines)

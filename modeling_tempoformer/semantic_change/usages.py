@@ -123,24 +123,50 @@ def ignores_case(tokenizer: PreTrainedTokenizerBase) -> bool:
     return normalizer is not None and normalizer.normalize_str("A").islower()
 
 
-def encode_usage(
-    tokenizer: PreTrainedTokenizerBase, usage: Usage, max_length: int
-) -> tuple[dict[str, list[int]], int, int] | None:
-    """
-    A row of at most `max_length` tokens around the word, and the first and last (exclusive) token of the word in it.
-    None if the tokenizer has no known token for the word.
-    """
-    before, after, time_id = frame(tokenizer, usage.time)
-    time = {} if time_id is None else {"time": usage.time}
+def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[int], list[int]]:
+    """The ids of the tokens of the text, and which of them are tokens of the word."""
+    time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
     encoding = tokenizer(usage.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False, **time)
-    ids = encoding["input_ids"]
     pieces = [
         index
         for index, (start, end) in enumerate(encoding["offset_mapping"])
         if start < usage.end and end > usage.start
     ]
-    if all(ids[index] == tokenizer.unk_token_id for index in pieces):
-        return None
+    return encoding["input_ids"], pieces
+
+
+def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
+    """
+    Leaves out the usages whose word is unknown to the tokenizer, which would all have the same vector. A warning counts
+    them.
+    """
+    unknown = Counter()
+
+    def is_known(word: str, usage: Usage) -> bool:
+        ids, pieces = find_pieces(tokenizer, usage)
+        known = any(ids[index] != tokenizer.unk_token_id for index in pieces)
+        unknown[word] += not known
+        return known
+
+    kept = {
+        word: {time: [usage for usage in found if is_known(word, usage)] for time, found in by_time.items()}
+        for word, by_time in usages.items()
+    }
+    if unknown := +unknown:
+        logger.warning(
+            "The tokenizer does not know these words, so their usages are left out: "
+            f"{', '.join(f'{word} ({count})' for word, count in unknown.items())}. Words can be added to the "
+            "vocabulary before training (`add_target_words`)."
+        )
+    return kept
+
+
+def encode_usage(
+    tokenizer: PreTrainedTokenizerBase, usage: Usage, max_length: int
+) -> tuple[dict[str, list[int]], int, int]:
+    """A row of at most `max_length` tokens around the word, and the first and last (exclusive) token of it there."""
+    before, after, time_id = frame(tokenizer, usage.time)
+    ids, pieces = find_pieces(tokenizer, usage)
     size = max_length - len(before) - len(after)
     start = max(0, min((pieces[0] + pieces[-1] + 1 - size) // 2, len(ids) - size))
     first, last = max(pieces[0] - start, 0), min(pieces[-1] + 1 - start, size)
@@ -170,9 +196,9 @@ def embed_usages(
         max_length: Maximum number of tokens of a text. Longer texts are cut to the tokens around the word.
 
     Returns:
-        For each word and time an array (usages, hidden) of float32. Usages whose word is unknown to the tokenizer are
-        left out, and a warning counts them. Raises a `ValueError` if the tokenizer has other times than the model, or
-        if a vector is not finite.
+        For each word and time an array (usages, hidden) of float32, in the order of the usages without those that
+        [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the model, or if a
+        vector is not finite.
     """
     check_same_times(model, tokenizer)
     layers = model.config.num_hidden_layers
@@ -180,19 +206,12 @@ def embed_usages(
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
     encoder = model.base_model.eval()
     max_length = min(max_length, token_limit(model.config, tokenizer))
-    known, unknown = [], Counter()
-    for word, by_time in usages.items():
-        for usage in (usage for found in by_time.values() for usage in found):
-            if (encoded := encode_usage(tokenizer, usage, max_length)) is None:
-                unknown[word] += 1
-            else:
-                known.append((word, usage, *encoded))
-    if unknown:
-        logger.warning(
-            "The tokenizer does not know these words, so their usages are left out: "
-            f"{', '.join(f'{word} ({count})' for word, count in unknown.items())}. Words can be added to the "
-            "vocabulary before training (`add_target_words`)."
-        )
+    known = [
+        (word, usage, *encode_usage(tokenizer, usage, max_length))
+        for word, by_time in drop_unknown(tokenizer, usages).items()
+        for found in by_time.values()
+        for usage in found
+    ]
     vectors = np.zeros((len(known), model.config.hidden_size), dtype=np.float32)
     rows = [row for _, _, row, _, _ in known]
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):

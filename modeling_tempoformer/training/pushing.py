@@ -1,4 +1,4 @@
-"""What a push to the Hub sends: what loads the model, its card and its scores, and nothing of this machine."""
+"""What a push to the Hub sends: what loads the model, its card, scores and figures, and nothing of this machine."""
 
 import json
 import logging
@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 def pushed_files(folder: str | Path) -> list[Path]:
     """
-    The files of a model's folder that a push sends: weights, configuration, tokenizer, code, card, results and figures,
-    which all lie in the folder itself. Names that begin with an underscore or a dot are notes of a run.
+    The files of a model's folder that a push sends: weights, configuration, tokenizer, code, card, results and
+    figures, which all lie in the folder itself. Names that begin with an underscore or a dot are notes of a run.
     """
     files = (path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
     return sorted(path for path in files if any(path.match(pattern) for pattern in PUSHED))

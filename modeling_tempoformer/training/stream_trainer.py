@@ -209,9 +209,7 @@ class StreamTrainer(HubTrainer):
             if calibration is not None:
                 uncalibrated = np.zeros_like(probabilities)
                 uncalibrated[places] = decide(logits, None)[0].numpy()
-            write_test_figures(
-                self.args.output_dir, timelines[part], predicted, probabilities, names, uncalibrated
-            )
+            write_test_figures(self.args.output_dir, timelines[part], predicted, probabilities, names, uncalibrated)
         train = timelines.get("train")
         train = train if isinstance(train, Dataset) else None
         scores = score_part(timelines[part], predicted, probabilities, names, train)

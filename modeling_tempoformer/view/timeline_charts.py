@@ -19,6 +19,11 @@ OUTCOMES = {
 LINE_COLOURS = [COLOURS[0], COLOURS[-1], *COLOURS[1:-1]]
 WIDTH = 800  # The script sets the true one.
 CLASS_ROW = 22
+# By the unit at which a tick stands.
+TIME_FORMAT = {
+    **{"milliseconds": ":%S.%L", "seconds": ":%S", "minutes": "%H:%M", "hours": "%H:%M", "day": "%a %d"},
+    **{"date": "%b %d", "week": "%b %d", "month": "%b", "quarter": "%b", "year": "%Y"},
+}
 LEAST_REACH = 0.05  # of an axis of changes of a probability
 WATCHED = alt.param(name="watched", value="")
 PROBABILITY = alt.Y("p:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(values=[0, 0.5, 1]))
@@ -51,7 +56,9 @@ def timeline_charts(
     if True not in labelled:
         outcomes = ["alarm", "no alarm"]
     scale, axis = {"nice": False, "padding": 14}, {"grid": False, "labelOverlap": True, "labelBound": True}
-    time = alt.X("x:T", title="time (UTC)", scale=alt.Scale(type="utc", **scale), axis=alt.Axis(**axis))
+    time = alt.X(
+        "x:T", title="time (UTC)", scale=alt.Scale(type="utc", **scale), axis=alt.Axis(format=TIME_FORMAT, **axis)
+    )
     position = alt.X(
         "x:Q", title="post", scale=alt.Scale(zero=False, **scale), axis=alt.Axis(tickMinStep=1, format="d", **axis)
     )

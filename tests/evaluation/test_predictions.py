@@ -3,11 +3,14 @@
 import csv
 
 import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.baselines.class_prior import class_prior_predictions
+from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.predictions import (
     in_order,
     labels_of,
@@ -30,6 +33,7 @@ def timelines() -> Dataset:
         "post_rows": [[0, 2], [1, 3, 4]],
         "labels": [[0, 1], [-100, 1, 1]],
         "timestamps": [[0, 5], [0, 60, 90]],
+        "texts": [["hm", "so, then"], ["", "ok", "ok"]],
     }
     return Dataset.from_dict(columns)
 
@@ -75,14 +79,89 @@ def test_the_file_has_the_posts_in_the_order_of_the_input(timelines, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["post_id"] for row in rows] == ["p0", "p1", "p2", "p3", "p4"]
     assert rows[1] == {
-        "post_id": "p1",
         "timeline_id": "b",
+        "post_id": "p1",
+        "time": "1970-01-01T00:00:00Z",
+        "text": "",
         "label": "",
         "prediction": "Switch",
         "probability_No-Switch": "0.8",
         "probability_Switch": "0.2",
     }
     assert rows[4]["prediction"] == "" and rows[4]["label"] == "Switch"
+    assert rows[4]["time"] == "1970-01-01T00:01:30Z" and rows[2]["text"] == "so, then"
+
+
+# Every line break, what a spreadsheet takes for a formula, what pandas takes for a missing cell, quotes.
+TEXTS = ["a\rb", "a\r\nb\n", "=1+1", "@sum(a1)", "NA", "", '"so," she said', "007", "ｅ\u2028🙂"]
+# All the same moment, but the last two: the first that can be, and one within a second.
+TIMES = [
+    *("2024-05-01T09:00:00Z", "2024-05-01T11:00:00+02:00", "2024-05-01 09:00", "2024-04-30T23:00:00-10:00"),
+    *("2024-05-01T09:00Z", "2024-05-01T09:00:00.000Z", "2024-05-01T14:30+05:30"),
+    *("0001-01-01", "2024-05-01T09:00:00.5Z"),
+]
+
+
+def write(posts: list[dict], folder) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The predictions of posts in both files. The i-th post of the timelines has the probability i / 10 of Switch."""
+    timelines = to_timelines(Dataset.from_list(posts), NAMES)
+    share = np.arange(len(posts)) / 10
+    probabilities = np.stack([1 - share, share], axis=1)
+    predicted = probabilities.argmax(axis=1)
+    write_predictions(str(folder), prediction_rows(timelines, predicted, probabilities, NAMES))
+    as_text = pd.read_csv(folder / "_predictions.csv", dtype=str, keep_default_na=False)
+    return as_text, pd.read_parquet(folder / "_predictions.parquet")
+
+
+def test_each_prediction_stands_beside_its_post(tmp_path):
+    """Two timelines whose posts alternate; equal texts, equal times, times in any zone, a missing label."""
+    posts = [
+        {"timeline_id": "ab"[row % 2], "timestamp": time, "text": text, "label": NAMES[row % 3 % 2]}
+        for row, (time, text) in enumerate(zip(TIMES, TEXTS, strict=True))
+    ]
+    posts[3]["text"], posts[5]["label"] = posts[1]["text"], None
+    as_text, typed = write(posts, tmp_path)
+    assert list(as_text)[:6] == ["timeline_id", "post_id", "time", "text", "label", "prediction"]
+    for found in (as_text, typed):
+        assert found["post_id"].tolist() == [str(row) for row in range(9)]
+        for column in ("timeline_id", "text"):
+            assert found[column].tolist() == [post[column] for post in posts]
+    assert as_text["label"].tolist() == [post["label"] or "" for post in posts]
+    assert as_text["time"].tolist() == [
+        *["2024-05-01T09:00:00.000000Z"] * 7,
+        *("0001-01-01T00:00:00.000000Z", "2024-05-01T09:00:00.500000Z"),
+    ]
+    # In order of time, ties in the order of the input: a has the rows 0 2 4 6 8, b has 7 1 3 5.
+    order = [0, 2, 4, 6, 8, 7, 1, 3, 5]
+    assert typed["probability_Switch"].tolist() == [order.index(row) / 10 for row in range(9)]
+
+
+def test_both_files_are_the_same_table(tmp_path):
+    posts = [{"timeline_id": "a", "timestamp": 1.7e9 + row, "text": "hm", "label": "Switch"} for row in range(4)]
+    as_text, typed = write(posts, tmp_path)
+    schema = pq.read_schema(tmp_path / "_predictions.parquet")
+    assert schema.names == list(as_text)
+    assert str(schema.field("time").type) == "timestamp[us, tz=UTC]"
+    assert {str(schema.field(f"probability_{name}").type) for name in NAMES} == {"double"}
+    for column in ("timeline_id", "post_id", "text", "label", "prediction"):
+        assert "string" in str(schema.field(column).type) and as_text[column].tolist() == typed[column].tolist()
+    assert pd.to_datetime(as_text["time"]).tolist() == typed["time"].tolist()
+    assert [time.timestamp() for time in typed["time"]] == [1.7e9 + row for row in range(4)]
+    for name in NAMES:
+        assert as_text[f"probability_{name}"].astype(float).tolist() == typed[f"probability_{name}"].tolist()
+
+
+def test_posts_without_times_or_labels(tmp_path):
+    as_text, typed = write([{"timeline_id": "a", "text": text} for text in TEXTS], tmp_path)
+    assert "time" not in as_text and "time" not in typed
+    assert set(as_text["label"]) == {""} and typed["label"].isna().all()
+    # The column has the same type where some posts have labels.
+    assert "string" in str(pq.read_schema(tmp_path / "_predictions.parquet").field("label").type)
+
+
+def test_timelines_without_texts_give_predictions_without_texts(timelines):
+    without = prediction_rows(timelines.remove_columns("texts"), np.zeros(5, dtype=int), np.ones((5, 2)) / 2, NAMES)
+    assert list(without)[:4] == ["timeline_id", "post_id", "time", "label"]
 
 
 def test_class_prior_draws_by_the_training_shares(timelines):

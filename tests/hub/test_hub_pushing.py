@@ -35,6 +35,7 @@ from modeling_tempoformer import (
 )
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.evaluation.figures import FIGURES
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.training.temporal_trainer import TemporalTrainer, TemporalTrainingArguments
 
@@ -198,6 +199,14 @@ def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script,
         for secret in (TOKEN, str(tmp_path)):
             assert not [path for path, content in commit.files.items() if secret.encode() in content]
     card = card_of(hub.files("me/mine"))
+    figures = {path.name for path in (tmp_path / "out").glob("*.png")}
+    assert figures == set(FIGURES if family == "stream" else ["learning_curve.png"])
+    for name, content in hub.files("me/mine").items():
+        if name.endswith(".png"):
+            assert content == (tmp_path / "out" / name).read_bytes()
+    # With a text for those who cannot see it.
+    assert set(re.findall(r"^!\[[A-Z][^\]]+\]\((.*)\)$", card.text, flags=re.MULTILINE)) == figures
+    assert {name for name in hub.files("me/mine") if name.endswith(".png")} == figures
     assert (card.data.language, card.data.license) == (["en"], "cc-by-4.0") and "- Dataset: Made up" in card.text
     assert str(tmp_path) not in card.content
     results = json.loads((tmp_path / "out" / "all_results.json").read_text())

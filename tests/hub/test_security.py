@@ -14,7 +14,6 @@ from helpers import dated_config, tiny_encoder, tiny_model
 from helpers import make_trainer as make_stock_trainer
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from benchmarks.confusion_matrix import confusion_figure
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     TempoFormerForStreamClassification,
@@ -25,6 +24,7 @@ from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.baselines.modeling_history import HistoryForStreamClassification
 from modeling_tempoformer.conversion import main as convert
 from modeling_tempoformer.data.timelines import PostError, to_timelines
+from modeling_tempoformer.evaluation.figures import confusion_figure
 from modeling_tempoformer.semantic_change.report import plot_ranks
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 

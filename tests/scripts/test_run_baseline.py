@@ -47,8 +47,10 @@ def ours(tmp_path_factory, encoder) -> list[dict[str, str]]:
 def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, ours, encoder, method):
     model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
     rows, results = run(run_baseline, tmp_path / "out", f"configuration/baseline_{method}.yaml", *model)
-    for column in ("post_id", "timeline_id", "label"):
+    for column in ("post_id", "timeline_id", "time", "text", "label"):
         assert [row[column] for row in ours] == [row[column] for row in rows]
+    figures = {"confusion_matrix.png", "reliability.png"} | ({"learning_curve.png"} if model else set())
+    assert {path.name for path in (tmp_path / "out").glob("*.png")} == figures
     of_switch = results["test"]["classes"]["Switch"]
     assert of_switch["posts"] == [row["label"] for row in ours].count("Switch")
     right = [row["label"] == row["prediction"] == "Switch" for row in rows].count(True)
@@ -82,6 +84,14 @@ def test_a_method_without_training_needs_no_more_than_its_name(tmp_path):
     file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     run_baseline.main(["--method=class_prior", "--train_file", file, "--output_dir", str(tmp_path / "out")])
     assert read_table(tmp_path / "out" / "_predictions.csv")
+
+
+@pytest.mark.parametrize("method", ["class_prior", "bilstm"])
+def test_predictions_without_texts(tmp_path, ours, encoder, method):
+    model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
+    recipe = f"configuration/baseline_{method}.yaml"
+    rows, _ = run(run_baseline, tmp_path / "out", recipe, *model, "--no_text")
+    assert list(rows[0]) == [column for column in ours[0] if column != "text"]
 
 
 @pytest.mark.parametrize(("method", "is_new"), [("post", "classifier"), ("bilstm", "")])

@@ -1,9 +1,11 @@
 """run_glue_style.py, from tables of posts to a model, its scores and its predictions."""
 
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import NAMES, ROOT, of_others, read_json, read_table, save_encoder, write_posts
@@ -13,6 +15,7 @@ from sklearn.metrics import f1_score
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
+from modeling_tempoformer.evaluation.figures import FIGURES, reliability_figure, write_figure
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -55,7 +58,7 @@ def trained(tmp_path_factory, encoder) -> Path:
     return folder
 
 
-def test_own_csv_to_predictions(tmp_path):
+def test_own_csv_to_predictions(tmp_path, capsys):
     """Shuffled posts, one without a label: each test post is predicted once, in the order of the file."""
     posts = [dict(POSTS[place]) for place in torch.randperm(60, generator=torch.Generator().manual_seed(0)).tolist()]
     posts[7]["label"] = ""
@@ -73,10 +76,17 @@ def test_own_csv_to_predictions(tmp_path):
     ids = [int(row["post_id"]) for row in rows]
     assert ids == sorted(set(ids)) and len(ids) % 5 == 0
     for row, post in zip(rows, (posts[post_id] for post_id in ids), strict=True):
-        assert (row["timeline_id"], row["label"]) == (post["timeline_id"], post["label"])
+        for name in ("timeline_id", "text", "label"):
+            assert row[name] == post[name]
+        assert datetime.fromisoformat(row["time"]).timestamp() == post["timestamp"] and row["time"].endswith("Z")
         scores = {name: float(row[f"probability_{name}"]) for name in NAMES}
         assert row["prediction"] == max(scores, key=scores.get)
         assert sum(scores.values()) == pytest.approx(1.0, abs=1e-5)
+    figures = ["confusion_matrix.png", "learning_curve.png", "reliability.png"]
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == figures
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if ".png" in line)
+    assert all(name in line for name in figures)
+    assert all(f"]({name})" in (tmp_path / "out" / "README.md").read_text() for name in figures)
 
 
 def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path):
@@ -96,6 +106,7 @@ def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path):
     rows = run(tmp_path / "new", *saved, "--test_file", unlabelled)
     results = read_json(tmp_path / "new" / "all_results.json")
     assert set(results) == {"test", "explained"} and results["test"]["labelled_posts"] == 0
+    assert not list((tmp_path / "new").glob("*.png"))
     assert results["test"]["posts"] == 30 and not {"classes", "macro_f1", "loss"} & set(results["test"])
     assert [row["post_id"] for row in rows] == [str(number) for number in range(30)]
     assert {row["label"] for row in rows} == {""} and {row["prediction"] for row in rows} <= set(NAMES)
@@ -182,6 +193,15 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     expected = torch.from_numpy(logits / temperature).softmax(-1).numpy()
     found = np.array([[float(row[name]) for name in PROBABILITIES] for row in rows])
     np.testing.assert_allclose(found, expected, atol=1e-3)
+    # The reliability diagram shows both.
+    uncalibrated = np.array([[float(row[name]) for name in PROBABILITIES] for row in plain])
+    for folder, shown in (
+        ("out", {"after calibration": found, "before calibration": uncalibrated}),
+        ("raw", {"this model": uncalibrated}),
+    ):
+        figure = reliability_figure(labels[labels >= 0], {name: of[labels >= 0] for name, of in shown.items()})
+        write_figure(tmp_path / "expected.png", figure)
+        assert (tmp_path / folder / "reliability.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
     thresholds = tune_thresholds(found[labels >= 0], labels[labels >= 0])
     assert calibration["thresholds"] == pytest.approx(thresholds, abs=1e-2)
     decided = (found / calibration["thresholds"]).argmax(-1)
@@ -194,6 +214,33 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     # A calibration is of the weights before a further training.
     run(tmp_path / "further", *saved, *train_file, "--do_train", "--max_steps", "1")
     assert read_json(tmp_path / "further" / "config.json").get("calibration") is None
+
+
+def read_parquet(folder: Path) -> pd.DataFrame:
+    return pd.read_parquet(folder / "_predictions.parquet")
+
+
+def test_predictions_without_texts(tmp_path, trained):
+    """Of a model whose encoder is frozen: its rows hold vectors, and texts come from the timelines."""
+    posts = of_others(POSTS, "new")
+    arguments = ["--model_name_or_path", str(trained), "--test_file", write_posts(tmp_path / "new.csv", posts)]
+    whole = run(tmp_path / "whole", *arguments, "--freeze_encoder")
+    assert [row.pop("text") for row in whole] == [post["text"] for post in posts]
+    assert run(tmp_path / "without", *arguments, "--freeze_encoder", "--no_text") == whole
+    table, without = read_parquet(tmp_path / "whole"), read_parquet(tmp_path / "without")
+    assert table.pop("text").tolist() == [post["text"] for post in posts] and table.equals(without)
+
+
+def test_a_calibrated_copy_of_a_model_shows_its_own_figures(tmp_path, trained):
+    files = ["--validation_file", write_posts(tmp_path / "dev.csv", of_others(POSTS, "dev"))]
+    files += ["--test_file", write_posts(tmp_path / "test.csv", of_others(POSTS, "test"))]
+    run(tmp_path / "copy", "--model_name_or_path", str(trained), "--calibrate", *files)
+    shown = [name for name in FIGURES if f"]({name})" in (tmp_path / "copy" / "README.md").read_text()]
+    assert (
+        shown
+        == ["confusion_matrix.png", "reliability.png"]
+        == sorted(path.name for path in (tmp_path / "copy").glob("*.png"))
+    )
 
 
 def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog):

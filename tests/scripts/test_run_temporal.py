@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import ROOT, VOCABULARY, read_json, read_table
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
+from scipy.spatial.distance import cosine
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
 
 import run_glue_style
 import run_semantic_change
@@ -236,6 +239,25 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     assert results["agreement"]["prt"]["num_words"] == 3
     assert results["agreement"]["apd"]["missing"] == ["tree"]
     assert "k_means_jensen_shannon" in rows[0]
+    # The scores are of the vectors in the file, which are of the usages beside them.
+    usages = pd.read_parquet(tmp_path / "change" / "_usages.parquet")
+    for row in rows:
+        before, after = (
+            usages[(usages["word"] == row["word"]) & (usages["time"] == time)]["vector"] for time in (OLD, NEW)
+        )
+        distances = [cosine(old, new) for old in before for new in after]
+        assert np.mean(distances) == pytest.approx(float(row["apd"]), abs=1e-5)
+        assert float(row["apd_low"]) < float(row["apd"]) < float(row["apd_high"])
+    model = AutoModel.from_pretrained(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    for usage in usages.iloc[:: len(usages) // 5].itertuples():
+        assert usage.text[usage.start : usage.end] == usage.word
+        # Each word is one token, after that for the start.
+        place = 1 + len(usage.text[: usage.start].split())
+        with torch.no_grad():
+            states = model(**tokenizer(usage.text, time=usage.time, return_tensors="pt")).last_hidden_state
+        np.testing.assert_allclose(usage.vector, states[0, place], atol=1e-5)
+    assert (tmp_path / "change" / "_changes.html").stat().st_size > 0
 
 
 def test_three_times_have_a_trajectory(folder, tmp_path):

@@ -206,18 +206,33 @@ def test_a_report_of_scores_and_gold_scores(tmp_path):
         "3,a,0.1,1.0,0.1,3,2,3",
         ",c,,,0.3,,0,4",
     ]
+    write_report(tmp_path, {"apd": {"a": 1.5, "b": 2.0}}, COUNTS, intervals={"a": (1.25, 1.75), "b": (1.5, 2.5)})
+    assert (tmp_path / "changes.csv").read_text().splitlines()[:2] == [
+        "rank,word,apd,apd_low,apd_high,usages_1,usages_2",
+        "1,b,2.0,1.5,2.5,1,1",
+    ]
     for name in ("ranks.png", "changes.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
     scores = {"a": 0.1, "$b$": 0.7, "c": math.nan, "d": 0.3}
+    counts = {word: {"1900": 5, "1950": 6, "20\n00": len(word)} for word in scores}
+    intervals = {"a": (0.05, 0.2), "$b$": (0.6, 0.9), "c": (math.nan, math.nan), "d": (0.25, 0.35)}
     for most, expected in ((50, ["$b$", "d", "a"]), (2, ["$b$", "d"])):
-        figure = plot_scores(scores, "prt", most)
+        figure = plot_scores(scores, "apd", counts, intervals, most)
         (axes,) = figure.axes
         figure.canvas.draw()
         assert [label.get_text() for label in axes.get_yticklabels()] == expected
         assert [bar.get_width() for bar in axes.patches] == [scores[word] for word in expected]
+        (bars,) = axes.containers[1].lines[2]
+        for segment, word in zip(bars.get_segments(), expected, strict=True):
+            assert segment[:, 0] == pytest.approx(intervals[word])
+        (right,) = axes.child_axes
+        numbers = [label.get_text() for label in right.get_yticklabels()]
+        assert numbers == [f"5 | {len(word)}" for word in expected]
+        # Its periods are named: the first and the last, which the score compares.
+        assert r"1900 to 20\n00" in axes.get_title() and right.get_ylabel() == r"usages in 1900 | in 20\n00"
         # The first is at the top.
         assert axes.yaxis_inverted() and axes.get_yticks().tolist() == list(range(len(expected)))
 

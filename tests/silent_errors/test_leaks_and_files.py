@@ -66,6 +66,8 @@ def test_no_push_sends_predictions_or_local_paths(hub, tmp_path, tokenization, c
     # Beside the model too, where people put their data and logs.
     for name in ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out"):
         (mine / name).write_text("secret of mine")
+    for name in ("_predictions.parquet", "screenshot.png", "_learning_curve.png"):
+        (mine / name).write_text("secret of mine")
     settings = {"push_to_hub": True, "hub_always_push": True, "hub_model_id": "me/mine", "save_steps": 1}
     settings |= {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "load_best_model_at_end": True}
     trainer = make_trainer(mine, tokenization, **settings)

@@ -231,11 +231,16 @@ def test_an_id_that_became_a_float_is_the_same_timeline(tmp_path):
         run_baseline.main(["--method", "class_prior", *paths.values(), "--output_dir", str(tmp_path / "out")])
 
 
+STALE = ("_predictions.parquet", "learning_curve.png", "confusion_matrix.png", "reliability.png")
+
+
 def leave_results(folder: Path):
     """What an earlier run has left."""
     folder.mkdir()
     (folder / "all_results.json").write_text('{"test": {"macro_f1": 0.99}, "predict_macro_f1": 0.99}')
     (folder / "_predictions.csv").write_text("post_id,prediction\n0,Switch\n")
+    for name in STALE:
+        (folder / name).touch()
 
 
 def test_no_score_of_an_earlier_run_stays_beside_new_predictions(tmp_path, trained):
@@ -252,7 +257,7 @@ def test_no_prediction_of_an_earlier_run_stays_beside_new_scores(tmp_path, train
     arguments = ["--model_name_or_path", str(trained), "--do_eval", "--output_dir", str(tmp_path / "new")]
     run_glue_style.main([*arguments, "--validation_file", write_posts(tmp_path / "posts.csv", NEW)])
     assert set(read_json(tmp_path / "new" / "all_results.json")) == {"validation", "explained"}
-    assert not (tmp_path / "new" / "_predictions.csv").exists()
+    assert not [name for name in ("_predictions.csv", *STALE) if (tmp_path / "new" / name).exists()]
 
 
 def test_no_score_of_an_earlier_run_stays_beside_those_of_a_language_model(tmp_path):

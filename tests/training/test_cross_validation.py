@@ -31,10 +31,10 @@ with open(options["--train_file"], newline="") as file:
     posts = [post for post in csv.DictReader(file) if post["timeline_id"] in test]
 with (folder / "_predictions.csv").open("w", newline="") as file:
     writer = csv.writer(file)
-    writer.writerow(["post_id", "timeline_id", "label", "prediction"])
+    writer.writerow(["post_id", "timeline_id", "text", "label", "prediction"])
     for post in posts:
         guess = post["label"] if seed < 5 else "Switch"
-        writer.writerow([post["post_id"], post["timeline_id"], post["label"], guess])
+        writer.writerow([post["post_id"], post["timeline_id"], post["text"], post["label"], guess])
 dev = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
 results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": dev}}
 results["test"] = {"loss": 1.0, "classes": {"Switch": {"missed": fold / 10}}}
@@ -87,7 +87,8 @@ def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp
     assert results["scores"]["missed_Switch"] == {"mean": pytest.approx(0.1), "std": pytest.approx(0)}
     assert "loss" not in results["scores"]
     predictions = pd.read_csv(output / PREDICTIONS, dtype=str)
-    assert list(predictions)[:2] == ["seed", "fold"]
+    # Each seed would repeat the texts.
+    assert list(predictions) == ["seed", "fold", "post_id", "timeline_id", "label", "prediction"]
     for _, of_seed in predictions.groupby("seed"):
         assert sorted(of_seed["post_id"]) == sorted(posts["post_id"])
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.evaluation.figures import learning_curve, write_figure
 from modeling_tempoformer.training.resuming import train
 
 
@@ -133,7 +134,23 @@ def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
     first = begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
     results = tmp_path / "all_results.json"
     results.write_text(json.dumps({**read_json(results), "predict_macro_f1": 1.0}))
-    (tmp_path / "_predictions.csv").touch()
+    stale = ["_predictions.csv", "_predictions.parquet", "confusion_matrix.png", "reliability.png"]
+    for name in stale:
+        (tmp_path / name).touch()
     second = begin(tmp_path, tokenization, max_steps=2, save_strategy="no")
     assert (first.state.global_step, second.state.global_step) == (1, 2)
-    assert "predict_macro_f1" not in read_json(results) and not (tmp_path / "_predictions.csv").exists()
+    assert "predict_macro_f1" not in read_json(results)
+    assert not [name for name in stale if (tmp_path / name).exists()]
+
+
+@pytest.mark.parametrize("keeps_best", [True, False])
+def test_the_learning_curve_marks_the_step_that_is_kept(tmp_path, tokenization, keeps_best):
+    """Of falling losses the first is the highest. A training that has ended is drawn again as it was."""
+    highest = {"eval_strategy": "steps", "eval_steps": 2, "metric_for_best_model": "loss", "greater_is_better": True}
+    for _ in range(2):
+        state = begin(tmp_path / "out", tokenization, load_best_model_at_end=keeps_best, **highest).state
+        figure = learning_curve(state.log_history, 2 if keeps_best else 6, 2)
+        write_figure(tmp_path / "expected.png", figure)
+        drawn = tmp_path / "out" / "learning_curve.png"
+        assert drawn.read_bytes() == (tmp_path / "expected.png").read_bytes()
+        drawn.write_bytes(b"of another run")

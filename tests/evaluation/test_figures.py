@@ -1,0 +1,148 @@
+"""The data behind the figures of a run, against values counted another way, and which files a run writes."""
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from scipy.special import softmax
+
+from modeling_tempoformer.evaluation.calibration import expected_calibration_error
+from modeling_tempoformer.evaluation.figures import (
+    confusion_figure,
+    figures_in,
+    learning_curve,
+    print_figures,
+    reliability_figure,
+    write_figure,
+    write_test_figures,
+)
+
+
+# What the Trainer logs: training losses, evaluations, and a line at the end.
+HISTORY = [
+    {"step": 2, "loss": 0.9, "learning_rate": 1e-3},
+    {"step": 3, "eval_loss": 0.8, "eval_macro_f1": 0.25, "eval_runtime": 1.0},
+    {"step": 4, "loss": 0.5, "learning_rate": 5e-4},
+    {"step": 6, "eval_loss": 0.7, "eval_macro_f1": 0.5, "eval_runtime": 1.0},
+    {"step": 6, "train_loss": 0.7, "train_runtime": 2.0},
+]
+
+
+def points_of(axes) -> list[list[tuple[float, float]]]:
+    return [[tuple(map(float, point)) for point in line.get_xydata()] for line in axes.lines]
+
+
+def said_in(axes) -> str:
+    return " ".join(text.get_text() for text in axes.get_legend().get_texts())
+
+
+def test_the_learning_curve_has_what_was_logged():
+    losses, macro_f1 = learning_curve(HISTORY, 3, 4).axes
+    # The last line of each marks the step that is kept.
+    assert points_of(losses)[:-1] == [[(2, 0.9), (4, 0.5)], [(3, 0.8), (6, 0.7)]]
+    scores, guessing, kept = macro_f1.lines
+    assert [tuple(point) for point in scores.get_xydata()] == [(3, 0.25), (6, 0.5)]
+    assert set(guessing.get_ydata()) == {0.25} and "0.250" in said_in(macro_f1)
+    for axes, line in ((losses, losses.lines[-1]), (macro_f1, kept)):
+        assert set(line.get_xdata()) == {3} and "step 3" in said_in(axes)
+
+
+def test_a_training_without_scores_or_evaluations_shows_its_loss():
+    """As of a language model. One that was too short to log anything has no figure."""
+    (losses,) = learning_curve([HISTORY[0], {"step": 3, "eval_loss": 0.8}], 3, 2).axes
+    assert points_of(losses)[:-1] == [[(2, 0.9)], [(3, 0.8)]]
+    assert len(learning_curve(HISTORY[:1], 2, 2).axes[0].lines) == 2
+    assert learning_curve(HISTORY[-1:], 6, 2) is None
+
+
+def test_the_figure_has_actual_classes_as_rows():
+    names = ["IS", "O", "IE"]
+    axes = confusion_figure([0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 2], names).axes[0]
+    for axis in (axes.xaxis, axes.yaxis):
+        assert [label.get_text() for label in axis.get_ticklabels()] == names
+    cells = {text.get_position()[::-1]: text.get_text() for text in axes.texts}
+    counts = [[2, 1, 0], [0, 3, 1], [0, 0, 0]]
+    assert {cell: int(text.split("\n")[0]) for cell, text in cells.items()} == {
+        (row, column): counts[row][column] for row in range(3) for column in range(3)
+    }
+    assert cells[0, 1] == "1\n33%"
+    assert axes.images[0].get_array().tolist() == [[2 / 3, 1 / 3, 0], [0, 3 / 4, 1 / 4], [0, 0, 0]]
+
+
+def test_the_title_tells_several_seeds():
+    titles = [confusion_figure([0, 1], [0, 1], ["a", "b"], seeds).axes[0].get_title() for seeds in (1, 4)]
+    assert titles[0] == "" and "4" in titles[1]
+
+
+def test_posts_without_a_prediction_count_in_the_shares():
+    axes = confusion_figure([0, 0, 0, 1], [0, -1, -1, 1], ["a", "b"]).axes[0]
+    assert axes.images[0].get_array().tolist() == [[1 / 3, 0], [0, 1]] and "2 posts" in axes.get_title()
+
+
+def test_a_long_class_name_leaves_room_for_the_matrix(tmp_path):
+    names = ["mood " * 40, "x" * 300]
+    figure = confusion_figure([0, 1], [0, 1], names)
+    write_figure(tmp_path / "confusion.png", figure)
+    matrix = figure.axes[0].get_window_extent()
+    assert matrix.width > 0.3 * figure.bbox.width
+    for label, name in zip(figure.axes[0].get_yticklabels(), names, strict=True):
+        assert label.get_window_extent().x0 >= 0 and label.get_text()[:4] == name[:4]
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_reliability_diagram_has_the_bins_of_the_calibration_error(num_classes):
+    rng = np.random.default_rng(num_classes)
+    logits = 3 * rng.normal(size=(400, num_classes))
+    actual = np.where(rng.random(400) < 0.6, logits.argmax(axis=1), rng.integers(num_classes, size=400))
+    shown = {"after": softmax(logits / 3, axis=1), "before": softmax(logits, axis=1)}
+    upper, lower = reliability_figure(actual, shown).axes
+    curves = {line.get_label(): line.get_xydata() for line in upper.lines}
+    for bars, (name, probabilities) in zip(lower.containers, shown.items(), strict=True):
+        bins: dict[int, list[int]] = {}
+        for post, confidence in enumerate(probabilities.max(axis=1)):
+            bins.setdefault(int(np.ceil(confidence * 15)), []).append(post)
+        heights = {round(bar.get_x() * 15 - 0.5 * bar.get_width() * 15) + 1: bar.get_height() for bar in bars}
+        assert {number: height for number, height in heights.items() if height} == {
+            number: len(posts) for number, posts in bins.items()
+        }
+        expected = [
+            (probabilities[posts].max(axis=1).mean(), (probabilities[posts].argmax(axis=1) == actual[posts]).mean())
+            for _, posts in sorted(bins.items())
+        ]
+        assert curves[name] == pytest.approx(np.array(expected))
+        # The title's number is the mean distance of the points from the diagonal, by their posts.
+        sizes = [len(posts) for _, posts in sorted(bins.items())]
+        error = np.average(np.abs(np.subtract(*np.array(expected).T)), weights=sizes)
+        assert f"{error:.3f} ({name})" in upper.get_title()
+        assert error == pytest.approx(expected_calibration_error(probabilities, actual))
+
+
+def test_every_post_is_within_the_reliability_diagram():
+    """The least and the most sure that a prediction can be."""
+    for probabilities in ([[0.5, 0.5]], [[1.0, 0.0]], [[0.25] * 4]):
+        upper, lower = reliability_figure(np.array([0]), {"this model": np.array(probabilities)}).axes
+        (confidence,) = upper.lines[-1].get_xdata()
+        left, right = upper.get_xlim()
+        assert left < confidence < right
+        (bar,) = (bar for bar in lower.containers[0] if bar.get_height())
+        assert left <= bar.get_x() and bar.get_x() + bar.get_width() <= right
+
+
+def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
+    print_figures(tmp_path)
+    assert capsys.readouterr().out == ""
+    names, predicted = ["a", "b"], np.array([0, 1, -1])
+    probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.0, 0.0]])
+    write_test_figures(tmp_path, Dataset.from_list([{"labels": [-100] * 3}]), predicted, probabilities, names)
+    assert figures_in(tmp_path) == {}
+    # There is no probability of a post without a prediction.
+    unanswered = Dataset.from_list([{"labels": [-100, -100, 1]}])
+    write_test_figures(tmp_path, unanswered, predicted, probabilities, names)
+    assert list(figures_in(tmp_path)) == ["confusion_matrix.png"]
+    write_test_figures(tmp_path, Dataset.from_list([{"labels": [0, 0, 1]}]), predicted, probabilities, names)
+    assert list(figures_in(tmp_path)) == ["confusion_matrix.png", "reliability.png"]
+    for name in figures_in(tmp_path):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / name).stat().st_size < 100_000
+    print_figures(tmp_path)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "confusion_matrix.png" in line and "reliability.png" in line

@@ -1,0 +1,114 @@
+"""The map of usages, their clusters and the distance from the first time, against plain computations."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cosine, jensenshannon
+
+from modeling_tempoformer.semantic_change.measures import (
+    average_pairwise_distance,
+    cluster_distances,
+    pairwise_distance_interval,
+)
+from modeling_tempoformer.semantic_change.senses import distances_from_first, find_senses, project
+
+
+def random_usages(seed: int, *sizes: int, width: int = 6) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return [generator.normal(size=(size, width)) + time for time, size in enumerate(sizes)]
+
+
+def test_the_map_of_all_times_is_one_projection_onto_the_widest_directions():
+    vectors = random_usages(0, 7, 5, 9)
+    coordinates, variance = project(vectors)
+    joined = np.concatenate(vectors)
+    left, sizes, _ = np.linalg.svd(joined - joined.mean(axis=0), full_matrices=False)
+    assert variance == pytest.approx(sizes[:2] ** 2 / np.sum(sizes**2))
+    # The sign of a direction is free.
+    assert np.abs(np.concatenate(coordinates)) == pytest.approx(np.abs(left[:, :2] * sizes[:2]))
+    assert [len(part) for part in coordinates] == [7, 5, 9]
+
+
+def test_usages_that_are_all_the_same_lie_on_one_point():
+    coordinates, variance = project([np.ones((3, 4)), np.ones((2, 4))])
+    assert not np.concatenate(coordinates).any() and variance.tolist() == [0, 0]
+
+
+def test_senses_go_from_the_one_that_grew_to_the_one_that_shrank():
+    """Three places far apart, with 4, 1 and 1 usages before, and 1, 1 and 3 after."""
+    places = 100 * np.eye(3)
+    noise = np.random.default_rng(1).normal(size=(11, 3))
+    at_first, at_last = np.repeat([0, 1, 2], [4, 1, 1]), np.repeat([0, 1, 2], [1, 1, 3])
+    before, after = places[at_first] + noise[:6], places[at_last] + noise[6:]
+    senses = find_senses([before, after], num_clusters=3)
+    # Place 2 grew from 1/6 to 3/5, place 1 from 1/6 to 1/5, place 0 shrank from 4/6 to 1/5.
+    assert senses.counts.tolist() == [[1, 3], [1, 1], [4, 1]]
+    assert senses.shares == pytest.approx(np.array([[1 / 6, 3 / 5], [1 / 6, 1 / 5], [4 / 6, 1 / 5]]))
+    assert [labels.tolist() for labels in senses.labels] == [(2 - at_first).tolist(), (2 - at_last).tolist()]
+
+
+def test_the_nearest_usages_are_of_their_sense_and_time():
+    vectors = random_usages(2, 20, 15, 12)
+    senses = find_senses(vectors, num_clusters=4)
+    for sense in range(4):
+        members = [
+            usage for part, labels in zip(vectors, senses.labels, strict=True) for usage in part[labels == sense]
+        ]
+        mean = sum(members) / len(members)
+        for time, part in enumerate(vectors):
+            own = [index for index in range(len(part)) if senses.labels[time][index] == sense]
+            expected = sorted(own, key=lambda index: math.dist(part[index], mean))
+            assert senses.nearest[sense][time].tolist() == expected
+            assert senses.counts[sense, time] == len(own)
+
+
+def test_senses_are_the_clusters_of_the_measure():
+    before, after = random_usages(3, 30, 25)
+    shares = find_senses([before, after], num_clusters=4, seed=5).shares
+    measured = cluster_distances(before, after, seed=5, num_clusters=4)["k_means_jensen_shannon"]
+    assert jensenshannon(*shares.T, base=2) == pytest.approx(measured)
+
+
+@pytest.mark.filterwarnings("error")
+def test_there_are_no_more_senses_than_different_usages():
+    assert find_senses(random_usages(4, 1, 2), num_clusters=5).counts.sum(axis=1).tolist() == [1, 1, 1]
+    same = find_senses([np.ones((3, 2)), np.ones((2, 2))], num_clusters=5)
+    assert same.counts.tolist() == [[3, 2]] and same.shares.tolist() == [[1, 1]]
+
+
+def test_the_curve_begins_at_the_distance_within_the_first_time():
+    first, second, third = random_usages(5, 6, 4, 5)
+    curve = distances_from_first([first, second, third], seed=3)
+    within = [cosine(one, other) for one, other in combinations(first, 2)]
+    assert curve[0] == pytest.approx((sum(within) / 15, math.nan, math.nan), nan_ok=True)
+    for point, later in zip(curve[1:], (second, third), strict=True):
+        pairs = [cosine(one, other) for one in first for other in later]
+        assert point == pytest.approx((np.mean(pairs), *pairwise_distance_interval(first, later, seed=3)))
+    assert math.isnan(distances_from_first([first[:1], second])[0][0])
+
+
+def test_the_interval_agrees_with_a_plain_loop():
+    """Another random stream, so that the ends agree within noise."""
+    before, after = random_usages(6, 25, 18)
+    generator = np.random.default_rng(0)
+    resampled = [
+        average_pairwise_distance(generator.choice(before, 25), generator.choice(after, 18)) for _ in range(3000)
+    ]
+    low, high = pairwise_distance_interval(before, after, seed=1)
+    assert (low, high) == pytest.approx(np.percentile(resampled, [2.5, 97.5]), abs=0.01)
+    assert high - low > 0.05
+    assert np.isnan(pairwise_distance_interval(before[:1], after)).all()
+
+
+def test_the_interval_holds_the_distance_of_all_usages():
+    """Of 100 samples of a word that changed a little, about 95."""
+    everything = random_usages(7, 4000, 4000)
+    true = average_pairwise_distance(*everything)
+    generator = np.random.default_rng(8)
+    held = 0
+    for _ in range(100):
+        low, high = pairwise_distance_interval(*(generator.choice(part, 30) for part in everything), resamples=199)
+        held += low <= true <= high
+    assert 88 <= held <= 100

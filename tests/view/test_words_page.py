@@ -1,0 +1,161 @@
+"""What the page of words holds, against the words' usages and vectors."""
+
+import json
+import math
+import re
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from modeling_tempoformer.semantic_change.report import ranked_table
+from modeling_tempoformer.semantic_change.senses import distances_from_first, find_senses, project
+from modeling_tempoformer.semantic_change.usages import Usage, Usages
+from modeling_tempoformer.view import words_page as page_module
+from modeling_tempoformer.view.words_page import words_page
+
+
+def usage(time: str, before: str, word: str, after: str) -> Usage:
+    return Usage(time, before + word + after, len(before), len(before + word))
+
+
+def some_usages(words: list[str], times: list[str], count: int) -> tuple[Usages, dict[str, dict[str, np.ndarray]]]:
+    generator = np.random.default_rng(0)
+    usages = {
+        word: {time: [usage(time, f"{time} {place} ", word, " flew") for place in range(count)] for time in times}
+        for word in words
+    }
+    vectors = {
+        word: {time: generator.normal(size=(count, 5)) + shift for shift, time in enumerate(times)} for word in words
+    }
+    return usages, vectors
+
+
+def table_of(words: list[str], times: list[str], **more) -> pd.DataFrame:
+    scores = {"apd": {word: 0.1 * place for place, word in enumerate(words, 1)}}
+    counts = {word: dict.fromkeys(times, 3) for word in words}
+    return ranked_table(scores, counts, **{"truth": None, "p_values": {}, "intervals": {}, **more})
+
+
+def data_of(page: str) -> dict:
+    """What the page's script reads, as a browser would: up to the first end of the element."""
+    (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(text)["data"]
+
+
+TIMES = ["1810-1860", "1960-2010"]
+
+
+def test_the_table_is_that_of_the_csv_file():
+    words = ["null", "plane", "$x$"]
+    p_values, intervals = {word: 0.04 for word in words}, {word: (0.05, 0.35) for word in words}
+    table = table_of(
+        words, TIMES, truth={"null": 0.5}, p_values=p_values, intervals={**intervals, "$x$": (math.nan,) * 2}
+    )
+    data = data_of(words_page(table, TIMES, {}, {}))
+    names = [column["name"] for column in data["columns"]]
+    assert names == ["rank", "word", "apd", "95 % of apd", "p", "p_fdr", "gold", "gold_rank"] + [
+        f"usages {time}" for time in TIMES
+    ]
+    assert [row["cells"] for row in data["words"]] == [
+        [1, "$x$", 0.3, None, 0.04, 0.04, None, None, 3, 3],
+        [2, "plane", 0.2, [0.05, 0.35], 0.04, 0.04, None, None, 3, 3],
+        [3, "null", 0.1, [0.05, 0.35], 0.04, 0.04, 0.5, 1, 3, 3],
+    ]
+
+
+def test_words_without_vectors_are_in_the_table_alone():
+    page = words_page(table_of(["plane"], TIMES), TIMES, *some_usages([], TIMES, 0))
+    assert data_of(page)["words"][0]["usages"] is None
+    assert 'id="rows"' in page and 'id="map"' not in page
+
+
+@pytest.mark.parametrize("times", [TIMES, ["a", "b", "c"]])
+def test_the_numbers_of_a_word(times):
+    usages, vectors = some_usages(["plane"], times, 12)
+    of_word = list(vectors["plane"].values())
+    page = words_page(table_of(["plane"], times), times, usages, vectors, num_clusters=3, seed=4)
+    shown = data_of(page)["words"][0]["usages"]
+    senses = find_senses(of_word, 3, seed=4)
+    assert shown["counts"] == senses.counts.tolist()
+    assert shown["sense"] == np.concatenate(senses.labels).tolist()
+    assert shown["time"] == np.repeat(np.arange(len(times)), 12).tolist()
+    for sense, by_time in enumerate(shown["nearest"]):
+        for time, places in enumerate(by_time):
+            assert [place - 12 * time for place in places] == senses.nearest[sense][time][:3].tolist()
+    # Distances on the map are those of the projection in another unit, and the longer side is of length 2.
+    coordinates, variance = project(of_word)
+    points, original = np.array([shown["x"], shown["y"]]).T, np.concatenate(coordinates)
+    unit = np.ptp(original, axis=0).max() / 2
+    for one, other in combinations(range(len(points)), 2):
+        distance = math.dist(points[one], points[other])
+        assert distance == pytest.approx(math.dist(original[one], original[other]) / unit, abs=0.003)
+    assert np.abs(points).max() == 1
+    assert shown["variance"] == pytest.approx(variance, abs=1e-4)
+    curve = distances_from_first(of_word, seed=4) if len(times) > 2 else []
+    assert len(shown["curve"]) == len(curve) and ('id="curve"' in page) == bool(curve)
+    for found, expected in zip(shown["curve"], curve, strict=True):
+        expected = [None if math.isnan(value) else pytest.approx(value, abs=1e-4) for value in expected]
+        assert found == expected
+
+
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \u2028 &amp; "
+
+
+def test_sentences_are_data():
+    """Written as they are, and what is invisible is written out."""
+    usages, vectors = some_usages(["<b>plane</b>"], TIMES, 3)
+    nasty = usage(TIMES[0], NASTY, "plane", "\x1b[31m\u202e end")
+    usages["<b>plane</b>"][TIMES[0]][0] = nasty
+    page = words_page(table_of(list(usages), TIMES), TIMES, usages, vectors)
+    start = page.index('id="page-data">') + len('id="page-data">')
+    embedded = page[start : page.index("</script>", start)]
+    assert "alert(2)" in embedded and not {"<", ">", "\x1b", "\u202e", "\u2028"} & set(embedded)
+    assert "alert" not in page[:start]
+    (word,) = data_of(page)["words"]
+    assert word["word"] == "<b>plane</b>"
+    assert word["usages"]["text"][0] == [NASTY.replace("\u2028", "\\u2028"), "plane", "\\x1b[31m\\u202e end"]
+
+
+def test_long_texts_are_cut_around_the_word_between_words():
+    usages, vectors = some_usages(["plane"], TIMES, 3)
+    usages["plane"][TIMES[0]][0] = usage(TIMES[0], "before " * 300, "planes", " behind" * 300)
+    # Some scripts have no spaces.
+    usages["plane"][TIMES[0]][1] = usage(TIMES[0], "字" * 300, "飞机", "字" * 300)
+    found = data_of(words_page(table_of(["plane"], TIMES), TIMES, usages, vectors))["words"][0]["usages"]["text"]
+    before, word, after = found[0]
+    assert word == "planes" and set(before.split()[1:]) == {"before"} and set(after.split()[:-1]) == {"behind"}
+    assert before.startswith("…before") and after.endswith("behind…")
+    assert 100 < len(before) <= 121 and 100 < len(after) <= 121
+    assert found[1] == ["…" + "字" * 120, "飞机", "字" * 120 + "…"]
+    assert found[2] == [f"{TIMES[0]} 2 ", "plane", " flew"]
+
+
+def test_a_sentence_that_has_the_word_twice_is_among_the_nearest_once():
+    usages, vectors = some_usages(["plane"], TIMES, 4)
+    text = "plane plane"
+    usages["plane"][TIMES[0]] = [Usage(TIMES[0], text, start, start + 5) for start in (0, 6, 0, 6)]
+    shown = data_of(words_page(table_of(["plane"], TIMES), TIMES, usages, vectors, num_clusters=1))
+    (((first, *others), last),) = shown["words"][0]["usages"]["nearest"]
+    assert not others and len(last) == 3
+
+
+def test_many_words_have_a_part_of_their_usages_on_the_page(monkeypatch):
+    """The first ones, which are a sample, and those nearest to a sense; the numbers are of all usages."""
+    monkeypatch.setattr(page_module, "MIN_SHOWN", 5)
+    monkeypatch.setattr(page_module, "MAX_SHOWN", 30)
+    words = ["plane", "tree"]
+    usages, vectors = some_usages(words, TIMES, 50)
+    for word in data_of(words_page(table_of(words, TIMES), TIMES, usages, vectors))["words"]:
+        shown = word["usages"]
+        assert np.sum(shown["counts"]) == 100 and len(shown["text"]) < 2 * (7 + 15) + 1
+        senses = find_senses(list(vectors[word["word"]].values()))
+        texts = ["".join(parts) for parts in shown["text"]]
+        for time, name in enumerate(TIMES):
+            everything = [one.text for one in usages[word["word"]][name]]
+            of_time = [text for text, place in zip(texts, shown["time"], strict=True) if place == time]
+            assert of_time[:7] == everything[:7]
+            for sense in range(5):
+                nearest = [everything[place] for place in senses.nearest[sense][time][:3]]
+                assert [texts[place] for place in shown["nearest"][sense][time]] == nearest
