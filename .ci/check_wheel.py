@@ -22,4 +22,7 @@ with TemporaryDirectory() as folder:
     card = (Path(folder) / "README.md").read_text(encoding="utf-8")
 if f"Window: {window} posts" not in card:
     sys.exit(f"The card does not say the window:\n{card}")
-print(f"The wheel holds the package, {len(list(presets.iterdir()))} presets and the card's template.")
+for package, name in {"hub_cards": "space/app.py", "space": "app.css", "view": "page.html.jinja"}.items():
+    if not (files(f"modeling_tempoformer.{package}") / name).is_file():
+        sys.exit(f"There is no {name} in {package}.")
+print(f"The wheel holds the package, {len(list(presets.iterdir()))} presets, the templates, pages and the Space.")

@@ -155,7 +155,13 @@ def test_code_beside_the_weights_is_not_run(tmp_path):
     for name in names:
         (folder / name).write_text(code)
     assert len(answer(POSTS, str(folder)).table) == 4
-    # Nor that of a model of no known kind.
+    # Nor that of a tokenizer of no known kind,
+    own = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "evil.py").write_text(code)
+    unknown = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**own, **unknown}))
+    show_posts(POSTS, str(folder), Models("me/default", public=False))
+    # nor that of such a model.
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
     assert "'evil'" in answer(POSTS, str(folder)).problem

@@ -92,13 +92,11 @@ def show(browser, count: str):
     browser.wait_for(lambda: any(count in text for text in browser.texts("#result .done")))
 
 
-def in_page(browser, selector: str) -> list[str]:
-    """Texts of elements in the page of timelines."""
+def wait_for_page(browser, text: str):
+    """Waits until the page of timelines shows a text."""
     browser.driver.switch_to.frame(browser.find("#result iframe"))
-    try:
-        return browser.wait_for(lambda: browser.texts(selector))
-    finally:
-        browser.driver.switch_to.default_content()
+    browser.wait_for(lambda: any(text in shown for shown in browser.texts("main")))
+    browser.driver.switch_to.default_content()
 
 
 def others(browser, url: str) -> list[str]:
@@ -152,7 +150,7 @@ def test_on_this_machine(browser, model, tmp_path):
                 assert (row["time"], row["prediction"]) == (post[1], best[0]["label"])
                 for entry in best:
                     assert float(row[f"probability_{entry['label']}"]) == pytest.approx(entry["score"], abs=1e-5)
-        assert any(WORD in text for text in in_page(browser, "main"))
+        wait_for_page(browser, f"sad {WORD}")
         assert browser.driver.title == "Timelines of posts"
 
         # Lines
@@ -197,12 +195,12 @@ def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
         start = "import modeling_tempoformer as package; print(package.__file__, flush=True); import app"
         settings = hub.environment(space / "home", PYTHONPATH=str(NO_NETWORK), GRADIO_SERVER_NAME="127.0.0.1")
         with served(space, settings, "-c", start) as (url, _, log):
-            assert f"{space / 'modeling_tempoformer'}" in log.read_text().splitlines()[0]
+            assert str(space / "modeling_tempoformer" / "__init__.py") in log.read_text().splitlines()
             browser.open(url, "#show")
             browser.set_value("#posts textarea", LINES)
             assert browser.find("#model textarea, #model input").get_property("value") == "me/mine"
             show(browser, "Posts: 2. Timelines: 1.")
-            assert any(WORD in text for text in in_page(browser, "main"))
+            wait_for_page(browser, f"the {WORD} was sad")
             # No folder of the server.
             browser.set_value("#model textarea, #model input", saved)
             browser.find("#show").click()
