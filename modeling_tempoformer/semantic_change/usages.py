@@ -137,7 +137,7 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     """
-    Leaves out the usages whose word is unknown to the tokenizer, which would all have the same vector. A warning counts
+    Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector. A warning counts
     them.
     """
     unknown = Counter()
