@@ -58,6 +58,8 @@ def words_page(
     seed: int = 0,
 ) -> str:
     """
+    Makes the page of words.
+
     Args:
         table (`pd.DataFrame`): As [`ranked_table`] returns it.
         times (`Sequence[str]`): The names of the time points in order.
