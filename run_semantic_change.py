@@ -84,8 +84,8 @@ class ChangeArguments:
 
     output_dir: str = field(
         metadata={
-            "help": "Folder for changes.csv, changes.png, results.json and ranks.png; and, with texts, _changes.html and "
-            "_usages.parquet."
+            "help": "Folder for changes.csv, changes.png, ranks.png and results.json; and, with texts in them, "
+            "_changes.html and _usages.parquet."
         }
     )
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})

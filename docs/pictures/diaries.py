@@ -64,5 +64,5 @@ def diaries(num_people: int, seed: int) -> Iterator[dict[str, Any]]:
             last_mood = last_mood if shown is PLAIN else shown
             if generator.random() < 1 / 30:
                 turned = not turned
-            label = "Switch" if turned else "Steady"
+            label = "Switch" if turned else "No-Switch"
             yield {"timeline_id": name, "timestamp": round(now), "text": generator.choice(shown), "label": label}

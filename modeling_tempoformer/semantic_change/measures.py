@@ -86,7 +86,7 @@ def pairwise_distance_interval(
     before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
 ) -> tuple[float, float]:
     """
-    The 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: the usages of each time point are resampled.
+    The 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: usages of each time point are resampled.
     There is none of [`prototype_distance`]: the means of resampled usages lie further apart than those of the usages,
     so that it would miss the true distance of a word that did not change. [`shuffled_prototypes`] serves there.
 

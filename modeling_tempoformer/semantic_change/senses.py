@@ -45,8 +45,8 @@ class Senses:
     Attributes:
         labels (`list[np.ndarray]`): For each time the sense of each usage, from 0.
         counts (`np.ndarray` of shape `(senses, times)`): Number of usages.
-        nearest (`list[list[np.ndarray]]`): For each sense and time the indices of its usages at that time, from the one
-            nearest to the mean of the sense to the farthest, by Euclidean distance, as k-means has it.
+        nearest (`list[list[np.ndarray]]`): For each sense and time the indices of its usages at that time, from the
+            one nearest to the mean of the sense to the farthest, by Euclidean distance, as k-means has it.
     """
 
     labels: list[np.ndarray]

@@ -137,8 +137,14 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     """
-    Leaves out the usages whose word is unknown to the tokenizer, which would all have the same vector. A warning counts
-    them.
+    Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector.
+
+    Args:
+        tokenizer: The tokenizer of the encoder that will read the usages.
+        usages: As [`sample_usages`] returns them.
+
+    Returns:
+        The other usages. A warning counts those that are left out.
     """
     unknown = Counter()
 

@@ -19,7 +19,13 @@ SILENCE = 10
 
 
 def write_timeline_page(path: str | Path, timelines: Iterable[dict], names: Sequence[str], **settings: Any):
-    """Writes the page to a file. Arguments as for [`timeline_page`]."""
+    """
+    Writes the page to a file.
+
+    Args:
+        path (`str` or `Path`): A name that begins with an underscore is never pushed.
+        timelines, names, settings: As for [`timeline_page`].
+    """
     write_page(path, timeline_page(timelines, names, **settings))
 
 

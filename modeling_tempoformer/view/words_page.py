@@ -58,6 +58,8 @@ def words_page(
     seed: int = 0,
 ) -> str:
     """
+    Makes the page of words.
+
     Args:
         table (`pd.DataFrame`): As [`ranked_table`] returns it.
         times (`Sequence[str]`): The names of the time points in order.
@@ -191,7 +193,7 @@ def distinct(members: np.ndarray, snippets: list[list[str]]) -> list[int]:
 
 
 def cut_around(usage: Usage) -> list[str]:
-    """The text before a word, the word and the text after it, without what is far away; nothing in them is invisible."""
+    """The text before a word, the word, and the text after it, both cut; nothing in them is invisible."""
     before, word, after = usage.text[: usage.start], usage.text[usage.start : usage.end], usage.text[usage.end :]
     if len(before) > AROUND:
         before = "…" + re.sub(r"^\S{0,20}\s", "", before[-AROUND:])
@@ -216,8 +218,8 @@ def by_time(names: list[str]) -> dict[str, "altair.Color | altair.Shape"]:
 
 def usage_map(names: list[str]) -> "altair.LayerChart":
     """
-    The map of a word's usages. Its signals are `sense`, which others are faint beside (-1: none), and `chosen`, the usage
-    with a ring (-1: none).
+    The map of a word's usages. Its signals are `sense`, beside which the others are faint, and `chosen`, the usage
+    with a ring; -1 is none.
     """
     import altair as alt
 

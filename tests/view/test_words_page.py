@@ -49,7 +49,7 @@ TIMES = ["1810-1860", "1960-2010"]
 
 def test_the_table_is_that_of_the_csv_file():
     words = ["null", "plane", "$x$"]
-    p_values, intervals = {word: 0.04 for word in words}, {word: (0.05, 0.35) for word in words}
+    p_values, intervals = dict.fromkeys(words, 0.04), dict.fromkeys(words, (0.05, 0.35))
     table = table_of(
         words, TIMES, truth={"null": 0.5}, p_values=p_values, intervals={**intervals, "$x$": (math.nan,) * 2}
     )
