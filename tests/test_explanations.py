@@ -47,8 +47,9 @@ def make(tokenization):
     def make(family: str = "bert", tokenizer=None, **settings):
         tokenizer = tokenizer or AutoTokenizer.from_pretrained(tokenization)
         encoder = {**tiny_encoder(family), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-        model = tiny_model(**{**LABELS, "encoder_config": encoder, **settings})
-        # So that a post moves the probabilities of others by more than rounding does.
+        # A post, and its position, must move the probabilities by more than rounding does.
+        settings = {**LABELS, "encoder_config": encoder, "stream_position_initializer_range": 1.0, **settings}
+        model = tiny_model(**settings)
         with torch.no_grad():
             for weight in model.classifier.parameters():
                 weight.mul_(3)
