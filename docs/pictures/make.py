@@ -36,7 +36,6 @@ def run(script: str, *arguments: object):
 
 def find_changes(encoder: str):
     """A model of diaries, and its page."""
-    OUTPUT.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(diaries(110, seed=0)).to_csv(OUTPUT / "diaries.csv", index=False)
     asked = ["--do_train", "--do_eval", "--do_predict", "--view"]
     files = ["--train_file", OUTPUT / "diaries.csv", "--output_dir", OUTPUT / "mood"]
@@ -118,6 +117,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model_name_or_path", default="sentence-transformers/all-MiniLM-L6-v2")
     encoder = parser.parse_args().model_name_or_path
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.mkdir(parents=True)
     find_changes(encoder)
     find_words(encoder)
     photograph(OUTPUT / "mood" / "_timelines.html", 1300, "timelines.png")
