@@ -35,7 +35,7 @@ class StreamClassificationPipeline(Pipeline):
 
     A call with one timeline returns a list with a dict for each post; with a list of timelines, a list of such lists;
     with any other iterable, an iterator that reads it as it goes. The options can be given to a call or to the
-    constructor.
+    constructor. `explain` says which earlier posts a label came from.
 
     Args:
         batch_size (`int`, *optional*, defaults to 8):
@@ -93,7 +93,8 @@ class StreamClassificationPipeline(Pipeline):
         calibrated: bool | None = None,
     ):
         """
-        Classifies timelines, and says what the earlier posts had to do with it.
+        Classifies timelines, and says which earlier posts the labels came from: by leave-one-out, which is a
+        measurement, and by attention, which is what the model looked at and not what moved it.
 
         Args:
             inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
