@@ -258,11 +258,12 @@ def check_shown(block: Block, printed: str):
             "difference_interval": (0.1, 0.1),
             "macro_f1_interval": (0.1, 0.1),
         }
+        rate = "embedded_posts_per_second" if "embedded" in lines[0] else "posts_per_second"
         of_class = {"precision": 0.1, "recall": 0.1, "f1": 0.1}
         table = results_table(
             "test",
             {
-                **{"posts": 100, "labelled_posts": 100, "timelines": 10, "posts_per_second": 1000, **scores},
+                **{"posts": 100, "labelled_posts": 100, "timelines": 10, rate: 1000, **scores},
                 "classes": {name: {**of_class, "posts": 100} for name in NAMES},
                 "compared_with": {
                     "larger_class": {"class": NAMES[0], **scores},
