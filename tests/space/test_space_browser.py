@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from conftest import NO_NETWORK
 from helpers import CHANGES, ROOT, read_table, tiny_encoder, tiny_model
 from hub_server import HubServer
 from huggingface_hub import HfApi
@@ -193,7 +192,9 @@ def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
             (space / name).parent.mkdir(parents=True, exist_ok=True)
             (space / name).write_bytes(content)
         start = "import modeling_tempoformer as package; print(package.__file__, flush=True); import app"
-        settings = hub.environment(space / "home", PYTHONPATH=str(NO_NETWORK), GRADIO_SERVER_NAME="127.0.0.1")
+        settings = hub.environment(
+            space / "home", PYTHONPATH=str(ROOT / "tests" / "no_network"), GRADIO_SERVER_NAME="127.0.0.1"
+        )
         with served(space, settings, "-c", start) as (url, _, log):
             assert str(space / "modeling_tempoformer" / "__init__.py") in log.read_text().splitlines()
             browser.open(url, "#show")
