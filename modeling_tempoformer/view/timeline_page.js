@@ -113,7 +113,7 @@ function foundTimelines() {
 
 function countWords(index, matches) {
   const words = `${plural(counts[index].alarms, "alarm")} · ${plural(counts[index].posts, "post")}`;
-  return matches ? `${words} · ${plural(matches, "match").replace("matchs", "matches")}` : words;
+  return matches ? `${words} · ${plainNumber(matches)} found` : words;
 }
 
 function listItem({ index, matches }) {
