@@ -231,6 +231,8 @@ def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
         (right,) = axes.child_axes
         numbers = [label.get_text() for label in right.get_yticklabels()]
         assert numbers == [f"5 | {len(word)}" for word in expected]
+        written = [axes.title, right.yaxis.label, *axes.get_yticklabels(), *right.get_yticklabels()]
+        assert not any(label.get_parse_math() for label in written)
         # Its periods are named: the first and the last, which the score compares.
         assert r"1900 to 20\n00" in axes.get_title() and right.get_ylabel() == r"usages in 1900 | in 20\n00"
         # The first is at the top.
