@@ -43,7 +43,7 @@ test: install
 
 # The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
 # Transformers.
-test-slow: .venv/common_tests
+test-slow: .venv/common_tests .venv/redis
 	$(PYTEST) -m slow
 
 # From the source distribution of the installed version.
@@ -53,6 +53,11 @@ test-slow: .venv/common_tests
 	$(BIN)/pip download --quiet --no-deps --no-binary :all: --dest $@.part transformers==$$version && \
 	tar -xz -C $@.part -f $@.part/transformers-$$version.tar.gz --strip-components 1 transformers-$$version/tests
 	mv $@.part $@
+	touch $@
+
+# The server that tests/live starts; Debian's package where there is none.
+.venv/redis: .venv/installed
+	command -v redis-server || (apt-get update --quiet && apt-get install --yes --quiet redis-server)
 	touch $@
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.

@@ -28,11 +28,15 @@ class StreamStepOutput(ModelOutput):
         logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
             for a late post that was left out.
         kept (`torch.BoolTensor` of shape `(num_posts,)`): False for a late post that was left out.
+        stream_lengths (`torch.LongTensor` of shape `(num_posts,)`):
+            How many posts were read for each, itself included, at most `window`: 1 where nothing was remembered of its
+            timeline, 0 for a late post that was left out.
         state (`StreamState`): The memory for the next step.
     """
 
     logits: torch.FloatTensor | None = None
     kept: torch.BoolTensor | None = None
+    stream_lengths: torch.LongTensor | None = None
     state: StreamState | None = None
 
 
@@ -66,8 +70,8 @@ class StreamStepMixin:
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits. All posts of a timeline have them, or none has.
             state (`StreamState`, *optional*):
-                The `state` that the last step of this model returned. It is changed in place, but not if an error is
-                raised.
+                The `state` that the last step of this model returned, or a new one with limits. It is changed in
+                place, but if an error is raised only idle timelines have left.
             drop_late (`bool`, *optional*, defaults to `False`):
                 Whether a post that is older than the newest seen of its timeline is left out, and counted in
                 `state.num_dropped`, instead of raising a [`LatePostError`].
@@ -101,9 +105,12 @@ class StreamStepMixin:
         state = StreamState() if state is None else state
         window, weights = self.config.window, self.sample_weights()
         state.check_model(window, weights)
+        state.evict_idle()
         kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
         is_kept[kept] = True
+        stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
+        stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
         logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         if kept:
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
@@ -119,9 +126,10 @@ class StreamStepMixin:
             state.window, state.weights = window, weights
             for timeline_id, update in updates.items():
                 state.remember(timeline_id, window, *update)
+            state.evict_surplus()
         logits = scatter(logits, is_kept.nonzero().squeeze(-1), is_kept.shape)
         state.num_dropped += len(input_ids) - len(kept)
-        return StreamStepOutput(logits=logits, kept=is_kept, state=state)
+        return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """

@@ -1,9 +1,11 @@
 """The memory of online inference: what is kept of the last posts of each timeline."""
 
 import json
+import math
 import numbers
+import time
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any
 
 import torch
@@ -30,17 +32,37 @@ class StreamState:
     bytes for each post: 1.5 MB with BERT-base, a window of 20 and 25 tokens a post. An encoder with temporal attention
     needs 8 bytes more for each token. In the post form, and without stream layers, one vector of a post is remembered.
 
+    Without limits the state grows with the number of timelines. A timeline that left because of a limit begins anew
+    with its next post, unless its last `window` posts are given again in one step; `stream_lengths` of
+    [`StreamStepOutput`] says how many posts were read.
+
     `state_dict()` is a dict of a few tensors that safetensors can save, for any number of timelines;
     `StreamState.from_state_dict` restores it. A state belongs to the model that it began with: it keeps its window and
     a few numbers of the weights of its head, and no other model takes it.
 
-    Attributes: `num_dropped`, the number of late posts that were left out because of `drop_late`.
+    Args:
+        max_timelines (`int`, *optional*):
+            At least 1. After each step only so many timelines are kept, those whose last post came latest.
+        max_idle_seconds (`float`, *optional*):
+            More than 0. A timeline that got no post for so long, by the machine's clock, leaves before the next step.
+            The times of the posts do not count: one from a wrong year would empty the memory.
+
+    Attributes: both limits, which can be changed at any time, and `num_dropped`, the number of late posts that were
+    left out because of `drop_late`.
     """
 
-    def __init__(self):
+    def __init__(self, max_timelines: int | None = None, max_idle_seconds: float | None = None):
+        if max_timelines is not None and max_timelines < 1:
+            raise ValueError(f"`max_timelines` must be at least 1, got {max_timelines}.")
+        if max_idle_seconds is not None and not max_idle_seconds > 0:
+            raise ValueError(f"`max_idle_seconds` must be more than 0, got {max_idle_seconds}.")
+        self.max_timelines, self.max_idle_seconds = max_timelines, max_idle_seconds
+        # In the order of their last steps.
         self.posts: dict[str, list[torch.Tensor]] = {}
         self.times: dict[str, list[float] | None] = {}
         self.time_ids: dict[str, list[torch.Tensor]] = {}
+        # When the last step was, in seconds since 1970.
+        self.last_used: dict[str, float] = {}
         self.num_dropped = 0
         # The first step fills in the window of its model and numbers of its weights.
         self.window = 0
@@ -50,7 +72,11 @@ class StreamState:
         return len(self.posts)
 
     def __contains__(self, timeline_id: str) -> bool:
-        return timeline_id in self.posts
+        return timeline_id in self.posts and not self.is_idle(timeline_id)
+
+    def is_idle(self, timeline_id: str) -> bool:
+        """Whether a remembered timeline got no post for `max_idle_seconds`."""
+        return self.max_idle_seconds is not None and self.last_used[timeline_id] < time.time() - self.max_idle_seconds
 
     @property
     def nbytes(self) -> int:
@@ -84,8 +110,46 @@ class StreamState:
         if unknown := sorted(map(repr, timeline_ids - set(self.posts))):
             raise KeyError(f"The state has no timeline {', '.join(unknown)}.")
         for timeline_id in timeline_ids:
-            del self.posts[timeline_id], self.times[timeline_id]
+            del self.posts[timeline_id], self.times[timeline_id], self.last_used[timeline_id]
             self.time_ids.pop(timeline_id, None)
+
+    def evict_idle(self):
+        """Forgets the timelines that got no post for `max_idle_seconds`."""
+        self.evict(list(takewhile(self.is_idle, self.posts)))
+
+    def evict_surplus(self):
+        """Forgets the timelines beyond `max_timelines`, the least recently used first."""
+        if self.max_timelines is not None:
+            self.evict(list(islice(self.posts, max(0, len(self) - self.max_timelines))))
+
+    def subset(self, timeline_ids: Iterable[str]) -> "StreamState":
+        """A state without limits that has these timelines alone, and shares their tensors."""
+        state = StreamState()
+        state.window, state.weights = self.window, self.weights
+        for timeline_id in timeline_ids:
+            for of_timelines, own in zip(state.by_timeline, self.by_timeline, strict=True):
+                if timeline_id in own:
+                    of_timelines[timeline_id] = own[timeline_id]
+        return state
+
+    def update(self, other: "StreamState"):
+        """Takes the timelines of another state of the same model, as they are there."""
+        for own, of_timelines in zip(self.by_timeline, other.by_timeline, strict=True):
+            own.update(of_timelines)
+
+    @property
+    def by_timeline(self) -> tuple[dict[str, Any], ...]:
+        """All that is kept of each timeline."""
+        return self.posts, self.times, self.time_ids, self.last_used
+
+    def stream_lengths(self, timeline_ids: Sequence[str], window: int) -> list[int]:
+        """For each new post the number of posts in its stream, itself included."""
+        counts = {timeline_id: len(self.posts.get(timeline_id, ())) for timeline_id in timeline_ids}
+        lengths = []
+        for timeline_id in timeline_ids:
+            counts[timeline_id] += 1
+            lengths.append(min(counts[timeline_id], window))
+        return lengths
 
     def check_model(self, window: int, weights: torch.Tensor):
         """Raises a `ValueError` if the state is of another model; `weights` as `sample_weights` returns them."""
@@ -126,15 +190,16 @@ class StreamState:
             if timeline_id in self and (self.times[timeline_id] is None) != (timestamps is None):
                 raise ValueError(f"Post {post}: timeline {timeline_id!r} had {'no ' * (timestamps is not None)}times.")
             if timestamps is not None:
-                time = read_seconds(timestamps[post], f"Post {post} of timeline {timeline_id!r}")
-                if newest[timeline_id] is not None and time < newest[timeline_id]:
+                seconds = read_seconds(timestamps[post], f"Post {post} of timeline {timeline_id!r}")
+                if newest[timeline_id] is not None and seconds < newest[timeline_id]:
                     if drop_late:
                         continue
                     raise LatePostError(
-                        f"Post {post} of timeline {timeline_id!r} is from {time}, but one from {newest[timeline_id]} "
-                        "was already seen. Pass `drop_late=True` to leave late posts out and count them."
+                        f"Post {post} of timeline {timeline_id!r} is from {seconds}, but one from "
+                        f"{newest[timeline_id]} was already seen. Pass `drop_late=True` to leave late posts out and "
+                        "count them."
                     )
-                newest[timeline_id] = time
+                newest[timeline_id] = seconds
             kept.append(post)
         return kept
 
@@ -154,6 +219,9 @@ class StreamState:
     ):
         """Replaces the remembered posts of a timeline by the last `window - 1` of `posts`."""
         first = max(0, len(posts) - window + 1)
+        # Behind all others: the first timelines are the least recently used.
+        self.posts.pop(timeline_id, None)
+        self.last_used[timeline_id] = time.time()
         # Copies, so that the memory of the batch that they came with is freed.
         self.posts[timeline_id] = [post.clone() for post in posts[first:]]
         # The newest time is needed even if no post is.
@@ -166,23 +234,27 @@ class StreamState:
         The memory as tensors that safetensors can save.
 
         Returns:
-            `dict[str, torch.Tensor]`: The window and `weights` of the model, and `num_dropped`. Of each timeline its
-            id (a JSON list of all, as bytes), how many posts it has, and whether they have times and `time_ids`. Of
-            the posts of all timelines, one after the other: their states (tokens, hidden), their lengths in tokens,
-            their times in seconds (float64), and the `time_ids` of their tokens. A timeline without posts has one
-            time.
+            `dict[str, torch.Tensor]`: The window and `weights` of the model, `num_dropped`, and the limits (infinite
+            where there is none). Of each timeline its id (a JSON list of all, as bytes), how many posts it has,
+            whether they have times and `time_ids`, and when it was last used. Of the posts of all timelines, one after
+            the other: their states (tokens, hidden), their lengths in tokens, their times in seconds (float64), and
+            the `time_ids` of their tokens. A timeline without posts has one time.
         """
         posts = list(chain.from_iterable(self.posts.values()))
         time_ids = [post for timeline_id in self.posts for post in self.time_ids.get(timeline_id, [])]
-        times = list(chain.from_iterable(times for times in self.times.values() if times is not None))
+        times = list(chain.from_iterable(self.times[timeline_id] or [] for timeline_id in self.posts))
+        last_used = [self.last_used[timeline_id] for timeline_id in self.posts]
+        limits = [math.inf if limit is None else limit for limit in (self.max_timelines, self.max_idle_seconds)]
         return {
             "window": torch.tensor(self.window),
             "weights": self.weights,
             "num_dropped": torch.tensor(self.num_dropped),
+            "limits": torch.tensor(limits, dtype=torch.float64),
             "timeline_ids": torch.tensor(list(json.dumps(list(self.posts)).encode()), dtype=torch.uint8),
             "num_posts": torch.tensor([len(of_timeline) for of_timeline in self.posts.values()], dtype=torch.long),
             "are_timed": torch.tensor([self.times[timeline_id] is not None for timeline_id in self.posts]).bool(),
             "are_dated": torch.tensor([timeline_id in self.time_ids for timeline_id in self.posts]).bool(),
+            "last_used": torch.tensor(last_used, dtype=torch.float64),
             "lengths": torch.tensor([len(post) for post in posts], dtype=torch.long),
             "states": torch.cat(posts) if posts else torch.zeros(0),
             "times": torch.tensor(times, dtype=torch.float64),
@@ -195,12 +267,14 @@ class StreamState:
         Restores a state.
 
         Args:
-            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
+            tensors (`dict[str, torch.Tensor]`):
+                As [`StreamState.state_dict`] returns them. Files of earlier versions lack `limits` and `last_used`:
+                their timelines count as used now.
 
         Returns:
             `StreamState`. Raises a `ValueError` if tensors are missing or cut, or a time is not finite.
         """
-        if missing := sorted(set(cls().state_dict()) - set(tensors)):
+        if missing := sorted(set(cls().state_dict()) - {"limits", "last_used"} - set(tensors)):
             raise ValueError(f"The state lacks {', '.join(missing)}.")
 
         def read(name: str, count: int) -> torch.Tensor:
@@ -209,6 +283,8 @@ class StreamState:
             return tensors[name]
 
         timeline_ids = json.loads(tensors["timeline_ids"].cpu().numpy().tobytes())
+        now = torch.full((len(timeline_ids),), time.time(), dtype=torch.float64)
+        tensors = {"limits": torch.full((2,), math.inf), "last_used": now, **tensors}
         num_posts, timed, dated = (read(name, len(timeline_ids)) for name in ("num_posts", "are_timed", "are_dated"))
         # The newest time is there even if no post is.
         num_times = num_posts.clamp_min(1) * timed
@@ -221,7 +297,9 @@ class StreamState:
             timeline_id = timeline_ids[int(torch.searchsorted(num_times.cumsum(0), wrong, right=True))]
             raise ValueError(f"The state has the time {times[wrong].item()} in timeline {timeline_id!r}.")
 
-        state = cls()
+        max_timelines, max_idle = (None if math.isinf(limit) else limit for limit in read("limits", 2).tolist())
+        state = cls(None if max_timelines is None else int(max_timelines), max_idle)
+        state.last_used = dict(zip(timeline_ids, read("last_used", len(timeline_ids)).tolist(), strict=True))
         state.window, state.weights = int(tensors["window"]), tensors["weights"].cpu()
         state.num_dropped = int(tensors["num_dropped"])
         # A split of nothing is one empty tensor, which no timeline takes.
