@@ -1,4 +1,4 @@
-"""Timelines in a real Redis server: one key each, one writer at a time, and nothing left of those that are forgotten."""
+"""Timelines in a real Redis server: one key each, one writer at a time, and nothing left of who is forgotten."""
 
 import threading
 
