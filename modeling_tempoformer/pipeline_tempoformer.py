@@ -9,6 +9,7 @@ from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator
 from .decisions_tempoformer import check_finite, decide
+from .explanations_tempoformer import explain_streams, explain_timeline
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .rows_tempoformer import cut_rows, tokenize_posts
 from .timestamps_tempoformer import TimeColumn
@@ -82,7 +83,46 @@ class StreamClassificationPipeline(Pipeline):
             input; for a list, a list of these; for any other iterable, an iterator. Raises a `ValueError` that names
             the timeline, the post and the value for input that is not a timeline, and for logits that are not finite.
         """
-        preprocess, _, postprocess = self._sanitize_parameters(**kwargs)
+        return self.answer(inputs, batch_size, kwargs)
+
+    def explain(
+        self,
+        inputs: dict | Iterable[dict],
+        batch_size: int | None = None,
+        targets_per_row: int | None = None,
+        calibrated: bool | None = None,
+    ):
+        """
+        Classifies timelines, and says what the earlier posts had to do with it.
+
+        Args:
+            inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
+            batch_size, targets_per_row, calibrated: As in the constructor.
+
+        Returns:
+            For a timeline, a list with a dict for each post, in the order of the input; for a list, a list of these;
+            for any other iterable, an iterator. All is plain Python. The keys:
+
+            - `text` and `timestamp`: of the post; seconds since 1970, or None without times.
+            - `label` and `score`: as a call returns them.
+            - `probabilities`: of each class, calibrated as the score.
+            - `stream`: the posts of its stream, as places in the input, oldest first, the post itself last.
+            - `attention`: a list for each stream layer, with the attention of the post to each post of `stream`, mean
+              over heads; it sums to 1.
+            - `effects`: for each class, the probability minus the one without an earlier post, for each post of
+              `stream` but the last (leave-one-out): what the pipeline would say had that post never been written, so
+              that posts before it move up and an older one may enter.
+
+            Raises the errors of a call.
+        """
+        options = {"targets_per_row": targets_per_row, "calibrated": calibrated}
+        return self.answer(inputs, batch_size, options, explains=True)
+
+    def answer(
+        self, inputs: dict | Iterable[dict], batch_size: int | None, options: dict[str, Any], explains: bool = False
+    ):
+        """What a call or `explain` returns for one timeline, a list or another iterable."""
+        preprocess, _, postprocess = self._sanitize_parameters(**options)
         for size in (batch_size, self._batch_size):
             if size is not None and size < 1:
                 raise ValueError(f"`batch_size` must be at least 1, got {size}.")
@@ -90,6 +130,7 @@ class StreamClassificationPipeline(Pipeline):
             batch_size or self._batch_size or self.default_batch_size,
             {**self._preprocess_params, **preprocess},
             {**self._postprocess_params, **postprocess},
+            explains,
         )
         if isinstance(inputs, dict):
             return next(self.classify([inputs], *settings))
@@ -97,7 +138,8 @@ class StreamClassificationPipeline(Pipeline):
             raise ValueError(f"A timeline must be a dict with a list of strings as 'text', got {inputs!r:.80}.")
         if not isinstance(inputs, (list, tuple)):
             return self.classify(inputs, *settings)
-        with logging.tqdm(total=len(inputs), desc="Classifying timelines", disable=len(inputs) < 100) as bar:
+        doing = "Explaining" if explains else "Classifying"
+        with logging.tqdm(total=len(inputs), desc=f"{doing} timelines", disable=len(inputs) < 100) as bar:
             results = []
             for result in self.classify(inputs, *settings):
                 results.append(result)
@@ -105,26 +147,31 @@ class StreamClassificationPipeline(Pipeline):
         return results
 
     def classify(
-        self, timelines: Iterable[dict], batch_size: int, preprocess: dict, postprocess: dict
+        self, timelines: Iterable[dict], batch_size: int, preprocess: dict, postprocess: dict, explains: bool
     ) -> Iterator[list[dict]]:
         """Yields the results of each timeline as soon as all its rows are classified."""
         waiting: list[dict] = []  # timelines with rows that are not classified yet
         rows: list[tuple[dict, dict]] = []  # (timeline, row) of the next batch
         for number, timeline in enumerate(timelines):
-            entry = self.preprocess(timeline, number=number, **preprocess)
+            entry = self.preprocess(timeline, number=number, explains=explains, **preprocess)
             waiting.append(entry)
             for row in entry["rows"]:
                 if rows and ("timestamps" in row) != ("timestamps" in rows[0][1]):
-                    self.run(rows)
+                    self.run(rows, explains)
                 rows.append((entry, row))
                 if len(rows) == batch_size:
-                    self.run(rows)
-            yield from self.finished(waiting, postprocess)
-        self.run(rows)
-        yield from self.finished(waiting, postprocess)
+                    self.run(rows, explains)
+            yield from self.finished(waiting, postprocess, explains)
+        self.run(rows, explains)
+        yield from self.finished(waiting, postprocess, explains)
 
-    def preprocess(self, timeline: Any, number: int = 0, targets_per_row: int = 64) -> dict[str, Any]:
-        """The number and the rows of a timeline, the order of its posts in time, and a list for their logits."""
+    def preprocess(
+        self, timeline: Any, number: int = 0, targets_per_row: int = 64, explains: bool = False
+    ) -> dict[str, Any]:
+        """
+        The number, texts, times and rows of a timeline, the order of its posts in time, and a list for the outputs of
+        its rows.
+        """
         texts, times = read_timeline(timeline, number)
         order = list(range(len(texts)))
         if times is not None:
@@ -144,35 +191,45 @@ class StreamClassificationPipeline(Pipeline):
             logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
         if sorted_times is not None:
             columns["timestamps"] = sorted_times
-        rows = list(cut_rows(columns, self.model.config.window, targets_per_row))
-        return {"number": number, "rows": rows, "order": order, "logits": []}
+        rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
+        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order, "outputs": []}
 
-    def run(self, rows: list[tuple[dict, dict]]):
-        """Classifies a batch of rows, adds the logits to the timelines, and empties the batch."""
+    def run(self, rows: list[tuple[dict, dict]], explains: bool):
+        """Classifies a batch of rows, adds the outputs to the timelines, and empties the batch."""
         if not rows:
             return
         timed = "timestamps" in rows[0][1]
-        collator = StreamCollator(self.tokenizer, self.model.config.window, timed=timed)
-        logits = self.forward(dict(collator([row for _, row in rows])))["logits"]
-        for (entry, row), row_logits in zip(rows, logits, strict=True):
-            entry["logits"].append(row_logits[: len(row["input_ids"]) - row["num_context"]])
+        # One post more: without a post of a stream, one that is older enters.
+        collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
+        outputs = self.forward(dict(collator([row for _, row in rows])), explains=explains)
+        for place, (entry, row) in enumerate(rows):
+            num_targets = len(row["input_ids"]) - row["num_context"]
+            entry["outputs"].append({name: tensor[place, :num_targets] for name, tensor in outputs.items()})
         rows.clear()
 
-    def _forward(self, model_inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
+        if explains:
+            return explain_streams(self.model, **model_inputs)
         return {"logits": self.model(**model_inputs).logits}
 
-    def finished(self, waiting: list[dict], postprocess: dict) -> Iterator[list[dict]]:
+    def finished(self, waiting: list[dict], postprocess: dict, explains: bool) -> Iterator[list[dict]]:
         """Yields the results of timelines at the front of `waiting` that are done, and removes them from it."""
-        while waiting and len(waiting[0]["logits"]) == len(waiting[0]["rows"]):
-            yield self.postprocess(waiting.pop(0), **postprocess)
+        while waiting and len(waiting[0]["outputs"]) == len(waiting[0]["rows"]):
+            yield self.postprocess(waiting.pop(0), explains=explains, **postprocess)
 
-    def postprocess(self, timeline: dict, top_k: int | None = None, calibrated: bool = True) -> list:
+    def postprocess(
+        self, timeline: dict, top_k: int | None = None, calibrated: bool = True, explains: bool = False
+    ) -> list:
         """A dict, or with `top_k` a list of dicts, for each post in the order of the input."""
         results: list = [None] * len(timeline["order"])
         if not results:
             return results
-        config, logits = self.model.config, torch.cat(timeline["logits"])
+        config = self.model.config
+        outputs = {name: torch.cat([row[name] for row in timeline["outputs"]]) for name in timeline["outputs"][0]}
+        logits = outputs["logits"]
         check_finite(logits, lambda post: f"Timeline {timeline['number']}, post {timeline['order'][post]}")
+        if explains:
+            return explain_timeline(timeline, outputs, config, calibrated)
         scores, labels = decide(logits, config.calibration if calibrated else None)
         best_labels = labels[:, : top_k or 1]
         best_scores = scores.gather(-1, best_labels)

@@ -46,6 +46,7 @@ HUB_MODULES = {
     "configuration_temporal_bert",
     "data_collator_tempoformer",
     "decisions_tempoformer",
+    "explanations_tempoformer",
     "input_checks_tempoformer",
     "loss_tempoformer",
     "modeling_tempoformer",
