@@ -39,8 +39,9 @@ from prometheus_client import (
 )
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
-from transformers import pipeline
+from transformers import AutoTokenizer
 
+from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
 from modeling_tempoformer.live.classifier import LiveClassifier, LivePost
 from modeling_tempoformer.live.redis_store import RedisStore
 
@@ -130,7 +131,10 @@ class Batches:
 
 
 def create_app(model: str, redis_url: str) -> FastAPI:
-    pipe = pipeline("stream-classification", model=model)
+    pipe = StreamClassificationPipeline(
+        model=TempoFormerForStreamClassification.from_pretrained(model),
+        tokenizer=AutoTokenizer.from_pretrained(model),
+    )
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
     classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
     batches, explaining = Batches(classifier.score), asyncio.Lock()

@@ -5,6 +5,7 @@ import time
 
 import pytest
 import redis
+import torch
 from helpers import ROOT, tiny_encoder, tiny_model
 from transformers import AutoTokenizer, pipeline
 
@@ -26,6 +27,10 @@ TIMELINES = {
 def make_pipe(**settings):
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)}, **settings)
+    # So wide that each earlier post of a stream shows in the scores.
+    for weight in model.parameters():
+        if weight.dim() == 2:
+            torch.nn.init.normal_(weight, std=0.3)
     return pipeline("stream-classification", model=model, tokenizer=tokenizer)
 
 
