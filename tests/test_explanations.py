@@ -1,13 +1,8 @@
 """`explain`, against the pipeline on timelines without a post, and against the model's own attention."""
 
-import json
-
 import pytest
-import torch
-from helpers import FORMS, run_without_package, tiny_encoder, tiny_model
+from helpers import FORMS, tiny_encoder, tiny_model
 from transformers import AutoTokenizer, pipeline
-
-from modeling_tempoformer import StreamCollator
 
 
 WINDOW = 4
