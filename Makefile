@@ -28,11 +28,12 @@ docs: .venv/installed_docs
 demo: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py
 
-bench: install
+bench: install .venv/redis
 	$(BIN)/python benchmarks/inference.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
+	$(BIN)/python benchmarks/live.py
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2

@@ -341,7 +341,8 @@ def test_options_in_the_text_exist():
         for name, value in module.items():
             if name.endswith("Arguments"):
                 known |= {action.dest for action in HfArgumentParser(value)._actions}
-    for path in (*ROOT.glob("benchmarks/*.py"), ROOT / "modeling_tempoformer" / "conversion.py"):
+    programs = (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py"))
+    for path in (*programs, ROOT / "modeling_tempoformer" / "conversion.py"):
         known |= set(re.findall(r'"--(\w+)"', path.read_text(encoding="utf-8")))
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / page).read_text(encoding="utf-8")))
