@@ -107,7 +107,7 @@ class StreamState:
                 forgets none.
         """
         timeline_ids = set(timeline_ids)
-        if unknown := sorted(map(repr, timeline_ids - set(self.posts))):
+        if unknown := sorted(repr(timeline_id) for timeline_id in timeline_ids if timeline_id not in self.posts):
             raise KeyError(f"The state has no timeline {', '.join(unknown)}.")
         for timeline_id in timeline_ids:
             del self.posts[timeline_id], self.times[timeline_id], self.last_used[timeline_id]
@@ -187,7 +187,7 @@ class StreamState:
                 raise ValueError(f"The posts of timeline {timeline_id!r} had {'no ' * has_time_ids}`time_ids`.")
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
-            if timeline_id in self and (self.times[timeline_id] is None) != (timestamps is None):
+            if timeline_id in self.posts and (self.times[timeline_id] is None) != (timestamps is None):
                 raise ValueError(f"Post {post}: timeline {timeline_id!r} had {'no ' * (timestamps is not None)}times.")
             if timestamps is not None:
                 seconds = read_seconds(timestamps[post], f"Post {post} of timeline {timeline_id!r}")
