@@ -78,7 +78,7 @@ class LiveClassifier:
         config = self.model.config
         # As in training; where the configuration does not say, posts that arrive have a time.
         self.timed = config.timed is not False
-        self.window, self.weights = config.window, self.model.sample_weights()
+        self.window, self.weights = config.window, self.model.sample_weights().cpu()
         self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
         longest = get_encoder_adapter(config.encoder_config).max_tokens(config.encoder_config)
         self.max_tokens = min(self.tokenizer.model_max_length, longest)
