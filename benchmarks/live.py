@@ -143,7 +143,9 @@ class Client:
             return response.status, response.read().decode()
         except (OSError, http.client.HTTPException) as problem:
             connection.close()
-            raise ConnectionError(str(problem)) from None
+            # As a proxy tells a worker that is away from one that dies with the post in its hands.
+            is_away = isinstance(problem, ConnectionRefusedError)
+            raise (ConnectionRefusedError if is_away else ConnectionResetError)(str(problem)) from None
 
     def score(self, post: dict) -> tuple[int, dict]:
         """Status and answer of a post, from whichever worker answers."""
@@ -151,9 +153,11 @@ class Client:
             self.turn += 1
             try:
                 status, answer = self.ask(self.turn, "POST", "/score", post)
-            except ConnectionError:
-                self.counts["sent again, no connection"] += 1
-                time.sleep(0.05)
+            except ConnectionRefusedError:
+                # The other one.
+                continue
+            except ConnectionResetError:
+                self.counts["in the hands of the killed worker, sent again"] += 1
                 continue
             if status != 503:
                 return status, json.loads(answer)

@@ -28,7 +28,7 @@ def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_r
 
     def score(posts):
         busy.set()
-        go_on.wait(60)
+        go_on.wait(10)
         sizes.append(len(posts))
         return [-post for post in posts]
 
@@ -47,7 +47,7 @@ def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_r
         serving.cancel()
         return answers
 
-    assert asyncio.run(arrive()) == [-number for number in range(most_waiting + 1)]
+    assert asyncio.run(asyncio.wait_for(arrive(), 30)) == [-number for number in range(most_waiting + 1)]
     assert sum(sizes) == most_waiting + 1 and sizes[0] == 1 and max(sizes) == most
 
 
@@ -68,7 +68,7 @@ def test_a_step_that_fails_fails_its_posts_and_not_the_next():
         serving.cancel()
         return answer
 
-    assert asyncio.run(arrive()) == "good"
+    assert asyncio.run(asyncio.wait_for(arrive(), 30)) == "good"
 
 
 class Service:
