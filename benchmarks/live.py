@@ -143,7 +143,7 @@ class Client:
             return response.status, response.read().decode()
         except (OSError, http.client.HTTPException) as problem:
             connection.close()
-            # As a proxy tells a worker that is away from one that dies with the post in its hands.
+            # A worker that is away, or one that died, perhaps with the post in its hands.
             is_away = isinstance(problem, ConnectionRefusedError)
             raise (ConnectionRefusedError if is_away else ConnectionResetError)(str(problem)) from None
 
@@ -157,7 +157,7 @@ class Client:
                 # The other one.
                 continue
             except ConnectionResetError:
-                self.counts["in the hands of the killed worker, sent again"] += 1
+                self.counts["sent again as the connection broke"] += 1
                 continue
             if status != 503:
                 return status, json.loads(answer)
