@@ -4,7 +4,7 @@ import torch
 
 from .configuration_tempoformer import TempoFormerConfig
 from .decisions_tempoformer import decide
-from .packing_tempoformer import PostGroups
+from .packing_tempoformer import PostGroups, scatter, select
 
 
 def explain_streams(
@@ -18,8 +18,8 @@ def explain_streams(
     """
     Logits of streams, and of the same streams without each of their earlier posts.
 
-    Without a post, those before it move up by one place, and one older post enters. All posts are encoded once; the
-    streams without a post are read in turn, so that this takes no more memory than their plain prediction.
+    Without a post, those before it move up by one place, and one older post enters. All posts are encoded once, and no
+    more streams are read at a time than the batch has, so that this takes no more memory than plain prediction.
 
     Args:
         model ([`TempoFormerForStreamClassification`]): In evaluation mode.
@@ -28,44 +28,48 @@ def explain_streams(
             stream is the one that enters.
 
     Returns:
-        `logits` (batch_size, num_streams, num_labels); `without` (batch_size, num_streams, window - 1, num_labels),
-        the logits without each earlier post of the stream, oldest first; and `attention` (batch_size, num_streams,
-        num_stream_layers, window), from the newest post to each post of its stream, oldest first, mean over heads.
-        The values of absent posts mean nothing.
+        `logits` (batch_size, num_streams, window, num_labels): of the stream itself, and without each of its posts but
+        the newest, oldest first; `attention` (batch_size, num_streams, num_stream_layers, window), from the newest
+        post to each post of its stream, oldest first, mean over heads. The values of absent posts mean nothing.
     """
-    base, window = model.base_model, model.config.window
+    base, window, shape = model.base_model, model.config.window, stream_index.shape[:2]
     base.check_times(elapsed, time_ids)
-    num_posts, shape = attention_mask.shape[1], stream_index.shape[:2]
     posts = PostGroups(attention_mask.flatten(0, 1).bool(), None if time_ids is None else time_ids.flatten(0, 1))
-    inputs = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
-    states = base.pool_tokens(posts, base.encode_posts(posts, inputs))
-    first_post = torch.arange(shape[0], device=stream_index.device)[:, None, None] * num_posts
-    index = torch.where(stream_index < 0, -1, stream_index + first_post).flatten(0, 1)
-    elapsed = None if elapsed is None else elapsed.flatten(0, 1)
+    states = base.encode_posts(posts, {name: tensor.flatten(0, 1) for name, tensor in inputs.items()})
+    states = base.pool_tokens(posts, states)
+    first_post = torch.arange(len(stream_index), device=stream_index.device)[:, None, None] * attention_mask.shape[1]
+    targets = select(stream_index[..., -1].flatten() >= 0)
+    index = torch.where(stream_index < 0, -1, stream_index + first_post).flatten(0, 1)[targets]
+    elapsed = None if elapsed is None else elapsed.flatten(0, 1)[targets]
+    slots = torch.arange(window, device=index.device)
+    # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
+    all_kept = slots + (slots >= slots.unsqueeze(-1))
 
-    def read_without(slot: int, output_attentions: bool = False) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        kept = [other for other in range(window + 1) if other != slot]
-        streams = index[:, kept]
-        tau = base.log_time(None if elapsed is None else elapsed[:, kept], streams)
-        if slot:
-            # Not computed where there is no post to leave out.
-            streams = streams.masked_fill(index[:, slot, None] < 0, -1)
+    def read(part: slice, kept: torch.LongTensor, output_attentions: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Logits (targets, len(kept), num_labels) of the streams of some targets, and their attention."""
+        # Not computed where there is no post to leave out.
+        is_real = (index[part, : len(kept)] >= 0) | (slots[: len(kept)] == 0)
+        streams = index[part, kept].masked_fill(~is_real.unsqueeze(-1), -1).flatten(0, 1)
+        tau = base.log_time(None if elapsed is None else elapsed[part, kept].flatten(0, 1), streams)
         mask = streams >= 0
         outputs, pooled, attentions = base.read_streams(
             posts, states, streams.clamp_min(0), mask, tau, output_attentions
         )
+        # One row that holds all streams.
         pooled = None if pooled is None else pooled.unsqueeze(0)
-        return model.classifier(outputs.unsqueeze(0), pooled, mask.unsqueeze(0)).squeeze(0), attentions
+        logits = model.classifier(outputs.unsqueeze(0), pooled, mask.unsqueeze(0)).squeeze(0)
+        return logits.unflatten(0, (-1, len(kept))), attentions
 
-    # The usual stream is the one without the post before it.
-    logits, attentions = read_without(0, output_attentions=True)
-    without = logits.new_zeros(len(index), window - 1, logits.shape[-1])
-    for slot in range(max(1, window + 1 - num_posts), window):
-        without[:, slot - 1], _ = read_without(slot)
-    newest = [weights[:, :, -1].float().mean(1) for weights in attentions]
-    attention = torch.stack(newest, 1) if newest else logits.new_zeros(len(index), 0, window)
-    outputs = {"logits": logits, "without": without, "attention": attention}
-    return {name: tensor.unflatten(0, shape) for name, tensor in outputs.items()}
+    # Apart from the logits: streams that return attention compute all their posts.
+    _, attentions = read(slice(None), all_kept[:1], output_attentions=True)
+    attention = torch.zeros(len(index), model.config.num_stream_layers, window, device=index.device)
+    for layer, weights in enumerate(attentions):
+        attention[:, layer] = weights[:, :, -1].float().mean(1)
+    step = max(1, len(index) // window)
+    parts = [slice(first, first + step) for first in range(0, len(index), step)]
+    logits = torch.cat([read(part, all_kept, output_attentions=False)[0] for part in parts])
+    outputs = {"logits": logits, "attention": attention}
+    return {name: scatter(values, targets, shape) for name, values in outputs.items()}
 
 
 def explain_timeline(
@@ -86,8 +90,9 @@ def explain_timeline(
     """
     texts, times, order = timeline["texts"], timeline["times"], timeline["order"]
     calibration = config.calibration if calibrated else None
-    probabilities, ranked = decide(outputs["logits"], calibration)
-    effects = (probabilities.unsqueeze(1) - decide(outputs["without"], calibration)[0]).transpose(1, 2).tolist()
+    all_probabilities, all_ranked = decide(outputs["logits"], calibration)
+    probabilities, ranked = all_probabilities[:, 0], all_ranked[:, 0]
+    effects = (all_probabilities[:, :1] - all_probabilities[:, 1:]).transpose(1, 2).tolist()
     names = [config.id2label[label] for label in range(config.num_labels)]
     results: list = [None] * len(order)
     for place, (post, scores, attention) in enumerate(

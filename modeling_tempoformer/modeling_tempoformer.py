@@ -509,13 +509,30 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
     def slots_of(
         self, posts: PostGroups, states: list[torch.Tensor], slot_post: torch.LongTensor, real: torch.BoolTensor
-    ) -> list[tuple[torch.LongTensor, torch.Tensor, torch.BoolTensor, torch.LongTensor | None]]:
-        """The slots that have a post, in the groups of the posts, as `run_stream_layers` takes them."""
-        slot_ids = select(real.flatten())
-        located = posts.locate(slot_post.flatten()[slot_ids])
+    ) -> list[tuple]:
+        """
+        The slots that have a post, in the groups of the posts, as `run_stream_layers` takes them. Slots of several
+        streams that have the same post at the same position share one place.
+        """
+        slot_ids, window = select(real.flatten()), real.shape[1]
+        slot_post = slot_post.flatten()[slot_ids]
+        places, place_of_slot = slot_post * window + slot_ids % window, None
+        if not torch.compiler.is_compiling():
+            different, inverse = places.unique(return_inverse=True)
+            if len(different) < len(places):
+                places, place_of_slot = different, inverse
         return [
-            (slot_ids[found], group[rows.to(group.device)], tokens[rows], None if times is None else times[rows])
-            for group, tokens, times, (found, rows) in zip(states, posts.tokens, posts.times, located, strict=True)
+            (
+                slot_ids[found],
+                None if place_of_slot is None else torch.searchsorted(in_group, place_of_slot[found]),
+                places[in_group] % window,
+                group[rows.to(group.device)],
+                tokens[rows],
+                None if times is None else times[rows],
+            )
+            for group, tokens, times, (found, _), (in_group, rows) in zip(
+                states, posts.tokens, posts.times, posts.locate(slot_post), posts.locate(places // window), strict=True
+            )
             if len(found)
         ]
 
@@ -553,7 +570,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
     def run_stream_layers(
         self,
-        groups: list[tuple[torch.LongTensor, torch.Tensor, torch.BoolTensor, torch.LongTensor | None]],
+        groups: list[tuple],
         stream_mask: torch.BoolTensor,
         tau: torch.Tensor | None,
         output_attentions: bool,
@@ -563,34 +580,50 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
         Args:
             groups: The slots with a post, in groups of similar length. Each group has the indices of its slots among
-                all streams * window slots (slots,), their posts' hidden states (slots, tokens, hidden), the mask of
-                their real tokens, and the tokens' calendar time or None.
+                all streams * window slots (slots,), and the place of each (slots,), or None where each slot is a place
+                of its own. A place is a post at a position: a group has their positions in the window (places,), their
+                posts' hidden states (places, tokens, hidden), the mask of their real tokens, and the tokens' calendar
+                time or None.
             stream_mask: True for posts that can be attended to, (streams, window).
             tau: (streams, window), or None for no rotation.
 
         Returns:
             The posts' vectors (streams, window, hidden), and the attention of each stream layer.
         """
-        window = stream_mask.shape[1]
-        ids, states, tokens, times = zip(*groups, strict=True)
-        all_ids = torch.cat(ids)
-        layer_inputs = [
-            self.adapter.layer_inputs(self.encoder, *group) for group in zip(states, tokens, times, strict=True)
-        ]
+        ids, shares, positions, states, tokens, times = zip(*groups, strict=True)
+        all_ids, first_position = torch.cat(ids), self.config.window - stream_mask.shape[1]
+
+        def inputs_of_layers() -> list[dict]:
+            return [
+                self.adapter.layer_inputs(self.encoder, *group) for group in zip(states, tokens, times, strict=True)
+            ]
+
+        layer_inputs = inputs_of_layers()
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
         attentions = []
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
             is_last = index == len(self.stream_layers) - 1
             if stream_layer.position is not None:
-                # The newest post always has the last position.
-                positions = [(group % window + (self.config.window - window)).unsqueeze(1) for group in ids]
-                states = [stream_layer.position(*group) for group in zip(states, positions, strict=True)]
+                states = [
+                    stream_layer.position(group, (place + first_position).unsqueeze(1))
+                    for group, place in zip(states, positions, strict=True)
+                ]
             if is_last:
                 groups = zip(states, layer_inputs, tokens, strict=True)
-                cls = torch.cat([self.adapter.run_layer_for_cls(layer, *group) for group in groups])
+                states = [self.adapter.run_layer_for_cls(layer, *group).unsqueeze(1) for group in groups]
             else:
                 states = [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
-                cls = torch.cat([group[:, 0] for group in states])
+            if index == 0 and shares[0] is not None:
+                # From here on, what is computed depends on the stream.
+                positions, states, tokens, times = (
+                    [
+                        None if group is None else group[share.to(group.device)]
+                        for group, share in zip(values, shares, strict=True)
+                    ]
+                    for values in (positions, states, tokens, times)
+                )
+                layer_inputs = layer_inputs if is_last else inputs_of_layers()
+            cls = torch.cat([group[:, 0] for group in states])
             raw_cls = scatter(cls, all_ids, stream_mask.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
             context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)

@@ -35,7 +35,7 @@ class StreamClassificationPipeline(Pipeline):
 
     A call with one timeline returns a list with a dict for each post; with a list of timelines, a list of such lists;
     with any other iterable, an iterator that reads it as it goes. The options can be given to a call or to the
-    constructor.
+    constructor. `explain` says which earlier posts a label came from.
 
     Args:
         batch_size (`int`, *optional*, defaults to 8):
@@ -93,7 +93,8 @@ class StreamClassificationPipeline(Pipeline):
         calibrated: bool | None = None,
     ):
         """
-        Classifies timelines, and says what the earlier posts had to do with it.
+        Classifies timelines, and says which earlier posts the labels came from: by leave-one-out, which is a
+        measurement, and by attention, which is what the model looked at and not what moved it.
 
         Args:
             inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
@@ -103,15 +104,15 @@ class StreamClassificationPipeline(Pipeline):
             For a timeline, a list with a dict for each post, in the order of the input; for a list, a list of these;
             for any other iterable, an iterator. All is plain Python. The keys:
 
-            - `text` and `timestamp`: of the post; seconds since 1970, or None without times.
-            - `label` and `score`: as a call returns them.
-            - `probabilities`: of each class, calibrated as the score.
-            - `stream`: the posts of its stream, as places in the input, oldest first, the post itself last.
-            - `attention`: a list for each stream layer, with the attention of the post to each post of `stream`, mean
-              over heads; it sums to 1.
-            - `effects`: for each class, the probability minus the one without an earlier post, for each post of
-              `stream` but the last (leave-one-out): what the pipeline would say had that post never been written, so
-              that posts before it move up and an older one may enter.
+            - `text`, a string, and `timestamp`, in seconds, None without times.
+            - `label` and `score`, as a call returns them.
+            - `probabilities`, a dict from each class to its probability, calibrated as the score is.
+            - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
+            - `attention`, for each stream layer a list with one number for each post of `stream`: how much the post
+              looked at it, mean over heads, summing to 1.
+            - `effects`, a dict from each class to a list with one number for each post of `stream` but the last
+              (leave-one-out): the probability of the class minus what it would be had that post never been written.
+              Then the posts before it move up by one, and one older post enters the stream.
 
             Raises the errors of a call.
         """
@@ -221,22 +222,22 @@ class StreamClassificationPipeline(Pipeline):
         self, timeline: dict, top_k: int | None = None, calibrated: bool = True, explains: bool = False
     ) -> list:
         """A dict, or with `top_k` a list of dicts, for each post in the order of the input."""
-        results: list = [None] * len(timeline["order"])
+        order, config = timeline["order"], self.model.config
+        results: list = [None] * len(order)
         if not results:
             return results
-        config = self.model.config
         outputs = {name: torch.cat([row[name] for row in timeline["outputs"]]) for name in timeline["outputs"][0]}
-        logits = outputs["logits"]
-        check_finite(logits, lambda post: f"Timeline {timeline['number']}, post {timeline['order'][post]}")
+        logits = outputs["logits"].flatten(0, -2)
+        check_finite(
+            logits, lambda place: f"Timeline {timeline['number']}, post {order[place * len(order) // len(logits)]}"
+        )
         if explains:
             return explain_timeline(timeline, outputs, config, calibrated)
         scores, labels = decide(logits, config.calibration if calibrated else None)
         best_labels = labels[:, : top_k or 1]
         best_scores = scores.gather(-1, best_labels)
         names = config.id2label
-        for post, post_scores, post_labels in zip(
-            timeline["order"], best_scores.tolist(), best_labels.tolist(), strict=True
-        ):
+        for post, post_scores, post_labels in zip(order, best_scores.tolist(), best_labels.tolist(), strict=True):
             ranked = [
                 {"label": names[label], "score": score} for score, label in zip(post_scores, post_labels, strict=True)
             ]

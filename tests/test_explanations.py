@@ -4,46 +4,52 @@ import json
 
 import pytest
 import torch
-from helpers import FORMS, run_without_package, tiny_encoder, tiny_model
+from helpers import ENCODERS, FORMS, dated_bert, dated_config, read_json, run_without_package, tiny_encoder, tiny_model
 from transformers import AutoTokenizer, pipeline
 
 from modeling_tempoformer import StreamCollator
 
 
-WINDOW = 4
 LABELS = {"id2label": {0: "IS", 1: "O", 2: "IE"}, "label2id": {"IS": 0, "O": 1, "IE": 2}}
-CALIBRATION = {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}
-# Longer than the window, out of order, with equal times.
+# Longer than the window of 4, out of order, with equal times.
 TIMED = {
     "text": ["tired again at home", "sad today", "", "so glad", "calm", "lost and sad", "fine"],
     "timestamp": [7200, 0, 60, 60, 90000, 90001.5, 400000],
 }
 UNTIMED = {"text": TIMED["text"]}
-SHORT = {"text": ["glad", "sad"], "timestamp": ["2024-05-01T10:00:00Z", "2024-05-01T10:01:00Z"]}
-EMPTY = {"text": [], "timestamp": []}
-TIMELINES = [TIMED, SHORT, UNTIMED, EMPTY, {"text": ["lost"]}, SHORT]
+SHORT = {"text": ["glad", "sad"], "timestamp": ["2024-05-01T10:01:00Z", "2024-05-01T10:00:00Z"]}
+TIMELINES = [TIMED, SHORT, UNTIMED, {"text": [], "timestamp": []}, {"text": ["lost"]}, SHORT]
 VARIANTS = [
     *FORMS,
     {"num_stream_layers": 0},
     {"num_stream_layers": 0, "head": "lstm"},
+    {"num_stream_layers": 1},
+    {"num_stream_layers": 3, "stream_position_embeddings": [False, True, False]},
     {"head": "lstm", "recurrent_order": "reverse"},
     {"head": "lstm", "stream_form": "post"},
     {"stream_attention": "full", "stream_residual": True},
     {"stream_attention": "rotary", "stream_form": "post", "fusion": "none", "num_stream_layers": 1},
     {"window": 1},
     {"window": 2, "stream_form": "post", "post_pooling": "cls", "stream_hidden_size": 8},
+    {"calibration": {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}},
+    *({"family": family} for family in ENCODERS if family != "bert"),
 ]
+DATED = {
+    "text": ["the sad plane", "glad tree", "sad", "air plane", "the tree"],
+    "timestamp": ["1850", "1960", 0, 1, 2],
+}
 
 
 @pytest.fixture
 def make(tokenization):
     """Builds a pipeline over a tiny model with some settings."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
 
-    def make(family: str = "bert", **settings):
+    def make(family: str = "bert", tokenizer=None, **settings):
+        tokenizer = tokenizer or AutoTokenizer.from_pretrained(tokenization)
         encoder = {**tiny_encoder(family), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-        model = tiny_model(**{**LABELS, "window": WINDOW, "encoder_config": encoder, **settings})
-        # So that a post moves the probabilities of others by more than rounding does.
+        # A post, and its position, must move the probabilities by more than rounding does.
+        settings = {**LABELS, "encoder_config": encoder, "stream_position_initializer_range": 1.0, **settings}
+        model = tiny_model(**settings)
         with torch.no_grad():
             for weight in model.classifier.parameters():
                 weight.mul_(3)
@@ -52,39 +58,173 @@ def make(tokenization):
     return make
 
 
-def predict(pipe, timeline: dict, **options) -> list[dict[str, float]]:
-    """The probability of each class, for each post."""
-    return [{best["label"]: best["score"] for best in post} for post in pipe(timeline, top_k=9, **options)]
+def probabilities(pipe, timeline: dict) -> list[dict[str, float]]:
+    """As the pipeline gives them: the score of each class, for each post."""
+    return [{entry["label"]: entry["score"] for entry in post} for post in pipe(timeline, top_k=9)]
 
 
-def leave_out(timeline: dict, post: int) -> dict:
-    return {name: values[:post] + values[post + 1 :] for name, values in timeline.items()}
-
-
-def oldest_first(timeline: dict) -> list[int]:
-    times = timeline.get("timestamp", [0] * len(timeline["text"]))
-    return sorted(range(len(times)), key=times.__getitem__)
-
-
-def check_effects(pipe, timeline: dict, **options):
-    """Every effect is what the pipeline says of the timeline minus what it says of the timeline without a post."""
-    explained, order = pipe.explain(timeline, **options), oldest_first(timeline)
-    usual, moved = predict(pipe, timeline, **options), 0
-    others = [predict(pipe, leave_out(timeline, post), **options) for post in range(len(order))]
-    for place, post in enumerate(order):
-        found = explained[post]
-        assert found["stream"] == order[max(0, place + 1 - pipe.model.config.window) : place + 1]
-        assert set(found["effects"]) == set(LABELS["label2id"])
-        for name, effects in found["effects"].items():
-            expected = [usual[post][name] - others[gone][post - (gone < post)][name] for gone in found["stream"][:-1]]
-            assert effects == pytest.approx(expected, abs=1e-5)
-            moved += sum(abs(effect) > 1e-3 for effect in effects)
-    return moved
+def check_effects(pipe, timeline: dict) -> float:
+    """
+    Every effect is what the pipeline says of the timeline, minus what it says of the timeline without a post. Returns
+    the largest.
+    """
+    usual, sizes = probabilities(pipe, timeline), [0.0]
+    without = []
+    for post in range(len(usual)):
+        others = {name: values[:post] + values[post + 1 :] for name, values in timeline.items()}
+        # A place of its own keeps the numbers of the posts after it.
+        without.append(probabilities(pipe, others))
+        without[post].insert(post, {})
+    for post, found in enumerate(pipe.explain(timeline)):
+        for name in LABELS["label2id"]:
+            expected = [usual[post][name] - without[other][post][name] for other in found["stream"][:-1]]
+            assert found["effects"][name] == pytest.approx(expected, abs=1e-5)
+            sizes += map(abs, expected)
+    return max(sizes)
 
 
 @pytest.mark.parametrize("timeline", [TIMED, UNTIMED], ids=["timed", "untimed"])
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_effects_are_what_the_pipeline_says_without_a_post(make, settings, timeline):
-    pipe = make(**settings)
-    reads_stream = pipe.model.config.window > 1 and settings != {"num_stream_layers": 0}
-    assert bool(check_effects(pipe, timeline)) == reads_stream
+    largest = check_effects(make(**settings), timeline)
+    if settings in ({"num_stream_layers": 0}, {"window": 1}):
+        assert largest == 0
+    else:
+        assert largest > 1e-3
+
+
+def test_effects_where_the_encoder_reads_calendar_time(make):
+    tokenizer = dated_bert()
+    pipe = make(tokenizer=tokenizer, encoder_config={**dated_config().to_dict(), "initializer_range": 0.3})
+    assert check_effects(pipe, DATED) > 1e-3
+
+
+@pytest.mark.parametrize("calibration", [None, {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}], ids=str)
+def test_labels_and_probabilities_are_the_pipeline_s(make, calibration):
+    pipe = make(calibration=calibration)
+    for options in ({}, {"calibrated": False}):
+        explained = pipe.explain(TIMED, **options)
+        for post, best, ranked in zip(explained, pipe(TIMED, **options), pipe(TIMED, top_k=9, **options), strict=True):
+            assert post["label"] == best["label"] and post["score"] == pytest.approx(best["score"], abs=1e-5)
+            expected = {entry["label"]: entry["score"] for entry in ranked}
+            assert post["probabilities"] == pytest.approx(expected, abs=1e-5)
+            assert list(post["probabilities"]) == list(LABELS["label2id"])
+
+
+def test_posts_their_times_and_streams_are_those_of_the_input(make):
+    explained = make().explain([TIMED, UNTIMED, SHORT])
+    for timeline, posts in zip([TIMED, UNTIMED, SHORT], explained, strict=True):
+        assert [post["text"] for post in posts] == timeline["text"]
+    assert [post["timestamp"] for post in explained[0]] == TIMED["timestamp"]
+    assert {post["timestamp"] for post in explained[1]} == {None}
+    assert [post["timestamp"] for post in explained[2]] == [1714557660.0, 1714557600.0]
+    # In the order of time: 1, 2, 3, 0, 4, 5, 6.
+    expected = [[1, 2, 3, 0], [1], [1, 2], [1, 2, 3], [2, 3, 0, 4], [3, 0, 4, 5], [0, 4, 5, 6]]
+    assert [post["stream"] for post in explained[0]] == expected
+    assert [post["stream"] for post in explained[1]][-2:] == [[2, 3, 4, 5], [3, 4, 5, 6]]
+    assert [post["stream"] for post in explained[2]] == [[1, 0], [1]]
+
+
+@pytest.mark.parametrize("attn_implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("settings", [*FORMS, {"head": "lstm"}, {"num_stream_layers": 0}], ids=str)
+def test_attention_is_the_model_s(make, settings, attn_implementation):
+    """Of the newest post, mean over heads, in a batch that holds the timeline in one row."""
+    pipe = make(attn_implementation=attn_implementation, **settings)
+    order = sorted(range(7), key=TIMED["timestamp"].__getitem__)
+    row = {name: [values[post] for post in order] for name, values in TIMED.items()}
+    row = {"input_ids": pipe.tokenizer(row["text"])["input_ids"], "timestamps": row["timestamp"]}
+    with torch.no_grad():
+        output = pipe.model(**StreamCollator(pipe.tokenizer, 4)([row]), output_attentions=True)
+    explained = pipe.explain(TIMED)
+    for place, post in enumerate(order):
+        attention = explained[post]["attention"]
+        assert len(attention) == pipe.model.config.num_stream_layers
+        for weights, of_layer in zip(attention, output.stream_attentions, strict=True):
+            expected = of_layer[0, place].mean(0)[-1, -len(explained[post]["stream"]) :]
+            assert weights == pytest.approx(expected.tolist(), abs=1e-5)
+            assert sum(weights) == pytest.approx(1)
+
+
+def assert_same(found, expected):
+    """Equal but for rounding, at any depth."""
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        found, expected = list(found.values()), list(expected.values())
+    if isinstance(expected, list):
+        for value, other in zip(found, expected, strict=True):
+            assert_same(value, other)
+    else:
+        assert found == (pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else expected)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_rows_and_batches_change_nothing(make, form):
+    pipe = make(**form)
+    alone = [pipe.explain(timeline) for timeline in TIMELINES]
+    assert [len(explained) for explained in alone] == [7, 2, 7, 0, 1, 2]
+    for batch_size, targets_per_row in ((1, 1), (3, 2), (2, 5), (50, 64)):
+        assert_same(pipe.explain(TIMELINES, batch_size=batch_size, targets_per_row=targets_per_row), alone)
+
+
+def test_a_timeline_a_list_or_an_iterator(make):
+    pipe = make()
+    expected = [pipe.explain(timeline) for timeline in TIMELINES]
+    assert_same(pipe.explain(TIMELINES), expected)
+    assert_same(pipe.explain(tuple(TIMELINES)), expected)
+    read = []
+    results = pipe.explain((read.append(1) or timeline for timeline in TIMELINES), batch_size=1)
+    assert not read
+    assert_same(next(results), expected[0])
+    assert len(read) == 1
+    assert_same(list(results), expected[1:])
+
+
+def test_it_says_what_is_wrong_as_a_call_does(make):
+    pipe = make()
+    for wrong, message in (
+        ([SHORT, {"text": ["a", 3]}], "Timeline 1, post 1: text 3"),
+        ("glad", "dict with a list of strings"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pipe.explain(wrong)
+    with pytest.raises(ValueError, match="`batch_size`"):
+        pipe.explain(SHORT, batch_size=0)
+    pipe.model.config.timed = True
+    with pytest.raises(ValueError, match="no times are given"):
+        pipe.explain(UNTIMED)
+    with torch.no_grad():
+        pipe.model.classifier.mlp[0].weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match="Timeline 0, post 1"):
+        pipe.explain(SHORT)
+
+
+def test_half_precision(make):
+    pipe = make()
+    expected = pipe.explain(TIMED)
+    pipe.model.bfloat16()
+    for post, exact in zip(pipe.explain(TIMED), expected, strict=True):
+        assert post["probabilities"] == pytest.approx(exact["probabilities"], abs=0.05)
+        assert [sum(weights) for weights in post["attention"]] == pytest.approx([1, 1], abs=0.01)
+
+
+ELSEWHERE = """
+import json
+from transformers import pipeline
+
+source, timelines, explained = sys.argv[1:]
+pipe = pipeline("stream-classification", model=source, trust_remote_code=True)
+with open(timelines) as file:
+    results = pipe.explain(json.load(file))
+with open(explained, "w") as file:
+    json.dump(results, file, allow_nan=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_it_travels_with_the_model_and_is_plain_json(make, form, tmp_path):
+    pipe = make(**form)
+    pipe.save_pretrained(tmp_path / "saved")
+    (tmp_path / "timelines.json").write_text(json.dumps(TIMELINES))
+    run_without_package(ELSEWHERE, tmp_path / "saved", tmp_path / "timelines.json", tmp_path / "explained.json")
+    assert_same(read_json(tmp_path / "explained.json"), pipe.explain(TIMELINES))
