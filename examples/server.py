@@ -135,6 +135,8 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         model=TempoFormerForStreamClassification.from_pretrained(model),
         tokenizer=AutoTokenizer.from_pretrained(model),
     )
+    # A tokenizer is for one thread at a time, and `explain` runs in another one than the reading of posts.
+    explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
     classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
     batches, explaining = Batches(classifier.score), asyncio.Lock()
@@ -181,7 +183,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
             raise HTTPException(503, "Another timeline is being explained: send this one again.", AGAIN)
         async with explaining:
             try:
-                return await batches.run(pipe.explain, timeline.model_dump(exclude_none=True))
+                return await batches.run(explainer.explain, timeline.model_dump(exclude_none=True))
             except ValueError as problem:
                 raise HTTPException(422, str(problem)) from None
 

@@ -3,8 +3,8 @@
 import json
 import math
 import numbers
-import time
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import chain, islice, takewhile
 from typing import Any
 
@@ -76,7 +76,7 @@ class StreamState:
 
     def is_idle(self, timeline_id: str) -> bool:
         """Whether a remembered timeline got no post for `max_idle_seconds`."""
-        return self.max_idle_seconds is not None and self.last_used[timeline_id] < time.time() - self.max_idle_seconds
+        return self.max_idle_seconds is not None and self.last_used[timeline_id] < now() - self.max_idle_seconds
 
     @property
     def nbytes(self) -> int:
@@ -221,7 +221,7 @@ class StreamState:
         first = max(0, len(posts) - window + 1)
         # Behind all others: the first timelines are the least recently used.
         self.posts.pop(timeline_id, None)
-        self.last_used[timeline_id] = time.time()
+        self.last_used[timeline_id] = now()
         # Copies, so that the memory of the batch that they came with is freed.
         self.posts[timeline_id] = [post.clone() for post in posts[first:]]
         # The newest time is needed even if no post is.
@@ -283,8 +283,8 @@ class StreamState:
             return tensors[name]
 
         timeline_ids = json.loads(tensors["timeline_ids"].cpu().numpy().tobytes())
-        now = torch.full((len(timeline_ids),), time.time(), dtype=torch.float64)
-        tensors = {"limits": torch.full((2,), math.inf), "last_used": now, **tensors}
+        used_now = torch.full((len(timeline_ids),), now(), dtype=torch.float64)
+        tensors = {"limits": torch.full((2,), math.inf), "last_used": used_now, **tensors}
         num_posts, timed, dated = (read(name, len(timeline_ids)) for name in ("num_posts", "are_timed", "are_dated"))
         # The newest time is there even if no post is.
         num_times = num_posts.clamp_min(1) * timed
@@ -312,6 +312,11 @@ class StreamState:
             if is_dated:
                 state.time_ids[timeline_id] = [post.clone() for post in islice(all_time_ids, count)]
         return state
+
+
+def now() -> float:
+    """Seconds since 1970, by the machine's clock."""
+    return datetime.now(UTC).timestamp()
 
 
 def read_seconds(value: Any, post: str) -> float:

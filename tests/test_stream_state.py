@@ -14,7 +14,7 @@ from modeling_tempoformer import StreamState, stream_state_tempoformer
 def clock(monkeypatch):
     """A clock that stands still until a test sets it."""
     clock = SimpleNamespace(now=1e9)
-    monkeypatch.setattr(stream_state_tempoformer.time, "time", lambda: clock.now)
+    monkeypatch.setattr(stream_state_tempoformer, "now", lambda: clock.now)
     return clock
 
 
