@@ -34,11 +34,12 @@ pictures: .venv/browser
 demo: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py
 
-bench: install
+bench: install .venv/redis
 	$(BIN)/python benchmarks/inference.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
+	$(BIN)/python benchmarks/live.py
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2
@@ -48,8 +49,8 @@ test: install
 	$(PYTEST) -m "not slow"
 
 # The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
-# Transformers, pages in a browser.
-test-slow: .venv/common_tests .venv/browser
+# Transformers, pages in a browser, a server of timelines.
+test-slow: .venv/common_tests .venv/browser .venv/redis
 	$(PYTEST) -m slow
 
 # From the source distribution of the installed version.
@@ -65,6 +66,11 @@ test-slow: .venv/common_tests .venv/browser
 .venv/browser: .venv/installed
 	(command -v chromium && command -v chromedriver) || (apt-get update && apt-get install --yes chromium chromium-driver) || \
 	(echo "The tests of pages need Chromium: as root, apt-get install chromium chromium-driver." && exit 1)
+	touch $@
+
+# The server that tests/live starts; Debian's package where there is none.
+.venv/redis: .venv/installed
+	command -v redis-server || (apt-get update --quiet && apt-get install --yes --quiet redis-server)
 	touch $@
 
 # The oldest Transformers that setup.cfg allows, with what it takes beside it.

@@ -27,8 +27,7 @@ from workload import (
     to_streams,
 )
 
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.online_tempoformer import StreamState
+from modeling_tempoformer import StreamState, TempoFormerConfig, TempoFormerForStreamClassification
 
 
 WINDOW = 20

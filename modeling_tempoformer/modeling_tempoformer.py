@@ -15,12 +15,13 @@ from .configuration_tempoformer import TempoFormerConfig
 from .input_checks_tempoformer import check_shape, check_whole, only_safetensors
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
-from .online_tempoformer import StreamState, StreamStepMixin
+from .online_tempoformer import StreamStepMixin
 from .packing_tempoformer import PostGroups, scatter, select, unmask_empty_rows
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
 from .stream_layers_tempoformer import GateAndNorm, PostReader, StreamLayer, StreamPositionEmbedding, ZeroLinear
+from .stream_state_tempoformer import StreamState
 from .windows_tempoformer import stream_windows
 
 

@@ -1,11 +1,7 @@
 """Online inference: posts are classified as they arrive, and only the last ones of each timeline are remembered."""
 
-import json
-import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any
 
 import torch
 from torch import nn
@@ -13,237 +9,16 @@ from transformers.utils import ModelOutput
 
 from .configuration_temporal_bert import NUM_SPECIAL_TIMES
 from .decisions_tempoformer import check_finite, decide
-from .input_checks_tempoformer import check_shape, narrow_float
+from .input_checks_tempoformer import check_shape
 from .packing_tempoformer import PostGroups, scatter
-from .timestamps_tempoformer import to_seconds
+from .stream_state_tempoformer import StreamState
 from .windows_tempoformer import elapsed_seconds, stream_windows
 
 
-# How many numbers of each weight of the head a state keeps to know its model by, and by how much they may differ: as a
-# rounding to 16 bits does.
+# How many numbers of each weight of the head a state keeps to know its model by.
 NUM_SAMPLES = 4
-SAME = {"rtol": 1e-2, "atol": 1e-6}
 # The name of a tensor (posts, tokens), its values, where they are wrong, and what they must be.
 Violation = tuple[str, torch.Tensor, torch.BoolTensor, str]
-
-
-class LatePostError(ValueError):
-    """A post that is older than the newest one seen of its timeline."""
-
-
-class StreamState:
-    """
-    The memory of [`TempoFormerForStreamClassification.step`]: for each timeline, the hidden states of the last
-    `window - 1` posts below the stream layers (real tokens only), and their times.
-
-    A timeline takes `4 * hidden_size` bytes for each remembered token in float32 (half of that in bfloat16), and 16
-    bytes for each post: 1.5 MB with BERT-base, a window of 20 and 25 tokens a post. An encoder with temporal attention
-    needs 8 bytes more for each token. In the post form, and without stream layers, one vector of a post is remembered.
-
-    `state_dict()` is a dict of a few tensors that safetensors can save, for any number of timelines;
-    `StreamState.from_state_dict` restores it. A state belongs to the model that it began with: it keeps its window and
-    a few numbers of the weights of its head, and no other model takes it.
-
-    Attributes: `num_dropped`, the number of late posts that were left out because of `drop_late`.
-    """
-
-    def __init__(self):
-        self.posts: dict[str, list[torch.Tensor]] = {}
-        self.times: dict[str, list[float] | None] = {}
-        self.time_ids: dict[str, list[torch.Tensor]] = {}
-        self.num_dropped = 0
-        # The first step fills in the window of its model and numbers of its weights.
-        self.window = 0
-        self.weights = torch.zeros(0)
-
-    def __len__(self) -> int:
-        return len(self.posts)
-
-    def __contains__(self, timeline_id: str) -> bool:
-        return timeline_id in self.posts
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the remembered posts in bytes."""
-        posts = list(chain.from_iterable(self.posts.values()))
-        time_ids = chain.from_iterable(self.time_ids.values())
-        return 16 * len(posts) + sum(tensor.nbytes for tensor in chain(posts, time_ids))
-
-    def last_seen(self, timeline_id: str) -> float | None:
-        """
-        The time of the newest post of a timeline.
-
-        Args:
-            timeline_id (`str`): The timeline.
-
-        Returns:
-            `float`: Seconds; None for a timeline that is new or has no times.
-        """
-        times = self.times.get(timeline_id)
-        return None if times is None else times[-1]
-
-    def evict(self, timeline_ids: Iterable[str]):
-        """
-        Forgets timelines. A later post of such a timeline is the first of a new one.
-
-        Args:
-            timeline_ids (`Iterable[str]`): Remembered timelines. Raises a `KeyError` that names any other, and then
-                forgets none.
-        """
-        timeline_ids = set(timeline_ids)
-        if unknown := sorted(map(repr, timeline_ids - set(self.posts))):
-            raise KeyError(f"The state has no timeline {', '.join(unknown)}.")
-        for timeline_id in timeline_ids:
-            del self.posts[timeline_id], self.times[timeline_id]
-            self.time_ids.pop(timeline_id, None)
-
-    def check_model(self, window: int, weights: torch.Tensor):
-        """Raises a `ValueError` if the state is of another model; `weights` as `sample_weights` returns them."""
-        if not len(self.weights):
-            return
-        if self.window != window:
-            raise ValueError(f"The state is of a model with a window of {self.window} posts, this one has {window}.")
-        if self.weights.shape != weights.shape or not torch.allclose(self.weights, weights, **SAME):
-            raise ValueError("The state is of a model with other weights: begin without a state.")
-
-    def check(
-        self,
-        timeline_ids: Sequence[str],
-        timestamps: Sequence[float] | None,
-        has_time_ids: bool,
-        drop_late: bool,
-    ) -> list[int]:
-        """
-        The indices of the new posts that are not late.
-
-        Raises a [`LatePostError`] for a late post, unless `drop_late`; a `ValueError` for a time that is not a number
-        of seconds, and for a timeline of which only some posts have times or `time_ids`; a `TypeError` for an id that
-        is not a string and for times of fewer than 64 bits.
-        """
-        if timestamps is not None and len(timestamps) != len(timeline_ids):
-            raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
-        if timestamps is not None and getattr(getattr(timestamps, "dtype", None), "itemsize", 8) < 8:
-            raise TypeError(f"`timestamps` must be in 64 bits to tell seconds apart, got {timestamps.dtype}.")
-        for post, timeline_id in enumerate(timeline_ids):
-            if not isinstance(timeline_id, str):
-                raise TypeError(f"Post {post}: a timeline id must be a string, got {timeline_id!r}.")
-        newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
-        for timeline_id in newest:
-            if self.posts.get(timeline_id) and (timeline_id in self.time_ids) != has_time_ids:
-                raise ValueError(f"The posts of timeline {timeline_id!r} had {'no ' * has_time_ids}`time_ids`.")
-        kept = []
-        for post, timeline_id in enumerate(timeline_ids):
-            if timeline_id in self and (self.times[timeline_id] is None) != (timestamps is None):
-                raise ValueError(f"Post {post}: timeline {timeline_id!r} had {'no ' * (timestamps is not None)}times.")
-            if timestamps is not None:
-                time = read_seconds(timestamps[post], f"Post {post} of timeline {timeline_id!r}")
-                if newest[timeline_id] is not None and time < newest[timeline_id]:
-                    if drop_late:
-                        continue
-                    raise LatePostError(
-                        f"Post {post} of timeline {timeline_id!r} is from {time}, but one from {newest[timeline_id]} "
-                        "was already seen. Pass `drop_late=True` to leave late posts out and count them."
-                    )
-                newest[timeline_id] = time
-            kept.append(post)
-        return kept
-
-    def recall(self, timeline_id: str) -> tuple[list[torch.Tensor], list[float]]:
-        """The remembered posts of a timeline, oldest to newest, and their times; empty for a new timeline."""
-        posts = self.posts.get(timeline_id, [])
-        times = self.times.get(timeline_id) or []
-        return posts, times[len(times) - len(posts) :]
-
-    def remember(
-        self,
-        timeline_id: str,
-        window: int,
-        posts: list[torch.Tensor],
-        times: list[float] | None,
-        time_ids: list[torch.Tensor] | None,
-    ):
-        """Replaces the remembered posts of a timeline by the last `window - 1` of `posts`."""
-        first = max(0, len(posts) - window + 1)
-        # Copies, so that the memory of the batch that they came with is freed.
-        self.posts[timeline_id] = [post.clone() for post in posts[first:]]
-        # The newest time is needed even if no post is.
-        self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
-        if time_ids is not None:
-            self.time_ids[timeline_id] = [post.clone() for post in time_ids[first:]]
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """
-        The memory as tensors that safetensors can save.
-
-        Returns:
-            `dict[str, torch.Tensor]`: The window and `weights` of the model, and `num_dropped`. Of each timeline its
-            id (a JSON list of all, as bytes), how many posts it has, and whether they have times and `time_ids`. Of
-            the posts of all timelines, one after the other: their states (tokens, hidden), their lengths in tokens,
-            their times in seconds (float64), and the `time_ids` of their tokens. A timeline without posts has one
-            time.
-        """
-        posts = list(chain.from_iterable(self.posts.values()))
-        time_ids = [post for timeline_id in self.posts for post in self.time_ids.get(timeline_id, [])]
-        times = list(chain.from_iterable(times for times in self.times.values() if times is not None))
-        return {
-            "window": torch.tensor(self.window),
-            "weights": self.weights,
-            "num_dropped": torch.tensor(self.num_dropped),
-            "timeline_ids": torch.tensor(list(json.dumps(list(self.posts)).encode()), dtype=torch.uint8),
-            "num_posts": torch.tensor([len(of_timeline) for of_timeline in self.posts.values()], dtype=torch.long),
-            "are_timed": torch.tensor([self.times[timeline_id] is not None for timeline_id in self.posts]).bool(),
-            "are_dated": torch.tensor([timeline_id in self.time_ids for timeline_id in self.posts]).bool(),
-            "lengths": torch.tensor([len(post) for post in posts], dtype=torch.long),
-            "states": torch.cat(posts) if posts else torch.zeros(0),
-            "times": torch.tensor(times, dtype=torch.float64),
-            "time_ids": torch.cat(time_ids) if time_ids else torch.zeros(0, dtype=torch.long),
-        }
-
-    @classmethod
-    def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
-        """
-        Restores a state.
-
-        Args:
-            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
-
-        Returns:
-            `StreamState`. Raises a `ValueError` if tensors are missing or cut, or a time is not finite.
-        """
-        if missing := sorted(set(cls().state_dict()) - set(tensors)):
-            raise ValueError(f"The state lacks {', '.join(missing)}.")
-
-        def read(name: str, count: int) -> torch.Tensor:
-            if len(tensors[name]) != count:
-                raise ValueError(f"The state has {len(tensors[name])} values of '{name}', expected {count}.")
-            return tensors[name]
-
-        timeline_ids = json.loads(tensors["timeline_ids"].cpu().numpy().tobytes())
-        num_posts, timed, dated = (read(name, len(timeline_ids)) for name in ("num_posts", "are_timed", "are_dated"))
-        # The newest time is there even if no post is.
-        num_times = num_posts.clamp_min(1) * timed
-        lengths = read("lengths", int(num_posts.sum()))
-        states = read("states", int(lengths.sum()))
-        times = read("times", int(num_times.sum()))
-        dated_lengths = lengths[dated.repeat_interleave(num_posts)]
-        time_ids = read("time_ids", int(dated_lengths.sum()))
-        for wrong in (~times.isfinite()).nonzero()[:1].flatten():
-            timeline_id = timeline_ids[int(torch.searchsorted(num_times.cumsum(0), wrong, right=True))]
-            raise ValueError(f"The state has the time {times[wrong].item()} in timeline {timeline_id!r}.")
-
-        state = cls()
-        state.window, state.weights = int(tensors["window"]), tensors["weights"].cpu()
-        state.num_dropped = int(tensors["num_dropped"])
-        # A split of nothing is one empty tensor, which no timeline takes.
-        all_posts, all_time_ids = iter(states.split(lengths.tolist())), iter(time_ids.split(dated_lengths.tolist()))
-        all_times = iter(times.tolist())
-        numbers_of_timelines = zip(timeline_ids, num_posts.tolist(), timed.tolist(), dated.tolist(), strict=True)
-        for timeline_id, count, is_timed, is_dated in numbers_of_timelines:
-            state.posts[timeline_id] = [post.clone() for post in islice(all_posts, count)]
-            state.times[timeline_id] = list(islice(all_times, max(1, count))) if is_timed else None
-            if is_dated:
-                state.time_ids[timeline_id] = [post.clone() for post in islice(all_time_ids, count)]
-        return state
 
 
 @dataclass
@@ -253,11 +28,15 @@ class StreamStepOutput(ModelOutput):
         logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
             for a late post that was left out.
         kept (`torch.BoolTensor` of shape `(num_posts,)`): False for a late post that was left out.
+        stream_lengths (`torch.LongTensor` of shape `(num_posts,)`):
+            How many posts were read for each, itself included, at most `window`: 1 where nothing was remembered of its
+            timeline, 0 for a late post that was left out.
         state (`StreamState`): The memory for the next step.
     """
 
     logits: torch.FloatTensor | None = None
     kept: torch.BoolTensor | None = None
+    stream_lengths: torch.LongTensor | None = None
     state: StreamState | None = None
 
 
@@ -291,8 +70,8 @@ class StreamStepMixin:
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits. All posts of a timeline have them, or none has.
             state (`StreamState`, *optional*):
-                The `state` that the last step of this model returned. It is changed in place, but not if an error is
-                raised.
+                The `state` that the last step of this model returned, or a new one with limits. It is changed in
+                place, but if an error is raised only idle timelines have left.
             drop_late (`bool`, *optional*, defaults to `False`):
                 Whether a post that is older than the newest seen of its timeline is left out, and counted in
                 `state.num_dropped`, instead of raising a [`LatePostError`].
@@ -326,9 +105,12 @@ class StreamStepMixin:
         state = StreamState() if state is None else state
         window, weights = self.config.window, self.sample_weights()
         state.check_model(window, weights)
+        state.evict_idle()
         kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
         is_kept[kept] = True
+        stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
+        stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
         logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         if kept:
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
@@ -344,9 +126,10 @@ class StreamStepMixin:
             state.window, state.weights = window, weights
             for timeline_id, update in updates.items():
                 state.remember(timeline_id, window, *update)
+            state.evict_surplus()
         logits = scatter(logits, is_kept.nonzero().squeeze(-1), is_kept.shape)
         state.num_dropped += len(input_ids) - len(kept)
-        return StreamStepOutput(logits=logits, kept=is_kept, state=state)
+        return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
@@ -475,17 +258,3 @@ def raise_first_violation(violations: list[Violation], timeline_ids: Sequence[st
             f"Post {post} of timeline {timeline_ids[post]!r}: `{name}` must {must}, got {values[post, token].item()} "
             f"at token {token}."
         )
-
-
-def read_seconds(value: Any, post: str) -> float:
-    """Seconds as a number; texts are refused. Raises a `ValueError` that begins with the name of the post."""
-    if dtype := narrow_float(value):
-        reason = "which is too coarse for seconds since 1970; give Python numbers or float64"
-        raise ValueError(f"{post} has a timestamp in {dtype}, {reason}.")
-    value = value.item() if hasattr(value, "item") else value
-    if not isinstance(value, numbers.Real):
-        raise ValueError(f"{post} has the timestamp {value!r}, expected a number of seconds.")
-    try:
-        return to_seconds(value)
-    except ValueError as problem:
-        raise ValueError(f"{post} has the timestamp {value!r}: {problem}.") from None

@@ -57,6 +57,7 @@ HUB_MODULES = {
     "pipeline_tempoformer",
     "rows_tempoformer",
     "stream_layers_tempoformer",
+    "stream_state_tempoformer",
     "timestamps_tempoformer",
     "windows_tempoformer",
 }

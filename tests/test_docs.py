@@ -343,7 +343,8 @@ def test_options_in_the_text_exist():
             if name.endswith("Arguments"):
                 known |= {action.dest for action in HfArgumentParser(value)._actions}
     modules = [ROOT / "modeling_tempoformer" / name for name in ("conversion.py", "space/__main__.py")]
-    for path in (*ROOT.glob("benchmarks/*.py"), *modules):
+    programs = (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py"))
+    for path in (*programs, *modules):
         known |= set(re.findall(r'"--(\w+)"', path.read_text(encoding="utf-8")))
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / page).read_text(encoding="utf-8")))

@@ -1,0 +1,88 @@
+"""Timelines in Redis, shared by all processes that reach it."""
+
+import secrets
+from collections.abc import Iterable
+
+import redis
+
+
+KEY = "tempoformer:timeline:"
+VERSION_BYTES = 16
+# Writes a memory if nothing was written, forgotten or expired since it was read. Redis runs a script as one step.
+SAVE = f"""
+if redis.call('GETRANGE', KEYS[1], 0, {VERSION_BYTES - 1}) ~= ARGV[1] then return 0 end
+if ARGV[3] == '' then redis.call('SET', KEYS[1], ARGV[2]) else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
+return 1
+"""
+
+
+class RedisStore:
+    """
+    What is remembered of timelines, one key for each: `tempoformer:timeline:` and the timeline's id.
+
+    A memory is a few bytes of version, new and random at each write, and the memory itself. It is written only if its
+    version is still the one that was read, so that of two processes that step a timeline at the same time one is told
+    to read again. No lock is held: a process that dies has either written a memory or left the one before.
+
+    Every model needs a database of its own (`redis://127.0.0.1:6379/1`). How many timelines fit is the server's
+    setting: `maxmemory` with `maxmemory-policy allkeys-lru` lets the least recently used leave.
+
+    Args:
+        client (`redis.Redis`): A client that returns bytes (`decode_responses=False`, the default).
+        max_idle_seconds (`float`, *optional*):
+            More than 0. A timeline that got no post for so long leaves, by the server's clock; by default none does.
+    """
+
+    def __init__(self, client: redis.Redis, max_idle_seconds: float | None = None):
+        if max_idle_seconds is not None and not max_idle_seconds > 0:
+            raise ValueError(f"`max_idle_seconds` must be more than 0, got {max_idle_seconds}.")
+        self.client = client
+        self.milliseconds = "" if max_idle_seconds is None else max(1, round(1000 * max_idle_seconds))
+        self.save_script = client.register_script(SAVE)
+
+    def load(self, timeline_ids: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
+        """
+        The version and the memory of each timeline, both empty where there is none.
+
+        Args:
+            timeline_ids (`Iterable[str]`): At least one.
+        """
+        timeline_ids = list(timeline_ids)
+        values = self.client.mget([KEY + timeline_id for timeline_id in timeline_ids])
+        return {
+            timeline_id: (value[:VERSION_BYTES], value[VERSION_BYTES:])
+            for timeline_id, value in zip(timeline_ids, (value or b"" for value in values), strict=True)
+        }
+
+    def save(self, memories: dict[str, tuple[bytes, bytes]]) -> set[str]:
+        """
+        Replaces memories, each by itself.
+
+        Args:
+            memories (`dict[str, tuple[bytes, bytes]]`):
+                For each timeline the version that was read and the new memory.
+
+        Returns:
+            `set[str]`: The timelines that were written. The others have changed since they were read.
+        """
+        pipeline = self.client.pipeline(transaction=False)
+        for timeline_id, (version, memory) in memories.items():
+            value = secrets.token_bytes(VERSION_BYTES) + memory
+            self.save_script([KEY + timeline_id], [version, value, self.milliseconds], client=pipeline)
+        return {timeline_id for timeline_id, done in zip(memories, pipeline.execute(), strict=True) if done}
+
+    def forget(self, timeline_id: str) -> bool:
+        """
+        Deletes a timeline; a step that is under way begins anew.
+
+        Args:
+            timeline_id (`str`): The timeline.
+
+        Returns:
+            `bool`: Whether there was something to delete.
+        """
+        return bool(self.client.delete(KEY + timeline_id))
+
+    def ping(self):
+        """Raises a `redis.RedisError` if the server does not answer."""
+        self.client.ping()

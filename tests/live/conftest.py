@@ -1,0 +1,28 @@
+"""A tiny pipeline, and a Redis server of the test's own."""
+
+import shutil
+import subprocess
+
+import pytest
+import redis
+from arrivals import free_port, make_pipe, wait_for
+
+
+@pytest.fixture
+def pipe():
+    return make_pipe()
+
+
+@pytest.fixture
+def redis_url(tmp_path):
+    """A server that keeps nothing on disk, empty at the start of each test."""
+    if shutil.which("redis-server") is None:
+        pytest.fail("There is no redis-server: `make .venv/redis` installs it.")
+    port = free_port()
+    command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(tmp_path)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    url = f"redis://127.0.0.1:{port}/0"
+    wait_for(redis.Redis.from_url(url).ping)
+    yield url
+    server.terminate()
+    server.wait()

@@ -1,0 +1,186 @@
+"""Posts that keep arriving get the pipeline's answers, whoever computes them."""
+
+import pytest
+import torch
+from arrivals import TIMELINES, DictStore, assert_same, make_pipe, send
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from modeling_tempoformer.live.classifier import LiveClassifier
+
+
+VARIANTS = [{}, {"stream_form": "post"}, {"window": 1}, {"timed": False}, {"head": "lstm"}]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@settings(max_examples=5, deadline=None, database=None)
+@given(data=st.data())
+def test_any_order_of_timelines_gives_the_pipeline_s_answers(variant, data):
+    """Also when the posts come in any batches, at one of two processes."""
+    pipe, timelines = make_pipe(**variant), dict(TIMELINES)
+    if variant.get("timed") is False:
+        timelines = {name: {"text": timeline["text"]} for name, timeline in timelines.items()}
+    store = DictStore()
+    workers = [LiveClassifier(pipe, store), LiveClassifier(pipe, store)]
+    names = data.draw(st.permutations([name for name in timelines for _ in timelines[name]["text"]]))
+    seen, posts = dict.fromkeys(timelines, 0), []
+    for name in names:
+        posts.append((name, seen[name]))
+        seen[name] += 1
+    answers = {name: [] for name in timelines}
+    while posts:
+        size = data.draw(st.integers(1, len(posts)))
+        now, posts = posts[:size], posts[size:]
+        for (name, _), answer in zip(now, send(data.draw(st.sampled_from(workers)), timelines, now), strict=True):
+            answers[name].append(answer)
+    for name, timeline in timelines.items():
+        assert_same(answers[name], pipe(timeline))
+        window = pipe.model.config.window
+        assert [answer["stream_length"] for answer in answers[name]] == [min(n, window) for n in range(1, 7)]
+
+
+def test_posts_of_two_processes_at_the_same_time_are_all_read(pipe):
+    """The one that writes later reads again what the other one wrote; its other timelines need no second time."""
+    store = DictStore()
+    first, second = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
+    send(first, TIMELINES, [("ann", 0), ("bob", 0)])
+    others = []
+    store.meanwhile = lambda: others.extend(send(second, TIMELINES, [("ann", 1)]))
+    answers = send(first, TIMELINES, [("ann", 2), ("bob", 1)])
+    assert_same([*others, answers[0]], pipe(TIMELINES["ann"])[1:3])
+    assert_same([answers[1]], pipe(TIMELINES["bob"])[1:2])
+    assert store.writes == 5
+
+
+def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe):
+    store = DictStore()
+    classifier = LiveClassifier(pipe, store)
+    # Twice in one batch, and again later, beside a new one.
+    first, copy, other = send(classifier, TIMELINES, [("ann", 0), ("ann", 0), ("bob", 0)])
+    assert first == copy != other
+    again, new = send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
+    assert again == first
+    assert_same([first, new], pipe(TIMELINES["ann"])[:2])
+    # While another process reads the same post.
+    store.meanwhile = lambda: send(LiveClassifier(pipe, store), TIMELINES, [("ann", 2)])
+    assert_same(
+        send(classifier, TIMELINES, [("ann", 2)]) + send(classifier, TIMELINES, [("ann", 3)]),
+        pipe(TIMELINES["ann"])[2:4],
+    )
+
+
+def test_only_the_last_answers_are_kept(pipe):
+    store = DictStore()
+    classifier = LiveClassifier(pipe, store)
+    texts = {"ann": {"text": ["word"] * 40, "timestamp": [1e9] * 40}}
+    for number in range(40):
+        send(classifier, texts, [("ann", number)])
+    # Of equal times, so that none is late: the last one is known, the first one is read as a new one.
+    writes = store.writes
+    send(classifier, texts, [("ann", 39), ("ann", 20)])
+    assert store.writes == writes
+    send(classifier, texts, [("ann", 0)])
+    assert store.writes == writes + 1
+
+
+def test_a_late_post_gets_no_answer_and_changes_nothing(pipe):
+    store = DictStore()
+    classifier = LiveClassifier(pipe, store)
+    answers = send(classifier, TIMELINES, [("ann", 0), ("ann", 2)])
+    before = dict(store.memories)
+    assert send(classifier, TIMELINES, [("ann", 1)]) == [None]
+    assert store.memories == before
+    late, other, newer = send(classifier, TIMELINES, [("ann", 1), ("bob", 0), ("ann", 3)])
+    assert late is None
+    kept = {key: [TIMELINES["ann"][key][number] for number in (0, 2, 3)] for key in ("text", "timestamp")}
+    assert_same([*answers, newer], pipe(kept))
+    assert_same([other], pipe(TIMELINES["bob"])[:1])
+
+
+def test_posts_of_a_batch_are_read_in_order_of_time(pipe):
+    posts = [("ann", 2), ("ann", 0), ("ann", 1)]
+    answers = send(LiveClassifier(pipe, DictStore()), TIMELINES, posts)
+    expected = pipe(TIMELINES["ann"])
+    assert_same(answers, [expected[2], expected[0], expected[1]])
+
+
+def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe):
+    classifier = LiveClassifier(pipe, DictStore())
+    for number in range(4):
+        send(classifier, TIMELINES, [("ann", number)])
+    expected = pipe(TIMELINES["ann"])
+    # What is remembered comes before what is given.
+    (answer,) = send(
+        classifier,
+        {"ann": {**TIMELINES["ann"], "text": ["other"] * 4 + TIMELINES["ann"]["text"][4:]}},
+        [("ann", 4)],
+        4,
+    )
+    assert_same([answer], expected[4:5])
+    assert (answer["context"], answer["stream_length"]) == ("memory", 4)
+    assert classifier.forget("ann") and not classifier.forget("ann")
+    # More texts than the window has posts.
+    (answer,) = send(classifier, TIMELINES, [("ann", 4)], 4)
+    assert_same([answer], expected[4:5])
+    assert (answer["context"], answer["stream_length"]) == ("texts", 4)
+    assert_same(send(classifier, TIMELINES, [("ann", 5)]), expected[5:])
+    classifier.forget("ann")
+    (answer,) = send(classifier, TIMELINES, [("ann", 4)])
+    anew = {key: values[4:5] for key, values in TIMELINES["ann"].items()}
+    assert_same([answer], pipe(anew))
+    assert (answer["context"], answer["stream_length"]) == ("none", 1)
+
+
+def test_a_step_under_way_brings_no_forgotten_timeline_back(pipe):
+    store = DictStore()
+    classifier = LiveClassifier(pipe, store)
+    send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
+    store.meanwhile = lambda: classifier.forget("ann")
+    (answer,) = send(classifier, TIMELINES, [("ann", 2)])
+    assert answer["stream_length"] == 1
+    assert_same([answer], pipe({key: values[2:3] for key, values in TIMELINES["ann"].items()}))
+
+
+def test_another_model_begins_anew(pipe):
+    store = DictStore()
+    send(LiveClassifier(pipe, store), TIMELINES, [("ann", 0)])
+    other = make_pipe(seed=1)
+    (answer,) = send(LiveClassifier(other, store), TIMELINES, [("ann", 1)])
+    assert_same([answer], other({key: values[1:2] for key, values in TIMELINES["ann"].items()}))
+    assert answer["context"] == "none"
+
+
+def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):
+    pipe.model.config.calibration = {"temperature": 3.0, "thresholds": [0.9, 0.05, 0.05]}
+    (answer,) = send(LiveClassifier(pipe, DictStore()), TIMELINES, [("ann", 0)])
+    assert_same([answer], pipe(TIMELINES["ann"])[:1])
+    assert sum(answer["probabilities"].values()) == pytest.approx(1)
+    assert answer["probabilities"][answer["label"]] == answer["score"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_memory_is_in_the_model_s_dtype(dtype):
+    pipe, store = make_pipe(stream_form="post"), DictStore()
+    pipe.model.to(dtype)
+    classifier = LiveClassifier(pipe, store)
+    send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
+    assert {post.dtype for post in classifier.recall(["ann"])["ann"].state.posts["ann"]} == {dtype}
+
+
+@pytest.mark.parametrize(
+    ("settings", "post", "problem"),
+    [
+        ({}, ("now", None, ()), "trained with times.*the post needs"),
+        ({}, ("now", 1e12, ()), "1000000000000.*the post.*milliseconds"),
+        ({}, ("now", 1e9, [("then", None)]), "post 0 of `history`"),
+        ({}, ("now", 1e9, [("then", 1e9 + 1)]), "newer"),
+        ({}, ("now", 1e9, [("then", "2001-01-01")]), "all numbers of seconds"),
+        ({}, ("\ud83d", 1e9, ()), "surrogate"),
+        ({"timed": False}, ("now", 1e9, ()), "trained without times"),
+    ],
+    ids=str,
+)
+def test_a_post_that_cannot_be_read_is_refused(settings, post, problem):
+    text, timestamp, history = post
+    with pytest.raises(ValueError, match=problem):
+        LiveClassifier(make_pipe(**settings), DictStore()).read("ann", "1", text, timestamp, history)

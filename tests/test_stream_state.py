@@ -1,0 +1,133 @@
+"""A memory with limits: who leaves, what it says, and what a file keeps of it."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import FORMS, tiny_model
+from safetensors.torch import load_file, save_file
+
+from modeling_tempoformer import StreamState, stream_state_tempoformer
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until a test sets it."""
+    clock = SimpleNamespace(now=1e9)
+    monkeypatch.setattr(stream_state_tempoformer, "now", lambda: clock.now)
+    return clock
+
+
+def step(model, names: list[str], state=None, seed: int = 0):
+    """New posts of three tokens."""
+    ids = torch.randint(5, 60, (len(names), 3), generator=torch.Generator().manual_seed(seed))
+    return model.step(ids, timeline_ids=names, state=state)
+
+
+def test_the_least_recently_used_timelines_leave():
+    model, state = tiny_model(), StreamState(max_timelines=2)
+    for number, (names, kept) in enumerate(
+        [
+            (["ann"], ["ann"]),
+            (["bob"], ["ann", "bob"]),
+            (["ann"], ["bob", "ann"]),
+            (["cy"], ["ann", "cy"]),
+            (["cy", "dee", "ann", "eve"], ["ann", "eve"]),
+        ]
+    ):
+        state = step(model, names, state, seed=number).state
+        assert list(state.posts) == kept and len(state) == 2 - (number == 0)
+        assert set(state.times) == set(state.last_used) == set(kept)
+    # Who stayed has its posts.
+    assert len(state.posts["ann"]) == 3
+
+
+def test_a_timeline_that_left_begins_anew_or_from_its_posts_and_says_so():
+    model, state = tiny_model(), StreamState(max_timelines=1)
+    for seed in (1, 2):
+        assert step(model, ["ann"], state, seed).stream_lengths.tolist() == [seed]
+    step(model, ["bob"], state)
+    assert "ann" not in state
+    anew = step(model, ["ann"], state, seed=3)
+    assert anew.stream_lengths.tolist() == [1]
+    torch.testing.assert_close(anew.logits, step(model, ["ann"], seed=3).logits)
+    # With its earlier posts in the same step it is as if it had never left; so long as the window at most.
+    stayed = None
+    for seed in range(1, 6):
+        output = step(model, ["ann"], stayed, seed)
+        stayed, expected = output.state, output.logits
+    ids = torch.cat([torch.randint(5, 60, (1, 3), generator=torch.Generator().manual_seed(n)) for n in range(1, 6)])
+    state.evict(["ann"])
+    output = model.step(ids, timeline_ids=["ann"] * 5, state=state)
+    assert output.stream_lengths.tolist() == [1, 2, 3, 4, 4]
+    torch.testing.assert_close(output.logits[-1:], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_late_post_has_no_stream():
+    model, ids = tiny_model(), torch.full((3, 2), 7)
+    output = model.step(ids, timeline_ids=["ann"] * 3, timestamps=[1.0, 0.0, 2.0], drop_late=True)
+    assert output.stream_lengths.tolist() == [1, 0, 2]
+
+
+def test_idle_timelines_leave_by_the_clock_whatever_the_times_of_the_posts(clock):
+    model, ids, state = tiny_model(), torch.full((1, 2), 7), StreamState(max_idle_seconds=100)
+    for name, now, time in (("ann", 0, 5e9), ("bob", 60, 1.0), ("ann", 100, 6e9)):
+        clock.now = 1e9 + now
+        model.step(ids, timeline_ids=[name], timestamps=[time], state=state)
+    clock.now = 1e9 + 160
+    assert "bob" in state
+    clock.now = 1e9 + 161
+    assert "bob" not in state and "ann" in state
+    model.step(ids, timeline_ids=["cy"], timestamps=[7e9], state=state)
+    assert list(state.posts) == ["ann", "cy"]
+    clock.now = 1e9 + 201
+    # A late post of an idle timeline is the first of a new one.
+    output = model.step(ids, timeline_ids=["ann"], timestamps=[0.0], state=state)
+    assert output.stream_lengths.tolist() == [1] and output.kept.tolist() == [True]
+
+
+def test_a_file_keeps_the_limits_and_when_each_timeline_was_used(tmp_path, clock):
+    model, state = tiny_model(), StreamState(max_timelines=2, max_idle_seconds=100)
+    step(model, ["ann", "bob"], state)
+    clock.now += 60
+    step(model, ["ann"], state)
+    save_file(state.state_dict(), tmp_path / "state.safetensors")
+    clock.now += 60
+    restored = model.restore_state(load_file(tmp_path / "state.safetensors"))
+    assert (restored.max_timelines, restored.max_idle_seconds) == (2, 100)
+    assert "ann" in restored and "bob" not in restored
+    step(model, ["cy", "dee"], restored)
+    assert list(restored.posts) == ["cy", "dee"]
+
+
+def test_a_file_from_before_there_were_limits_is_read(clock):
+    model = tiny_model()
+    state = step(model, ["ann", "bob"]).state
+    tensors = state.state_dict()
+    del tensors["limits"], tensors["last_used"]
+    restored = StreamState.from_state_dict(tensors)
+    assert restored.max_timelines is None and restored.max_idle_seconds is None
+    restored.max_idle_seconds = 100
+    clock.now += 50
+    assert torch.equal(step(model, ["ann"], restored).logits, step(model, ["ann"], state).logits)
+    clock.now += 70
+    assert "ann" in restored and "bob" not in restored
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_memory_of_another_precision_becomes_the_model_s(form):
+    """A model in 16 bits goes on from a state in 32, and keeps half the bytes."""
+    model = tiny_model(**form)
+    state = step(model, ["ann"] * 3).state
+    posts = list(state.posts["ann"])
+    half = tiny_model(**form).bfloat16()
+    state = step(half, ["ann"], state).state
+    assert {post.dtype for post in state.posts["ann"]} == {torch.bfloat16}
+    assert state.nbytes == sum(post.nbytes for post in posts) // 2 + 3 * 16
+
+
+@pytest.mark.parametrize("limits", [{"max_timelines": 0}, {"max_idle_seconds": 0}, {"max_idle_seconds": float("nan")}])
+def test_limits_that_keep_nothing_are_refused(limits):
+    (name,) = limits
+    with pytest.raises(ValueError, match=name):
+        StreamState(**limits)
