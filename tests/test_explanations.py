@@ -128,7 +128,7 @@ def test_posts_their_times_and_streams_are_those_of_the_input(make):
 @pytest.mark.parametrize("attn_implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("settings", [*FORMS, {"head": "lstm"}, {"num_stream_layers": 0}], ids=str)
 def test_attention_is_the_model_s(make, settings, attn_implementation):
-    """Of the newest post, mean over heads, in a batch that holds the timeline in one row."""
+    """The newest post's attention, mean over heads, in a batch that holds the timeline in one row."""
     pipe = make(attn_implementation=attn_implementation, **settings)
     order = sorted(range(7), key=TIMED["timestamp"].__getitem__)
     row = {name: [values[post] for post in order] for name, values in TIMED.items()}

@@ -12,6 +12,7 @@ from scipy.stats import false_discovery_control
 
 from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
+from ..evaluation.figures import new_figure
 from .measures import Agreement, agreement
 from .usages import describe_counts
 
@@ -25,11 +26,6 @@ def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
     table = pd.DataFrame(rows).rename(columns=escape_control_characters)
     table = table.map(lambda cell: escape_control_characters(cell) if isinstance(cell, str) else cell)
     return table.to_string(index=False, na_rep="", float_format="{:.3f}".format)
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, sizes in inches."""
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def ranked_table(

@@ -221,7 +221,7 @@ def read_parquet(folder: Path) -> pd.DataFrame:
 
 
 def test_predictions_without_texts(tmp_path, trained):
-    """Of a model whose encoder is frozen: its rows hold vectors, and texts come from the timelines."""
+    """With a frozen encoder the rows hold vectors, so the texts come from the timelines."""
     posts = of_others(POSTS, "new")
     arguments = ["--model_name_or_path", str(trained), "--test_file", write_posts(tmp_path / "new.csv", posts)]
     whole = run(tmp_path / "whole", *arguments, "--freeze_encoder")

@@ -103,7 +103,7 @@ def test_the_interval_agrees_with_a_plain_loop():
 
 
 def test_the_interval_holds_the_distance_of_all_usages():
-    """Of 100 samples of a word that changed a little, about 95."""
+    """About 95 of 100 samples of a word that changed a little hold the true value."""
     everything = random_usages(7, 4000, 4000)
     true = average_pairwise_distance(*everything)
     generator = np.random.default_rng(8)

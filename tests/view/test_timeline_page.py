@@ -51,7 +51,7 @@ def saved(tmp_path_factory) -> str:
 
 
 def test_2000_posts_take_less_than_5_megabytes(tmp_path):
-    """Of 150 words, in streams of 20."""
+    """Posts have 150 words, and streams 20 posts."""
     path = tmp_path / "page.html"
     write_timeline_page(path, explained_timelines(40, 50, words=150), NAMES)
     assert sum(len(timeline["texts"]) for timeline in data_of(path.read_text(encoding="utf-8"))["timelines"]) == 2000
