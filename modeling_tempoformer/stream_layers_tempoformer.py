@@ -1,32 +1,12 @@
 """The layers between the posts of a stream, for both forms of TempoFormer."""
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
-from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_tempoformer import eager_attention_forward, key_bias, make_mask
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_tempoformer_encoders import get_encoder_adapter
-
-
-def eager_attention_forward(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **kwargs,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scaled dot-product attention that also returns its weights."""
-    scores = query @ key.transpose(-1, -2) * scaling
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = nn.functional.dropout(scores.softmax(-1), p=dropout, training=module.training)
-    return (weights @ value).transpose(1, 2), weights
 
 
 def rotate_pairs(states: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
@@ -112,16 +92,12 @@ class StreamAttention(nn.Module):
             query, key = rotate_pairs(query, angles[:, :, asking]), rotate_pairs(key, angles)
         if output_attentions:
             # Only eager attention returns weights. Windows are short, so it is cheap.
-            attention: Callable = eager_attention_forward
-            smallest = torch.finfo(posts.dtype).min
-            mask = torch.zeros_like(stream_mask, dtype=posts.dtype).masked_fill(~stream_mask, smallest)[:, None, None]
+            attention, mask = eager_attention_forward, key_bias(stream_mask, posts.dtype)
         else:
             attention = ALL_ATTENTION_FUNCTIONS.get_interface(
                 self.config._attn_implementation, eager_attention_forward
             )
-            mask = create_bidirectional_mask(
-                config=self.config, inputs_embeds=asked, attention_mask=stream_mask, encoder_hidden_states=posts
-            )
+            mask = make_mask(self.config, stream_mask, posts.dtype, num_queries=asked.shape[1])
         context, weights = attention(self, query, key, value, mask, scaling=self.scaling, dropout=0.0)
         return self.dropout(self.o_proj(context.flatten(-2))), weights
 
