@@ -198,7 +198,10 @@ class EncoderAdapter:
         What `run_layer` takes that is the same for all layers. `hidden_states` is (1, tokens, hidden); `time_ids`
         (posts, tokens) is the calendar time of tokens, for encoders with temporal attention.
         """
-        return [(len(piece.tokens), self.piece_inputs(encoder, hidden_states, piece)) for piece in posts.pieces(hidden_states.shape[-1])]
+        return [
+            (len(piece.tokens), self.piece_inputs(encoder, hidden_states, piece))
+            for piece in posts.pieces(hidden_states.shape[-1])
+        ]
 
     def piece_inputs(
         self, encoder: PreTrainedModel, hidden_states: torch.Tensor, posts: PackedPosts
@@ -276,8 +279,14 @@ class BertAdapter(EncoderAdapter):
         return encoder
 
     def run_layer_for_cls(self, layer, hidden_states, inputs, posts) -> torch.Tensor:
-        groups = zip(posts.to_groups(hidden_states), posts.masks, strict=True)
-        return torch.cat([layer(states, attention_mask=tokens, cls_only=True)[:, 0] for states, tokens in groups])
+        # Only layers that run on groups need more than the mask.
+        arguments = inputs[1] if self.runs_on_groups else [{}] * len(posts.groups)
+        groups = zip(posts.to_groups(hidden_states), posts.masks, arguments, strict=True)
+        cls = [
+            layer(states, **{**given, "attention_mask": tokens}, cls_only=True)[:, 0]
+            for states, tokens, given in groups
+        ]
+        return torch.cat(cls)
 
 
 def count_positions(
@@ -456,16 +465,6 @@ class TemporalAdapter(GroupsAdapter):
     def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
         inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)
         return {**inputs, **encoder.time_inputs(time_ids, tokens)}
-
-    def run_layer_for_cls(self, layer, hidden_states, inputs, posts) -> torch.Tensor:
-        posts, inputs = inputs
-        groups = zip(posts.to_groups(hidden_states), posts.masks, inputs, strict=True)
-        return torch.cat(
-            [
-                layer(states, **{**given, "attention_mask": tokens}, cls_only=True)[:, 0]
-                for states, tokens, given in groups
-            ]
-        )
 
 
 class TemporalBertAdapter(TemporalAdapter, BertAdapter):
