@@ -12,7 +12,7 @@ import yaml
 from transformers import BertConfig
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
+from modeling_tempoformer.packing_tempoformer import PackedPosts
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
@@ -104,24 +104,25 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
     """Logits (streams, classes), computing every post of every stream, padding included, through every layer."""
     base, config = model.tempoformer, model.config
     shape, present = mask.shape[:2], mask.any(-1)
-    tokens = unmask_empty_rows(mask.flatten(0, 1))
-    states = base.adapter.embed(base.encoder, input_ids=input_ids.flatten(0, 1))
-    layer_inputs = base.adapter.layer_inputs(base.encoder, states, tokens)
+    # Without lengths padding is computed.
+    posts = PackedPosts(mask.flatten(0, 1))
+    states = base.adapter.embed(base.encoder, posts, input_ids=input_ids.flatten(0, 1))
+    layer_inputs = base.adapter.layer_inputs(base.encoder, states, posts)
     for layer in base.local_layers:
         states = base.adapter.run_layer(layer, states, layer_inputs)
     pooled = None
     if base.encoder.pooler is not None:
-        pooled = base.pool(states[:, :1]).unflatten(0, shape)
+        pooled = base.pool(posts.first_tokens(states)).unflatten(0, shape)
     positions = torch.arange(config.window - shape[1], config.window).repeat(shape[0])
     tau = base.log_time(elapsed, positions.view(shape))
     output, cls = pooled, None
     for index, stream_layer in enumerate(base.stream_layers):
-        states = stream_layer.position(states, positions.unsqueeze(1))
+        states = stream_layer.position(states, positions[posts.rows].unsqueeze(0))
         layer = base.adapter.layers(base.encoder)[index - len(base.stream_layers)]
         states = base.adapter.run_layer(layer, states, layer_inputs)
-        cls = states[:, 0].unflatten(0, shape)
+        cls = posts.first_tokens(states).unflatten(0, shape)
         output, _ = stream_layer.attention(cls, present, tau)
-        states = torch.cat((output.flatten(0, 1).unsqueeze(1), states[:, 1:]), dim=1)
+        states = states.index_copy(1, posts.first, output.flatten(0, 1).unsqueeze(0))
     if cls is not None:
         output, pooled = base.fusion(cls, output), None if pooled is None else pooled[:, -1].unsqueeze(0)
     return model.classifier(output.unsqueeze(0), pooled if cls is not None else None, present.unsqueeze(0))[0]
