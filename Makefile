@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: bench demo docs install lint style test test-lowest test-slow
+.PHONY: bench bench-gpu demo docs install lint style test test-lowest test-slow
 
 install: .venv/installed
 
@@ -33,6 +33,10 @@ bench: install
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
+
+# On a GPU, with any Python that has torch and Transformers: `make bench-gpu PYTHON=python3`.
+bench-gpu:
+	$(PYTHON) benchmarks/gpu.py
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2

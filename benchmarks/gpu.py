@@ -3,8 +3,8 @@ Speed on a GPU in bfloat16: both forms of TempoFormer against plain BERT on the 
 posts that arrive one by one, and temporal attention against plain. Needs torch and Transformers alone, as all weights,
 tokens and times are random; the lengths of posts are those of real ones. Prints a table and writes it as JSON.
 
-Forward passes have their weights in bfloat16; training steps have them in float32 under autocast, as with the Trainer's
-`--bf16`. Without a GPU tiny models run on the CPU, which measures nothing but shows that all of it runs.
+Forward passes have their weights in bfloat16; training steps have them in float32 under autocast, as the Trainer's
+`--bf16` has. Without a GPU tiny models run on the CPU, which measures nothing but shows that all of it runs.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from modeling_tempoformer.loss_tempoformer import focal_loss
 from modeling_tempoformer.modeling_tempoformer import TempoFormerForStreamClassification
 
 
-TASKS, WINDOWS, TARGETS, TIMELINES = ("forward", "training"), (5, 20), (16, 64), (1, 64, 1024)
+TASKS, WINDOWS = ("forward", "training"), (5, 20)
 TOKEN, POST, DENSE = "token form", "post form", "dense form"
 # Those that only prepend a token are plain BERT.
 TEMPORAL = [form for form in FORMS if not form.startswith("prepended")]
@@ -50,23 +50,22 @@ class Bench:
 
     device: torch.device
     encoder: dict  # fields of BertConfig
-    rows: int  # of a batch
-    dense_streams: int  # at a time
-    texts: int  # of temporal attention
-    length: int  # of a text, in tokens
-    product: int  # rows and columns of the matrices
-    warm_up: int
-    repeats: int
-
-
-SMALL = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+    rows: int = 3  # of a batch, as in the fast recipes
+    targets: tuple[int, ...] = (16, 64)  # of a row
+    dense_streams: int = 16  # at a time, which fit any GPU
+    timelines: tuple[int, ...] = (1, 64, 1024)  # of an online step
+    texts: tuple[int, int] = (BATCH, LENGTH)  # of temporal attention, and the tokens of each
+    product: int = 8192  # rows and columns of the matrices
+    warm_up: int = 3
+    repeats: int = 20
 
 
 def make_bench(tiny: bool) -> Bench:
-    if tiny:
-        return Bench(torch.device("cpu"), SMALL, 1, 2, 2, 16, 128, 1, 1)
-    # As many rows as in the fast recipes; dense streams that fit any GPU.
-    return Bench(torch.device("cuda"), read_sizes("base"), 3, 16, BATCH, LENGTH, 8192, 3, 20)
+    if not tiny:
+        return Bench(torch.device("cuda"), read_sizes("base"))
+    small = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+    posts = {"rows": 1, "targets": (2, 4), "dense_streams": 2, "timelines": (1, 2, 4)}
+    return Bench(torch.device("cpu"), small, **posts, texts=(2, 16), product=128, warm_up=1, repeats=1)
 
 
 def time_calls(device: torch.device, function: Callable[[], object], repeats: int) -> tuple[float, int]:
@@ -115,8 +114,9 @@ def to_device(tensors: dict[str, torch.Tensor], device: torch.device) -> dict[st
 
 
 def free_memory(device: torch.device):
-    gc.collect()
+    """Gives back what the last model took."""
     if device.type == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
 
 
@@ -240,22 +240,22 @@ def measure_temporal(bench: Bench, task: str, form: str) -> dict:
     """Temporal attention or plain BERT: the encoder's forward pass, or a step of masked language modelling."""
     free_memory(bench.device)
     with bench.device:
-        model, batch = build(form, bench.encoder, bench.texts, bench.length)
+        model, batch = build(form, bench.encoder, *bench.texts)
         labels = draw_labels(batch)
 
     def compute(labelled: bool) -> ModelOutput:
         return model(**batch, labels=labels) if labelled else model.base_model(**batch)
 
     found = measure_task(bench, task, model, compute)
-    rate = bench.texts * bench.length / found["seconds"]
+    rate = math.prod(bench.texts) / found["seconds"]
     return {"task": f"temporal {task}", "form": form, **found, "real_tokens_per_s": rate}
 
 
 def measure_all(bench: Bench) -> list[dict]:
     results = []
-    for task, window, targets in itertools.product(TASKS, WINDOWS, TARGETS):
+    for task, window, targets in itertools.product(TASKS, WINDOWS, bench.targets):
         results += measure_rows(bench, task, window, targets)
-    results += [measure_online(bench, *case) for case in itertools.product((TOKEN, POST), TIMELINES)]
+    results += [measure_online(bench, *case) for case in itertools.product((TOKEN, POST), bench.timelines)]
     for task in TASKS:
         found = [measure_temporal(bench, task, form) for form in TEMPORAL]
         plain = found[TEMPORAL.index(PLAIN)]["seconds"]
@@ -278,7 +278,6 @@ COLUMNS = {
     "launches": ("launches", None, ",d"),
     "copies to host": ("copies_to_host", None, ",d"),
     "peak MiB": ("peak_bytes", 2**20, ",.0f"),
-    "state of a timeline, bytes": ("state_bytes", 1, ",.0f"),
 }
 
 
@@ -296,7 +295,7 @@ def show_table(results: list[dict]):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="Tiny models on the CPU, as where there is no GPU.")
-    parser.add_argument("--output", default="gpu.json", help="The file of all figures.")
+    parser.add_argument("--output", default="outputs/gpu.json", type=Path, help="The file of all figures.")
     args = parser.parse_args()
     started = time.perf_counter()
     bench = make_bench(args.tiny or not torch.cuda.is_available())
@@ -315,7 +314,8 @@ def main():
     for found in report["results"]:
         found["of_matmul"] = found["flop_rate"] / report["matmul"]["flop_rate"]
     report["seconds"] = time.perf_counter() - started
-    Path(args.output).write_text(json.dumps(report, indent=2), encoding="utf-8")
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2), encoding="utf-8")
     show_table(report["results"])
     print(f"\nAll figures: {args.output}. Asked is of an H100.")
 
