@@ -24,6 +24,8 @@ except ImportError:
 
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
 MASKED = -3e4
+# The backends that take what is added to scores as their mask.
+OWN_MASKS = ("eager", "sdpa")
 # The name of the attention of posts among the library's backends.
 WITHIN_POSTS = "tempoformer_within_posts"
 
@@ -47,34 +49,46 @@ def eager_attention_forward(
     return (weights @ value).transpose(1, 2), weights
 
 
-def key_bias(keys: torch.BoolTensor, dtype: torch.dtype) -> torch.Tensor:
-    """What eager attention adds to scores for a mask of keys (batch, keys)."""
-    return torch.where(keys, 0.0, MASKED).to(dtype)[:, None, None]
+def to_bias(mask: torch.BoolTensor, dtype: torch.dtype) -> torch.Tensor:
+    """What attention adds to scores for a mask."""
+    return (~mask).to(dtype) * MASKED
 
 
 def make_mask(
-    config: PreTrainedConfig,
-    keys: torch.BoolTensor,
-    dtype: torch.dtype,
-    num_queries: int | None = None,
-    window: int | None = None,
+    config: PreTrainedConfig, keys: torch.BoolTensor, dtype: torch.dtype, num_queries: int | None = None
 ) -> Any:
     """
-    The mask of keys (batch, keys) in the form of the backend that `config` names; with `window` also of keys that are
-    further than that from the query. For other backends than PyTorch's the library makes it; for PyTorch's, its
-    functions would wait for the device to see whether there is padding.
+    The mask of keys (batch, keys) in the form of the backend that `config` names. The library makes it for other
+    backends than PyTorch's; for these, its functions would wait for the device to see whether there is padding.
     """
-    if config._attn_implementation in ("eager", "sdpa"):
-        mask = key_bias(keys, dtype)
-        if window is not None:
-            places = torch.arange(keys.shape[1], device=keys.device)
-            far = (places.unsqueeze(-1) - places).abs() > window
-            mask = mask + far.to(dtype) * MASKED
-        return mask
-    make = create_bidirectional_mask if window is None else create_bidirectional_sliding_window_mask
+    if config._attn_implementation in OWN_MASKS:
+        return to_bias(keys, dtype)[:, None, None]
+    return library_mask(config, keys, dtype, num_queries or keys.shape[1])
+
+
+def library_mask(
+    config: PreTrainedConfig, keys: torch.BoolTensor, dtype: torch.dtype, num_queries: int, windowed: bool = False
+) -> Any:
+    """The library's mask of keys (batch, keys) for a backend; `windowed` for the window that `config` has."""
+    make = create_bidirectional_sliding_window_mask if windowed else create_bidirectional_mask
     # Of the states only the shape, dtype and device are read.
-    queries, states = (keys.new_empty(len(keys), n, 1, dtype=dtype) for n in (num_queries or keys.shape[1], keys.shape[1]))
+    queries, states = (keys.new_empty(len(keys), n, 1, dtype=dtype) for n in (num_queries, keys.shape[1]))
     return make(config, queries, keys, encoder_hidden_states=states)
+
+
+def make_group_masks(
+    config: PreTrainedConfig, posts: PackedPosts, dtype: torch.dtype, window: int | None = None
+) -> list[Any]:
+    """The mask of each group of posts, in which a token sees its post, or `window` tokens of it on each side."""
+    if config._attn_implementation not in OWN_MASKS:
+        return [library_mask(config, keys, dtype, keys.shape[1], window is not None) for keys in posts.masks]
+    masks = [keys[:, None, None] for keys in posts.split(to_bias(posts.real, dtype))]
+    if window is None:
+        return masks
+    widths = [width for _, width in posts.groups]
+    places = torch.arange(max(widths), device=posts.real.device)
+    far = ((places.unsqueeze(-1) - places).abs() > window).to(dtype) * MASKED
+    return [mask + far[:width, :width] for mask, width in zip(masks, widths, strict=True)]
 
 
 class AttentionConfig:
@@ -110,7 +124,7 @@ class PostAttention:
 
     def __init__(self, config: PreTrainedConfig, posts: PackedPosts, dtype: torch.dtype, window: int | None = None):
         self.backend, self.posts, self.window = config._attn_implementation, posts, window
-        self.masks = [make_mask(config, keys, dtype, window=window) for keys in posts.masks]
+        self.masks = make_group_masks(config, posts, dtype, window)
 
     def attend(
         self, module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **kwargs

@@ -16,7 +16,7 @@ from .input_checks_tempoformer import check_shape, check_whole, only_safetensors
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamState, StreamStepMixin
-from .packing_tempoformer import PackedPosts, measure, read, scatter, unmask_empty_rows
+from .packing_tempoformer import PackedPosts, measure, read, scatter
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
@@ -366,7 +366,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             posts, states, times, slot_post, slot_mask, slots, tau, output_attentions
         )
 
-        per_layer = range(0, len(attentions), len(posts.groups))
+        per_layer = len(attentions) // max(1, len(self.local_layers))
         return TempoFormerModelOutput(
             last_hidden_state=outputs.unflatten(0, streams),
             pooler_output=None if pooled is None else pooled.unflatten(0, streams),
@@ -376,8 +376,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             else None,
             hidden_states=tuple(hidden_states) or None,
             attentions=tuple(
-                posts.join_attentions(attentions[first : first + len(posts.groups)]).unflatten(0, rows)
-                for first in per_layer
+                posts.join_attentions(attentions[first : first + per_layer]).unflatten(0, rows)
+                for first in range(0, len(attentions), max(1, per_layer))
             )
             or None,
         )
@@ -490,7 +490,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         shape, window = slot_mask.shape[:1], slot_mask.shape[1]
         if slots is not None:
             # Without any, one stream of no posts, so that no layer gets an empty batch.
-            chosen_streams = [number for number, newest in enumerate(slots[window - 1 :: window]) if newest >= 0] or [0]
+            chosen_streams = [number for number, newest in enumerate(slots[window - 1 :: window]) if newest >= 0] or [
+                0
+            ]
             slots = [post for number in chosen_streams for post in slots[number * window : (number + 1) * window]]
             stream_ids = torch.tensor(chosen_streams, device=slot_mask.device)
             slot_post, slot_mask = slot_post[stream_ids], slot_mask[stream_ids]
@@ -499,10 +501,12 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             stream_ids = torch.arange(len(slot_mask), device=slot_mask.device)
         pooled = posts.join(self.pool(posts.first_tokens(states))) if has_pooler(self.config) else None
         # An empty stream attends to its newest slot, so that its softmax is defined.
-        visible = unmask_empty_rows(slot_mask.flip(-1)).flip(-1)
+        visible = torch.cat((slot_mask[:, :-1], torch.ones_like(slot_mask[:, -1:])), dim=1)
         attentions = []
         if self.post_reader is not None:
-            outputs, attentions = self.post_reader(states[slot_post.to(states.device)], visible, tau, output_attentions)
+            outputs, attentions = self.post_reader(
+                states[slot_post.to(states.device)], visible, tau, output_attentions
+            )
         elif len(self.stream_layers):
             streams = self.fill_slots(posts, states, time_ids, slot_post.flatten(), slots)
             outputs, attentions = self.run_stream_layers(*streams, visible, tau, output_attentions)
@@ -535,7 +539,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         if slots is not None:
             filled = [slot for slot, post in enumerate(slots) if post >= 0] or [0]
             slot_ids = torch.tensor(filled, device=slot_post.device)
-            lengths, counts = ([of_posts[slots[slot]] for slot in filled] for of_posts in (posts.lengths, posts.counts))
+            lengths, counts = (
+                [of_posts[slots[slot]] for slot in filled] for of_posts in (posts.lengths, posts.counts)
+            )
         chosen_posts = slot_post[slot_ids]
         copies = PackedPosts(posts.mask[chosen_posts], lengths, counts, self.adapter.runs_on_groups)
         tokens = chosen_posts[copies.rows] * posts.mask.shape[1] + copies.columns
@@ -561,7 +567,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             return
         for layer in self.local_layers:
             hook = self.adapter.self_attention(layer).register_forward_hook(
-                # A list, where a layer runs once for all groups of posts.
+                # A list of the groups of posts, or what the layer returns for one group.
                 lambda module, args, output: attentions.extend(
                     output[1] if isinstance(output[1], list) else [output[1]]
                 )

@@ -104,7 +104,8 @@ class EncoderAdapter:
     The default for all families: `embeddings`, post-norm layers in `encoder.layer` whose attention is the library's
     `AttentionInterface`, no pooler, and a last layer that is computed for all tokens, though only [CLS] is read.
 
-    The tokens of all posts stand one after the other in one tensor, (1, tokens, hidden), and each layer runs once.
+    The tokens of all posts stand one after the other in one tensor, (1, tokens, hidden), and each layer runs once; on
+    a CPU, where large tensors are slow, once for each of the `pieces` of the posts.
     """
 
     # The family has a pooler, and its class takes `add_pooling_layer`.
@@ -197,11 +198,28 @@ class EncoderAdapter:
         What `run_layer` takes that is the same for all layers. `hidden_states` is (1, tokens, hidden); `time_ids`
         (posts, tokens) is the calendar time of tokens, for encoders with temporal attention.
         """
+        return [
+            (len(piece.tokens), self.piece_inputs(encoder, hidden_states, piece))
+            for piece in posts.pieces(hidden_states.shape[-1])
+        ]
+
+    def piece_inputs(
+        self, encoder: PreTrainedModel, hidden_states: torch.Tensor, posts: PackedPosts
+    ) -> dict[str, Any]:
+        """The arguments of all layers for some of the posts; of `hidden_states` only dtype and device are read."""
         return attention_inputs(encoder.config, posts, hidden_states.dtype)
 
     def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, inputs: Any) -> torch.Tensor:
-        """Runs one layer. Hidden states are passed by position, as gradient checkpointing requires."""
-        return layer(hidden_states, **inputs)
+        """Runs one layer on `hidden_states` (1, tokens, hidden), with what `layer_inputs` returned."""
+        if len(inputs) == 1:
+            return self.call_layer(layer, hidden_states, inputs[0][1])
+        parts = hidden_states.split([num_tokens for num_tokens, _ in inputs], dim=1)
+        pieces = zip(parts, inputs, strict=True)
+        return torch.cat([self.call_layer(layer, part, arguments) for part, (_, arguments) in pieces], dim=1)
+
+    def call_layer(self, layer: nn.Module, hidden_states: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+        """Calls one layer. Hidden states are passed by position, as gradient checkpointing requires."""
+        return layer(hidden_states, **arguments)
 
     def run_layer_for_cls(
         self, layer: nn.Module, hidden_states: torch.Tensor, inputs: Any, posts: PackedPosts
@@ -244,13 +262,7 @@ class GroupsAdapter(EncoderAdapter):
     def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
         posts, inputs = inputs
         groups = zip(posts.to_groups(hidden_states), inputs, strict=True)
-        return posts.from_groups([self.run_layer_on_group(layer, *group) for group in groups])
-
-    def run_layer_on_group(
-        self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any]
-    ) -> torch.Tensor:
-        """Runs one layer on a group (posts, tokens, hidden)."""
-        return layer(hidden_states, **inputs)
+        return posts.from_groups([self.call_layer(layer, *group) for group in groups])
 
 
 class BertAdapter(EncoderAdapter):
@@ -267,8 +279,14 @@ class BertAdapter(EncoderAdapter):
         return encoder
 
     def run_layer_for_cls(self, layer, hidden_states, inputs, posts) -> torch.Tensor:
-        groups = zip(posts.to_groups(hidden_states), posts.masks, strict=True)
-        return torch.cat([layer(states, attention_mask=tokens, cls_only=True)[:, 0] for states, tokens in groups])
+        # Only layers that run on groups need more than the mask.
+        arguments = inputs[1] if self.runs_on_groups else [{}] * len(posts.groups)
+        groups = zip(posts.to_groups(hidden_states), posts.masks, arguments, strict=True)
+        cls = [
+            layer(states, **{**given, "attention_mask": tokens}, cls_only=True)[:, 0]
+            for states, tokens, given in groups
+        ]
+        return torch.cat(cls)
 
 
 def count_positions(
@@ -349,8 +367,8 @@ class MPNetAdapter(GroupsAdapter):
         inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)
         return {**inputs, "position_bias": encoder.encoder.compute_position_bias(hidden_states)}
 
-    def run_layer_on_group(self, layer, hidden_states, inputs) -> torch.Tensor:
-        return layer(hidden_states, inputs["attention_mask"], inputs["position_bias"], True)[0]
+    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
+        return layer(hidden_states, arguments["attention_mask"], arguments["position_bias"], True)[0]
 
 
 class DebertaV2Adapter(GroupsAdapter):
@@ -375,12 +393,12 @@ class DebertaV2Adapter(GroupsAdapter):
             "convolutions": {} if stack.conv is None else {stack.layer[0]: stack.conv},
         }
 
-    def run_layer_on_group(self, layer, hidden_states, inputs) -> torch.Tensor:
-        positions = (inputs["relative_pos"], inputs["rel_embeddings"])
-        states = layer(hidden_states, inputs["attention_mask"], None, *positions, True)[0]
-        if (convolution := inputs["convolutions"].get(layer)) is not None:
+    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
+        positions = (arguments["relative_pos"], arguments["rel_embeddings"])
+        states = layer(hidden_states, arguments["attention_mask"], None, *positions, True)[0]
+        if (convolution := arguments["convolutions"].get(layer)) is not None:
             # A convolution reads neighbouring tokens, so padding must be 0 like everything beyond the post.
-            tokens = inputs["tokens"].to(hidden_states.device)
+            tokens = arguments["tokens"].to(hidden_states.device)
             states = convolution(hidden_states * tokens.unsqueeze(-1), states, tokens)
         return states
 
@@ -410,7 +428,7 @@ class ModernBertAdapter(EncoderAdapter):
     def position_inputs(self, encoder, posts, input_ids) -> dict[str, torch.LongTensor]:
         return {}
 
-    def layer_inputs(self, encoder, hidden_states, posts, time_ids=None) -> dict[str, dict[str, Any]]:
+    def piece_inputs(self, encoder, hidden_states, posts) -> dict[str, dict[str, Any]]:
         windows = {"full_attention": None, "sliding_attention": encoder.config.sliding_window}
         positions = posts.columns.unsqueeze(0)
         return {
@@ -421,8 +439,8 @@ class ModernBertAdapter(EncoderAdapter):
             for kind in dict.fromkeys(encoder.config.layer_types)
         }
 
-    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
-        return layer(hidden_states, **inputs[layer.attention_type])
+    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
+        return layer(hidden_states, **arguments[layer.attention_type])
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
         return encoder.final_norm(hidden_states)
@@ -447,13 +465,6 @@ class TemporalAdapter(GroupsAdapter):
     def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
         inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)
         return {**inputs, **encoder.time_inputs(time_ids, tokens)}
-
-    def run_layer_for_cls(self, layer, hidden_states, inputs, posts) -> torch.Tensor:
-        posts, inputs = inputs
-        groups = zip(posts.to_groups(hidden_states), posts.masks, inputs, strict=True)
-        return torch.cat(
-            [layer(states, **{**given, "attention_mask": tokens}, cls_only=True)[:, 0] for states, tokens, given in groups]
-        )
 
 
 class TemporalBertAdapter(TemporalAdapter, BertAdapter):

@@ -20,7 +20,7 @@ def unmask_empty_rows(mask: torch.BoolTensor) -> torch.BoolTensor:
 
 
 def measure(mask: torch.BoolTensor) -> tuple[torch.LongTensor, torch.LongTensor]:
-    """For each post of a mask (posts, tokens): the place after its last real token, and how many real tokens it has."""
+    """For each post of a mask (posts, tokens): the place after its last real token, and the number of real tokens."""
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
     return (mask * places).amax(-1), mask.sum(-1)
 
@@ -33,12 +33,15 @@ def read(*tensors: torch.LongTensor) -> list[list[int] | None]:
     return [[next(values) for _ in range(tensor.numel())] for tensor in tensors]
 
 
-def round_up(length: int, smallest: int, parts: int) -> int:
-    """The next of the lengths that divide each doubling in `parts`, in steps of at least `smallest`."""
-    step = max(smallest, 2 ** (max(1, length - 1).bit_length() - 1) // parts)
+def round_up(length: int, smallest: int) -> int:
+    """A length of at least `length`: at most a quarter more of it, or less than `smallest`, is padding."""
+    step = max(smallest, 2 ** max(1, length - 1).bit_length() // 8)
     return -(-length // step) * step
 
 
+# How many hidden values a layer reads at a time on a CPU: the tensors in it, four times as wide, stay below the 32 MB
+# from which on the system hands out the memory of each anew.
+CPU_VALUES = 2_000_000
 # Below this many posts groups are wider: every extra group reads all weights again.
 FEW_POSTS = 32
 
@@ -89,10 +92,11 @@ class PackedPosts:
             mask = torch.cat((torch.ones_like(mask[:1]), mask[1:]))
             lengths, counts = [num_tokens, *lengths[1:]], [num_tokens, *counts[1:]]
         by_width: dict[int, list[int]] = {}
-        smallest, parts = (4 if num_posts >= FEW_POSTS else 16, 4) if fine else (16, 2)
+        few = num_posts < FEW_POSTS
+        smallest = (16 if few else 4) if fine else (128 if few else 32)
         for post, length in enumerate(lengths):
             if length:
-                by_width.setdefault(round_up(length, smallest, parts), []).append(post)
+                by_width.setdefault(round_up(length, smallest), []).append(post)
         members = [by_width[width] for width in sorted(by_width)]
         widths = [max(lengths[post] for post in group) for group in members]
         self.groups = [(len(group), width) for group, width in zip(members, widths, strict=True)]
@@ -115,8 +119,29 @@ class PackedPosts:
         if bounds[-1] < num_places:
             until = self.real.cumsum(0)
             self.padded = (until - 1).clamp_min(0)
-            self.unpadded = torch.searchsorted(until, places[: bounds[-1]] + 1)
+            self.unpadded = torch.searchsorted(until, places[: bounds[-1]], right=True)
             self.tokens = self.tokens[self.unpadded]
+
+    def pieces(self, hidden_size: int) -> list["PackedPosts"]:
+        """Its posts and their tokens in parts, in the same order, for layers; one part but on a CPU."""
+        most = CPU_VALUES // hidden_size
+        if self.members is None or self.mask.device.type != "cpu" or len(self.tokens) <= most:
+            return [self]
+        parts: list[list[int]] = []
+        size = 0
+        for place, post in enumerate(self.members):
+            size += self.counts[post]
+            if not parts or size > most:
+                parts.append([])
+                size = self.counts[post]
+            parts[-1].append(place)
+        lengths, counts = ([values[post] for post in self.members] for values in (self.lengths, self.counts))
+        return [
+            PackedPosts(
+                self.mask[self.order[part]], [lengths[place] for place in part], [counts[place] for place in part]
+            )
+            for part in parts
+        ]
 
     @property
     def first(self) -> torch.LongTensor:
@@ -187,8 +212,8 @@ class PackedPosts:
         return joined * self.mask.unsqueeze(-1).to(joined.device)
 
     def join_attentions(self, attentions: list[torch.Tensor]) -> torch.Tensor:
-        """Attention weights of the groups as (num_posts, heads, num_tokens, num_tokens), 0 at padding."""
-        rest = [self.mask.shape[1] - width for _, width in self.groups]
+        """Attention weights of posts, (posts, heads, tokens, tokens), as one tensor for all; 0 for absent posts."""
+        rest = [self.mask.shape[1] - part.shape[-1] for part in attentions]
         padded = [torch.nn.functional.pad(part, (0, n, 0, n)) for part, n in zip(attentions, rest, strict=True)]
         joined = self.join(torch.cat(padded))
         return joined * self.mask.any(-1)[:, None, None, None].to(joined.device)
