@@ -19,7 +19,7 @@ from .packing_tempoformer import PackedPosts
 try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:
-    # PyTorch before 2.10.
+    # An older PyTorch.
     varlen_attn = None
 
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
@@ -58,8 +58,8 @@ def make_mask(
     config: PreTrainedConfig, keys: torch.BoolTensor, dtype: torch.dtype, num_queries: int | None = None
 ) -> Any:
     """
-    The mask of keys (batch, keys) in the form of the backend that `config` names. The library makes it for other
-    backends than PyTorch's; for these, its functions would wait for the device to see whether there is padding.
+    The mask of keys (batch, keys) in the form of the backend that `config` names. The library makes it, but for eager
+    and SDPA attention, where it would wait for the device to see whether there is padding.
     """
     if config._attn_implementation in OWN_MASKS:
         return to_bias(keys, dtype)[:, None, None]
@@ -84,7 +84,8 @@ def make_group_masks(
         return [library_mask(config, keys, dtype, keys.shape[1], window is not None) for keys in posts.masks]
     masks = [keys[:, None, None] for keys in posts.split(to_bias(posts.real, dtype))]
     if window is None:
-        return masks
+        # Copies, as CUDA's kernels want memory that begins at a multiple of 16 bytes.
+        return [mask.clone() for mask in masks]
     widths = [width for _, width in posts.groups]
     places = torch.arange(max(widths), device=posts.real.device)
     far = ((places.unsqueeze(-1) - places).abs() > window).to(dtype) * MASKED

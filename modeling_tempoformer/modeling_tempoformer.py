@@ -54,7 +54,7 @@ class TempoFormerModelOutput(ModelOutput):
             for `post_embeds`.
         attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True` and eager attention):
             One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each of these layers;
-            0 for absent posts. None for `post_embeds`.
+            0 at padding. None for `post_embeds`.
     """
 
     last_hidden_state: torch.FloatTensor | None = None

@@ -198,10 +198,8 @@ class EncoderAdapter:
         What `run_layer` takes that is the same for all layers. `hidden_states` is (1, tokens, hidden); `time_ids`
         (posts, tokens) is the calendar time of tokens, for encoders with temporal attention.
         """
-        return [
-            (len(piece.tokens), self.piece_inputs(encoder, hidden_states, piece))
-            for piece in posts.pieces(hidden_states.shape[-1])
-        ]
+        pieces = posts.pieces(hidden_states.shape[-1])
+        return [(len(piece.tokens), self.piece_inputs(encoder, hidden_states, piece)) for piece in pieces]
 
     def piece_inputs(
         self, encoder: PreTrainedModel, hidden_states: torch.Tensor, posts: PackedPosts
@@ -448,8 +446,9 @@ class ModernBertAdapter(EncoderAdapter):
 
 class TemporalAdapter(GroupsAdapter):
     """
-    Temporal attention on top of a family's adapter. Queries depend on the times of their post. The encoder is built by its own class, since the Auto classes do
-    not know it where this code was loaded from the Hub, and its layers are given the time of each token.
+    Temporal attention on top of a family's adapter: queries depend on the times of their post. The encoder is built by
+    its own class, since the Auto classes do not know it where this code was loaded from the Hub, and its layers are
+    given the time of each token.
     """
 
     takes_time_ids = True

@@ -212,8 +212,8 @@ class PackedPosts:
         return joined * self.mask.unsqueeze(-1).to(joined.device)
 
     def join_attentions(self, attentions: list[torch.Tensor]) -> torch.Tensor:
-        """Attention weights of posts, (posts, heads, tokens, tokens), as one tensor for all; 0 for absent posts."""
+        """Attention weights of posts, (posts, heads, tokens, tokens), as one tensor for all; 0 at padding."""
         rest = [self.mask.shape[1] - part.shape[-1] for part in attentions]
         padded = [torch.nn.functional.pad(part, (0, n, 0, n)) for part, n in zip(attentions, rest, strict=True)]
         joined = self.join(torch.cat(padded))
-        return joined * self.mask.any(-1)[:, None, None, None].to(joined.device)
+        return joined * self.mask[:, None, :, None].to(joined.device)
