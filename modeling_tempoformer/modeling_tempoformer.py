@@ -137,7 +137,9 @@ class StreamClassificationHead(nn.Module):
         if self.order == "reverse":
             posts, stream_mask = posts.flip(1), stream_mask.flip(1)
         # Real posts first, so that padding comes after the state that is read.
-        order = (~stream_mask).long().argsort(dim=1, stable=True)
+        window = stream_mask.shape[1]
+        places = torch.arange(window, device=stream_mask.device)
+        order = places.where(stream_mask, places + window).argsort(dim=1)
         states, _ = self.lstm(posts.gather(1, order.unsqueeze(-1).expand_as(posts)))
         length = stream_mask.sum(-1, keepdim=True)
         last = (length - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
@@ -515,7 +517,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         return [
             (slot_ids[found], group[rows.to(group.device)], tokens[rows], None if times is None else times[rows])
             for group, tokens, times, (found, rows) in zip(states, posts.tokens, posts.times, located, strict=True)
-            if len(found)
+            if found.shape[0]
         ]
 
     def pool(self, cls: torch.Tensor) -> torch.Tensor:
@@ -573,6 +575,9 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         window = stream_mask.shape[1]
         ids, states, tokens, times = zip(*groups, strict=True)
         all_ids = torch.cat(ids)
+        # The newest post always has the last position.
+        stream_positions = torch.arange(self.config.window - window, self.config.window, device=all_ids.device)
+        slot_positions = stream_positions.expand(stream_mask.shape).flatten()
         layer_inputs = [
             self.adapter.layer_inputs(self.encoder, *group) for group in zip(states, tokens, times, strict=True)
         ]
@@ -581,8 +586,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
             is_last = index == len(self.stream_layers) - 1
             if stream_layer.position is not None:
-                # The newest post always has the last position.
-                positions = [(group % window + (self.config.window - window)).unsqueeze(1) for group in ids]
+                positions = [slot_positions[group].unsqueeze(1) for group in ids]
                 states = [stream_layer.position(*group) for group in zip(states, positions, strict=True)]
             if is_last:
                 groups = zip(states, layer_inputs, tokens, strict=True)

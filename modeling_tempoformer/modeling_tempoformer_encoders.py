@@ -18,7 +18,8 @@ from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTempor
 def is_plain(linear: nn.Module) -> bool:
     """Whether a projection is only its weight and bias: no adapter around it, no hook that loads its weights."""
     hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
-    return type(linear) is nn.Linear and linear.bias is not None and not hooked
+    is_whole = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
+    return is_whole and linear.bias is not None and not hooked
 
 
 class ClsAttention(nn.Module):

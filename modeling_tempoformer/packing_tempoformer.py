@@ -1,5 +1,7 @@
 """Computing without padding: only real posts, grouped by length. While compiling, tensors keep their full shape."""
 
+import math
+
 import torch
 from torch import nn
 
@@ -23,7 +25,7 @@ def select(mask: torch.BoolTensor) -> torch.LongTensor:
 
 def scatter(values: torch.Tensor, indices: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Puts `values` (n, ...) at `indices` (n,) of a zero tensor on their device, whose leading axes get `shape`."""
-    flat = values.new_zeros(torch.Size(shape).numel(), *values.shape[1:])
+    flat = values.new_zeros(math.prod(shape), *values.shape[1:])
     return flat.index_copy(0, indices.to(values.device), values).unflatten(0, shape)
 
 
@@ -37,7 +39,7 @@ def unmask_empty_rows(mask: torch.BoolTensor) -> torch.BoolTensor:
 def split_by_group(group: torch.LongTensor, num_groups: int) -> tuple[torch.LongTensor, ...]:
     """The indices of the elements of each group, in order; `group` (n,) is the group of each element."""
     if num_groups == 1:
-        return (torch.arange(len(group), device=group.device),)
+        return (torch.arange(group.shape[0], device=group.device),)
     counts = group.bincount(minlength=num_groups).tolist()
     return group.argsort(stable=True).split(counts)
 
@@ -97,8 +99,8 @@ class PostGroups:
 
     def locate(self, posts: torch.LongTensor) -> list[tuple[torch.LongTensor, torch.LongTensor]]:
         """For each group: the indices in `posts` (n,) of the posts that it has, and their rows in the group."""
-        group, row = self.mask.new_zeros(2, len(self.mask), dtype=torch.long)
+        group, row = self.mask.new_zeros(2, self.mask.shape[0], dtype=torch.long)
         for number, members in enumerate(self.members):
             group[members] = number
-            row[members] = torch.arange(len(members), device=members.device)
+            row[members] = torch.arange(members.shape[0], device=members.device)
         return [(found, row[posts[found]]) for found in split_by_group(group[posts], len(self.members))]
