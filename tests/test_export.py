@@ -3,7 +3,7 @@
 import onnxruntime
 import pytest
 import torch
-from helpers import ENCODERS, TIMES, TINY, tiny_model
+from helpers import ENCODERS, FORMS, TIMES, TINY, tiny_model
 from torch.export import Dim, export
 
 import modeling_tempoformer
@@ -82,7 +82,8 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
 
 
 def slow_but_first(values: list) -> list:
-    return values[:1] + [pytest.param(value, marks=pytest.mark.slow) for value in values[1:]]
+    later = [value if isinstance(value, tuple) else (value,) for value in values[1:]]
+    return values[:1] + [pytest.param(*value, marks=pytest.mark.slow) for value in later]
 
 
 @pytest.mark.parametrize("settings", slow_but_first(SETTINGS), ids=str)
@@ -115,9 +116,14 @@ def test_other_inputs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES, ids=str)
-@pytest.mark.parametrize("settings", [{"stream_form": "token"}, {"stream_form": "post"}], ids=str)
-@pytest.mark.parametrize("family", ["temporal_bert", "temporal_roberta"])
+@pytest.mark.parametrize(
+    ("family", "settings", "mode"),
+    [
+        *(("temporal_bert", form, mode) for form in FORMS for mode in MODES),
+        *(("temporal_roberta", FORMS[0], mode) for mode in MODES),
+    ],
+    ids=str,
+)
 def test_every_mode_of_temporal_encoders(family, settings, mode):
     pad = 1 if "roberta" in family else 0
     encoder = {"model_type": family, "pad_token_id": pad, "times": TIMES, "initializer_range": 0.3, **TINY, **mode}
@@ -129,8 +135,9 @@ def test_every_mode_of_temporal_encoders(family, settings, mode):
     check_exported(model, batches[0], batches[1:])
 
 
-@pytest.mark.parametrize("mode", slow_but_first(MODES), ids=str)
-@pytest.mark.parametrize("head", slow_but_first(HEADS))
+@pytest.mark.parametrize(
+    ("head", "mode"), slow_but_first([*((HEADS[0], mode) for mode in MODES), *((head, {}) for head in HEADS[1:])])
+)
 def test_every_head_of_the_temporal_models(head, mode):
     config_class, pad = (TemporalBertConfig, 0) if head.startswith("Bert") else (TemporalRobertaConfig, 1)
     torch.manual_seed(0)
