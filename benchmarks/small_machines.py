@@ -48,9 +48,7 @@ def real_posts(folder: str, file: str, model: TempoFormerForStreamClassification
     names = [model.config.id2label[number] for number in range(model.config.num_labels)]
     rows = list(to_rows(to_timelines(load_table(file), names), tokenizer, window))
     collator = StreamCollator(tokenizer, window, timed="timestamps" in rows[0])
-    return [
-        dict(collator(rows[first : first + ROWS_OF_A_BATCH])) for first in range(0, len(rows), ROWS_OF_A_BATCH)
-    ]
+    return [dict(collator(rows[first : first + ROWS_OF_A_BATCH])) for first in range(0, len(rows), ROWS_OF_A_BATCH)]
 
 
 def with_torchao(model: nn.Module, config) -> nn.Module:
@@ -113,9 +111,7 @@ def compare(
             before, after = (labelled(model, logits[kind], batches) for kind in ("float32", form))
             found |= {"macro_f1": after, "change_of_f1": after - before}
             row.append(f"{after:.1f} ({after - before:+.1f})")
-        show(
-            benchmark="small machines", model=name, form=form, seconds=seconds[form], first_call=first[form], **found
-        )
+        show(benchmark="small machines", model=name, form=form, seconds=seconds[form], first_call=first[form], **found)
         rows.append(row)
     return rows
 
@@ -143,7 +139,8 @@ def main():
         rows = []
         for shape in args.shapes:
             for form, settings in FORMS.items():
-                rows += compare(f"{shape}, {form}", new_model(SHAPES[shape], settings), batches, args.forms, args.repeats)
+                model = new_model(SHAPES[shape], settings)
+                rows += compare(f"{shape}, {form}", model, batches, args.forms, args.repeats)
     table(header, rows)
 
 

@@ -11,6 +11,9 @@ from modeling_tempoformer import TemporalBertConfig, TemporalRobertaConfig
 from modeling_tempoformer.windows_tempoformer import stream_windows
 
 
+# `docs/speed.md` exports one model, and is tested with every page.
+pytestmark = pytest.mark.slow
+
 Batch = dict[str, torch.Tensor]
 # Rows, posts, streams and tokens. The first is exported, the others are not seen then.
 SIZES = [(2, 6, 5, 7), (1, 4, 1, 1), (5, 9, 4, 12), (3, 5, 5, 3)]
@@ -54,7 +57,8 @@ def streams_of(rows: int, posts: int, streams: int, tokens: int, pad: int = 0) -
     """The streams of the last posts; that of an absent post is empty."""
     index = stream_windows(torch.arange(posts - streams, posts), 4).repeat(rows, 1, 1)
     index[1:][-1:, -1] = -1
-    elapsed = torch.rand(index.shape, generator=torch.Generator().manual_seed(posts)).mul(1e5).masked_fill(index < 0, 0)
+    generator = torch.Generator().manual_seed(posts)
+    elapsed = torch.rand(index.shape, generator=generator).mul(1e5).masked_fill(index < 0, 0)
     batch = posts_of(rows, posts, tokens, pad)
     del batch["time_ids"]
     return {**batch, "stream_index": index, "elapsed": elapsed}
@@ -81,25 +85,18 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
         torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-5, rtol=0)
 
 
-def slow_but_first(values: list) -> list:
-    later = [value if isinstance(value, tuple) else (value,) for value in values[1:]]
-    return values[:1] + [pytest.param(*value, marks=pytest.mark.slow) for value in later]
-
-
-@pytest.mark.parametrize("settings", slow_but_first(SETTINGS), ids=str)
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_every_variant(settings):
     batches = [streams_of(*size) for size in SIZES]
     check_exported(tiny_model(**settings), batches[0], batches[1:])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted({*ENCODERS} - {"bert"}))
 def test_every_family(family):
     batches = [streams_of(*size, pad=ENCODERS[family]["pad_token_id"]) for size in SIZES]
     check_exported(tiny_model(family), batches[0], batches[1:])
 
 
-@pytest.mark.slow
 def test_other_inputs():
     """Types of tokens and no time between posts; vectors of posts."""
     batches = [streams_of(*size) for size in SIZES]
@@ -115,7 +112,6 @@ def test_other_inputs():
     check_exported(tiny_model(stream_form="post"), batches[0], batches[1:])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "settings", "mode"),
     [
@@ -136,7 +132,7 @@ def test_every_mode_of_temporal_encoders(family, settings, mode):
 
 
 @pytest.mark.parametrize(
-    ("head", "mode"), slow_but_first([*((HEADS[0], mode) for mode in MODES), *((head, {}) for head in HEADS[1:])])
+    ("head", "mode"), [*((HEADS[0], mode) for mode in MODES), *((head, {}) for head in HEADS[1:])], ids=str
 )
 def test_every_head_of_the_temporal_models(head, mode):
     config_class, pad = (TemporalBertConfig, 0) if head.startswith("Bert") else (TemporalRobertaConfig, 1)
