@@ -36,6 +36,7 @@ demo: install
 
 bench: install .venv/redis
 	$(BIN)/python benchmarks/inference.py
+	$(BIN)/python benchmarks/small_machines.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py

@@ -138,7 +138,9 @@ class StreamClassificationHead(nn.Module):
         if self.order == "reverse":
             posts, stream_mask = posts.flip(1), stream_mask.flip(1)
         # Real posts first, so that padding comes after the state that is read.
-        order = (~stream_mask).long().argsort(dim=1, stable=True)
+        window = stream_mask.shape[1]
+        places = torch.arange(window, device=stream_mask.device)
+        order = places.where(stream_mask, places + window).argsort(dim=1)
         states, _ = self.lstm(posts.gather(1, order.unsqueeze(-1).expand_as(posts)))
         length = stream_mask.sum(-1, keepdim=True)
         last = (length - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
@@ -499,7 +501,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             slot_post, slot_mask = slot_post[stream_ids], slot_mask[stream_ids]
             tau = None if tau is None else tau[stream_ids.to(tau.device)]
         else:
-            stream_ids = torch.arange(len(slot_mask), device=slot_mask.device)
+            stream_ids = torch.arange(slot_mask.shape[0], device=slot_mask.device)
         pooled = posts.join(self.pool(posts.first_tokens(states))) if has_pooler(self.config) else None
         # An empty stream attends to its newest slot, so that its softmax is defined.
         visible = torch.cat((slot_mask[:, :-1], torch.ones_like(slot_mask[:, -1:])), dim=1)

@@ -19,7 +19,8 @@ from .packing_tempoformer import PackedPosts
 def is_plain(linear: nn.Module) -> bool:
     """Whether a projection is only its weight and bias: no adapter around it, no hook that loads its weights."""
     hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
-    return type(linear) is nn.Linear and linear.bias is not None and not hooked
+    is_whole = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
+    return is_whole and linear.bias is not None and not hooked
 
 
 class ClsAttention(nn.Module):
@@ -199,7 +200,7 @@ class EncoderAdapter:
         (posts, tokens) is the calendar time of tokens, for encoders with temporal attention.
         """
         pieces = posts.pieces(hidden_states.shape[-1])
-        return [(len(piece.tokens), self.piece_inputs(encoder, hidden_states, piece)) for piece in pieces]
+        return [(piece.tokens.shape[0], self.piece_inputs(encoder, hidden_states, piece)) for piece in pieces]
 
     def piece_inputs(
         self, encoder: PreTrainedModel, hidden_states: torch.Tensor, posts: PackedPosts

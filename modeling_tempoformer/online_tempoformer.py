@@ -12,7 +12,7 @@ from .decisions_tempoformer import check_finite, decide
 from .input_checks_tempoformer import check_shape
 from .packing_tempoformer import PackedPosts, measure, read, scatter
 from .stream_state_tempoformer import StreamState
-from .windows_tempoformer import elapsed_seconds, stream_windows
+from .windows_tempoformer import elapsed_seconds
 
 
 # How many numbers of each weight of the head a state keeps to know its model by.
@@ -230,7 +230,7 @@ class StreamStepMixin:
         states: list[torch.Tensor] = []
         calendar: list[torch.Tensor] = []
         streams: list[list[int]] = [[]] * len(timeline_ids)
-        elapsed = None if timestamps is None else torch.zeros(len(timeline_ids), window)
+        seconds: list[float] = []
         updates = {}
         for timeline_id, posts in members.items():
             old, times = state.recall(timeline_id)
@@ -246,8 +246,7 @@ class StreamStepMixin:
                 calendar += [post.to(device) for post in time_points]
             if timestamps is not None:
                 times = [*times, *(timestamps[post] for post in posts)]
-                windows = stream_windows(torch.arange(len(old), len(sequence)), window)
-                elapsed[posts] = elapsed_seconds(torch.tensor(times, dtype=torch.float64), windows)
+                seconds += times
             states += sequence
             updates[timeline_id] = (sequence, None if timestamps is None else times, time_points)
 
@@ -260,8 +259,11 @@ class StreamStepMixin:
             states = states[(mask.flatten().cumsum(0) - 1)[groups.tokens].to(states.device)].unsqueeze(0)
         times = nn.utils.rnn.pad_sequence(calendar, batch_first=True) if calendar else None
         slots = [post for stream in streams for post in stream]
-        index = torch.tensor(slots, device=device).view(-1, window)
-        tau = base.log_time(None if elapsed is None else elapsed.to(device), index)
+        index, elapsed = torch.tensor(slots).view(-1, window), None
+        if timestamps is not None:
+            elapsed = elapsed_seconds(torch.tensor(seconds, dtype=torch.float64), index).to(device)
+        index = index.to(device)
+        tau = base.log_time(elapsed, index)
         outputs, pooled, _ = base.read_streams(groups, states, times, index.clamp_min(0), index >= 0, slots, tau)
         # One row that holds all streams.
         pooled = None if pooled is None else pooled.unsqueeze(0)

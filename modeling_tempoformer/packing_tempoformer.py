@@ -3,12 +3,14 @@ Computing without padding: the real tokens of all posts one after the other, in 
 compiling, padding stays, so that shapes do not depend on values.
 """
 
+import math
+
 import torch
 
 
 def scatter(values: torch.Tensor, indices: torch.LongTensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Puts `values` (n, ...) at `indices` (n,) of a zero tensor on their device, whose leading axes get `shape`."""
-    flat = values.new_zeros(torch.Size(shape).numel(), *values.shape[1:])
+    flat = values.new_zeros(math.prod(shape), *values.shape[1:])
     return flat.index_copy(0, indices.to(values.device), values).unflatten(0, shape)
 
 
@@ -156,7 +158,7 @@ class PackedPosts:
     @property
     def columns(self) -> torch.LongTensor:
         """For each token its place in the post."""
-        return self.tokens % self.mask.shape[1]
+        return self.tokens - self.rows * self.mask.shape[1]
 
     @property
     def masks(self) -> list[torch.BoolTensor]:
@@ -199,7 +201,7 @@ class PackedPosts:
 
     def find(self, tokens: torch.LongTensor) -> torch.LongTensor:
         """Where tokens stand, given by their places in the flattened mask."""
-        where = torch.arange(len(self.tokens), device=tokens.device)
+        where = torch.arange(self.tokens.shape[0], device=tokens.device)
         return self.mask.new_zeros(self.mask.numel(), dtype=torch.long).index_copy(0, self.tokens, where)[tokens]
 
     def join(self, values: torch.Tensor) -> torch.Tensor:
@@ -240,8 +242,9 @@ class StreamPlaces:
     def __init__(self, slot_post: torch.LongTensor, slots: list[int] | None, window: int):
         self.of_slots = self.numbers_of_slots = self.numbers = None
         if slots is None:
-            self.slots, self.posts = torch.arange(len(slot_post), device=slot_post.device), slot_post
-            self.positions = self.slots % window
+            self.posts, positions = slot_post, torch.arange(window, device=slot_post.device)
+            self.positions = positions.expand(slot_post.shape[0] // window, window).flatten()
+            self.slots = torch.arange(slot_post.shape[0], device=slot_post.device)
             return
         filled = [slot for slot, post in enumerate(slots) if post >= 0] or [0]
         places: dict[tuple[int, int], int] = {}

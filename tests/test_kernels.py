@@ -145,3 +145,19 @@ def test_an_online_step_is_few_kernels_and_waits_before_and_after(family, form):
             state = model.step(ids, mask, timeline_ids=names, timestamps=times, state=state).state
     assert 200 < work.kernels.total() <= 600, work.kernels
     assert work.waits.total() == 2, work.waits
+
+
+@IN_BOTH_FORMS
+def test_each_timeline_of_an_online_step_adds_one_kernel(form):
+    """The copy that is remembered of its new post."""
+    model = deep_model("bert", form)
+    counts = []
+    for num_timelines in (40, 80):
+        names, state = [str(number) for number in range(num_timelines)], None
+        for time in range(3):
+            ids = torch.randint(5, 60, (num_timelines, 9), generator=torch.Generator().manual_seed(time))
+            times = [float(time)] * num_timelines
+            with GpuWork() as work:
+                state = model.step(ids, timeline_ids=names, timestamps=times, state=state).state
+        counts.append(work.kernels.total())
+    assert counts[1] - counts[0] == 40, counts
