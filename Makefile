@@ -1,7 +1,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 
-.PHONY: bench demo docs install lint pictures style test test-lowest test-slow
+.PHONY: bench bench-gpu demo docs install lint pictures style test test-lowest test-slow
 
 install: .venv/installed
 
@@ -36,10 +36,15 @@ demo: install
 
 bench: install .venv/redis
 	$(BIN)/python benchmarks/inference.py
+	$(BIN)/python benchmarks/small_machines.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/live.py
+
+# On a GPU, with any Python that has torch and Transformers: `make bench-gpu PYTHON=python3`.
+bench-gpu:
+	$(PYTHON) benchmarks/gpu.py
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2

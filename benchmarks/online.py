@@ -22,6 +22,7 @@ from workload import (
     draw,
     full_windows,
     medians,
+    posts_of,
     show,
     table,
     to_streams,
@@ -32,13 +33,6 @@ from modeling_tempoformer import StreamState, TempoFormerConfig, TempoFormerForS
 
 WINDOW = 20
 POSTS_OF_A_STEP = 100
-
-
-def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, torch.Tensor]:
-    """Posts as a tokenizer returns them, without padding that all share."""
-    mask = row["attention_mask"][0, first:last]
-    width = int(mask.any(0).nonzero().max()) + 1
-    return {"input_ids": row["input_ids"][0, first:last, :width], "attention_mask": mask[:, :width]}
 
 
 def latency(repeats: int, num_streams: int) -> list[list[str]]:

@@ -18,7 +18,9 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 from workload import show, table
 
-from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalBertConfig
+# Each from its own file: `gpu.py` has nothing but these files.
+from modeling_tempoformer.configuration_temporal_bert import TemporalBertConfig
+from modeling_tempoformer.modeling_temporal_bert import BertWithTemporalAttentionForMaskedLM
 
 
 CONFIGURATION = Path(__file__).parents[1] / "configuration"
@@ -37,33 +39,45 @@ FORMS = {
 }
 
 
-def build(form: str, size: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """A model and its batch."""
-    torch.manual_seed(0)
+def read_sizes(size: str) -> dict:
+    """The fields of a configuration of that size."""
     sizes = json.loads((CONFIGURATION / f"bert_{size}.json").read_text())
     del sizes["model_type"]
+    return sizes
+
+
+def build(
+    form: str, sizes: dict, batch_size: int = BATCH, length: int = LENGTH
+) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """A model and its batch."""
+    torch.manual_seed(0)
     batch = {
-        "input_ids": torch.randint(1000, 30000, (BATCH, LENGTH)),
-        "attention_mask": torch.ones(BATCH, LENGTH, dtype=torch.long),
+        "input_ids": torch.randint(1000, 30000, (batch_size, length)),
+        "attention_mask": torch.ones(batch_size, length, dtype=torch.long),
     }
     if FORMS[form] is None:
         return BertForMaskedLM(BertConfig(**sizes)), batch
     times, in_a_text, fields = FORMS[form]
     if fields.get("prepend_time"):
         # One token more, and one word for each time point.
-        batch["input_ids"] = torch.cat((torch.full((BATCH, 1), 30522), batch["input_ids"]), 1)
+        batch["input_ids"] = torch.cat((torch.full((batch_size, 1), 30522), batch["input_ids"]), 1)
         batch["attention_mask"] = torch.ones_like(batch["input_ids"])
         fields = {**fields, "vocab_size": 30522 + len(times)}
     config = TemporalBertConfig(**{**sizes, **fields}, times=times)
-    shape = (BATCH, in_a_text)
+    shape = (batch_size, min(in_a_text, length))
     batch["time_ids"] = torch.randint(3, 3 + len(times), shape).expand(batch["input_ids"].shape).contiguous()
     return BertWithTemporalAttentionForMaskedLM(config), batch
 
 
+def draw_labels(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Some of a batch's tokens as the labels of masked language modelling."""
+    return torch.where(torch.rand(batch["input_ids"].shape) < 0.15, batch["input_ids"], -100)
+
+
 def make_tasks(form: str, size: str) -> dict[str, Callable[[], None]]:
     """A forward pass and a training step."""
-    model, batch = build(form, size)
-    labels = torch.where(torch.rand(batch["input_ids"].shape) < 0.15, batch["input_ids"], -100)
+    model, batch = build(form, read_sizes(size))
+    labels = draw_labels(batch)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
     def forward():
@@ -107,7 +121,7 @@ def measure(size: str, form: str, repeats: int, threads: int) -> dict[str, float
     del tasks
     found["peak_mib"], found["plain_peak_mib"] = (peak_mib(name, size, threads) for name in (form, PLAIN))
     for name, which in (("parameters", form), ("plain_parameters", PLAIN)):
-        found[name] = sum(parameter.numel() for parameter in build(which, size)[0].parameters())
+        found[name] = sum(parameter.numel() for parameter in build(which, read_sizes(size))[0].parameters())
     show(benchmark="temporal", size=size, form=form, **found)
     return found
 

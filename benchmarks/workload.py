@@ -10,8 +10,11 @@ from pathlib import Path
 import torch
 import yaml
 from transformers import BertConfig
+from transformers.masking_utils import create_bidirectional_mask
 
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+# Each from its own file: `gpu.py` has nothing but these files.
+from modeling_tempoformer.configuration_tempoformer import TempoFormerConfig
+from modeling_tempoformer.modeling_tempoformer import TempoFormerForStreamClassification
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
@@ -59,6 +62,13 @@ def full_windows(targets: int, window: int, seed: int = 0) -> dict[str, torch.Te
     return make_row(targets + window - 1, window - 1, window, generator)
 
 
+def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, torch.Tensor]:
+    """Posts as a tokenizer returns them, without padding that all share."""
+    mask = row["attention_mask"][0, first:last]
+    width = int(mask.any(0).nonzero().max()) + 1
+    return {"input_ids": row["input_ids"][0, first:last, :width], "attention_mask": mask[:, :width]}
+
+
 def whole_timelines(count: int, window: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
     """Timelines from their first post on, of the real length distribution."""
     generator = torch.Generator().manual_seed(seed)
@@ -101,24 +111,26 @@ def to_streams(row: dict[str, torch.Tensor], streams: slice, num_tokens: int | N
 
 
 def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
-    """Logits (streams, classes), computing every post of every stream, padding included, through every layer."""
+    """
+    Logits (streams, classes) of a model with BERT as its encoder, computing every post of every stream, padding
+    included, through every layer.
+    """
     base, config = model.tempoformer, model.config
     shape, present = mask.shape[:2], mask.any(-1)
-    tokens = unmask_empty_rows(mask.flatten(0, 1))
-    states = base.adapter.embed(base.encoder, input_ids=input_ids.flatten(0, 1))
-    layer_inputs = base.adapter.layer_inputs(base.encoder, states, tokens)
+    states = base.encoder.embeddings(input_ids=input_ids.flatten(0, 1))
+    visible = create_bidirectional_mask(base.encoder.config, states, unmask_empty_rows(mask.flatten(0, 1)))
     for layer in base.local_layers:
-        states = base.adapter.run_layer(layer, states, layer_inputs)
+        states = layer(states, attention_mask=visible)
     pooled = None
     if base.encoder.pooler is not None:
-        pooled = base.pool(states[:, :1]).unflatten(0, shape)
-    positions = torch.arange(config.window - shape[1], config.window).repeat(shape[0])
+        pooled = base.pool(states[:, 0]).unflatten(0, shape)
+    positions = torch.arange(config.window - shape[1], config.window, device=mask.device).repeat(shape[0])
     tau = base.log_time(elapsed, positions.view(shape))
     output, cls = pooled, None
     for index, stream_layer in enumerate(base.stream_layers):
         states = stream_layer.position(states, positions.unsqueeze(1))
-        layer = base.adapter.layers(base.encoder)[index - len(base.stream_layers)]
-        states = base.adapter.run_layer(layer, states, layer_inputs)
+        layer = base.encoder.encoder.layer[index - len(base.stream_layers)]
+        states = layer(states, attention_mask=visible)
         cls = states[:, 0].unflatten(0, shape)
         output, _ = stream_layer.attention(cls, present, tau)
         states = torch.cat((output.flatten(0, 1).unsqueeze(1), states[:, 1:]), dim=1)

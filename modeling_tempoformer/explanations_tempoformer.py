@@ -4,7 +4,7 @@ import torch
 
 from .configuration_tempoformer import TempoFormerConfig
 from .decisions_tempoformer import decide
-from .packing_tempoformer import PostGroups, scatter, select
+from .packing_tempoformer import PackedPosts, measure, read, scatter
 
 
 def explain_streams(
@@ -34,18 +34,25 @@ def explain_streams(
     """
     base, window, shape = model.base_model, model.config.window, stream_index.shape[:2]
     base.check_times(elapsed, time_ids)
-    posts = PostGroups(attention_mask.flatten(0, 1).bool(), None if time_ids is None else time_ids.flatten(0, 1))
-    states = base.encode_posts(posts, {name: tensor.flatten(0, 1) for name, tensor in inputs.items()})
+    # All values that shapes depend on, in one transfer.
+    mask, streams_of_rows = attention_mask.flatten(0, 1).bool(), stream_index.flatten(0, 1)
+    lengths, counts, newest = read(*measure(mask), streams_of_rows[:, -1])
+    posts = PackedPosts(mask, lengths, counts, base.adapter.runs_on_groups)
+    times = None if time_ids is None else time_ids.flatten(0, 1)
+    states = base.encode_posts(posts, {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}, times)
     states = base.pool_tokens(posts, states)
-    first_post = torch.arange(len(stream_index), device=stream_index.device)[:, None, None] * attention_mask.shape[1]
-    targets = select(stream_index[..., -1].flatten() >= 0)
-    index = torch.where(stream_index < 0, -1, stream_index + first_post).flatten(0, 1)[targets]
+    targets = torch.tensor([stream for stream, post in enumerate(newest) if post >= 0], device=mask.device)
+    first_post = (targets // shape[1] * attention_mask.shape[1]).unsqueeze(-1)
+    index = streams_of_rows[targets]
+    index = torch.where(index < 0, -1, index + first_post)
     elapsed = None if elapsed is None else elapsed.flatten(0, 1)[targets]
     slots = torch.arange(window, device=index.device)
     # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
     all_kept = slots + (slots >= slots.unsqueeze(-1))
 
-    def read(part: slice, kept: torch.LongTensor, output_attentions: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def classify(
+        part: slice, kept: torch.LongTensor, output_attentions: bool
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Logits (targets, len(kept), num_labels) of the streams of some targets, and their attention."""
         # Not computed where there is no post to leave out.
         is_real = (index[part, : len(kept)] >= 0) | (slots[: len(kept)] == 0)
@@ -53,7 +60,7 @@ def explain_streams(
         tau = base.log_time(None if elapsed is None else elapsed[part, kept].flatten(0, 1), streams)
         mask = streams >= 0
         outputs, pooled, attentions = base.read_streams(
-            posts, states, streams.clamp_min(0), mask, tau, output_attentions
+            posts, states, times, streams.clamp_min(0), mask, *read(streams), tau, output_attentions
         )
         # One row that holds all streams.
         pooled = None if pooled is None else pooled.unsqueeze(0)
@@ -61,13 +68,13 @@ def explain_streams(
         return logits.unflatten(0, (-1, len(kept))), attentions
 
     # Apart from the logits: streams that return attention compute all their posts.
-    _, attentions = read(slice(None), all_kept[:1], output_attentions=True)
+    _, attentions = classify(slice(None), all_kept[:1], output_attentions=True)
     attention = torch.zeros(len(index), model.config.num_stream_layers, window, device=index.device)
     for layer, weights in enumerate(attentions):
         attention[:, layer] = weights[:, :, -1].float().mean(1)
     step = max(1, len(index) // window)
     parts = [slice(first, first + step) for first in range(0, len(index), step)]
-    logits = torch.cat([read(part, all_kept, output_attentions=False)[0] for part in parts])
+    logits = torch.cat([classify(part, all_kept, output_attentions=False)[0] for part in parts])
     outputs = {"logits": logits, "attention": attention}
     return {name: scatter(values, targets, shape) for name, values in outputs.items()}
 

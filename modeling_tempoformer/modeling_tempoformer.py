@@ -16,7 +16,7 @@ from .input_checks_tempoformer import check_shape, check_whole, only_safetensors
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamStepMixin
-from .packing_tempoformer import PostGroups, scatter, select, unmask_empty_rows
+from .packing_tempoformer import PackedPosts, StreamPlaces, measure, read, scatter
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
@@ -55,7 +55,7 @@ class TempoFormerModelOutput(ModelOutput):
             for `post_embeds`.
         attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True` and eager attention):
             One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each of these layers;
-            0 for absent posts. None for `post_embeds`.
+            0 at padding. None for `post_embeds`.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -138,7 +138,9 @@ class StreamClassificationHead(nn.Module):
         if self.order == "reverse":
             posts, stream_mask = posts.flip(1), stream_mask.flip(1)
         # Real posts first, so that padding comes after the state that is read.
-        order = (~stream_mask).long().argsort(dim=1, stable=True)
+        window = stream_mask.shape[1]
+        places = torch.arange(window, device=stream_mask.device)
+        order = places.where(stream_mask, places + window).argsort(dim=1)
         states, _ = self.lstm(posts.gather(1, order.unsqueeze(-1).expand_as(posts)))
         length = stream_mask.sum(-1, keepdim=True)
         last = (length - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
@@ -330,17 +332,26 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         if window > self.config.window:
             raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
 
+        # A stream is real if its newest post is, and its posts are those that are real.
+        first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
+        slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
+        slot_mask = (stream_index >= 0).flatten(0, 1) & post_mask.flatten()[slot_post]
+        slot_mask = slot_mask & slot_mask[:, -1:]
+        # All values that shapes depend on, in one transfer.
+        mask = attention_mask.flatten(0, 1).bool()
+        lengths, counts, slots = read(*measure(mask), slot_post.masked_fill(~slot_mask, -1))
+        posts = PackedPosts(mask, lengths, counts, self.adapter.runs_on_groups)
+
         times = None if time_ids is None else time_ids.flatten(0, 1)
-        posts = PostGroups(attention_mask.flatten(0, 1).bool(), times)
         rows, streams = (batch_size, num_posts), (batch_size, num_streams)
         attentions, hidden_states = [], []
         wanted = chosen(output_hidden_states, len(self.local_layers) + 1)
 
-        def keep(states: list[torch.Tensor]) -> list[torch.Tensor]:
+        def keep(states: torch.Tensor) -> torch.Tensor:
             """Keeps hidden states to return. What is computed next starts from them, so that they get gradients."""
             joined = posts.join_states(states).unflatten(0, rows) if len(hidden_states) in wanted else None
             hidden_states.append(joined)
-            return states if joined is None else posts.cut(joined.flatten(0, 1))
+            return states if joined is None else posts.pack(joined.flatten(0, 1))
 
         if post_embeds is None:
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
@@ -348,22 +359,17 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             with ExitStack() as hooks:
                 if output_attentions:
                     self.record_attentions(attentions, hooks)
-                states = self.encode_posts(posts, inputs, keep if wanted else None)
+                states = self.encode_posts(posts, inputs, times, keep if wanted else None)
             states = self.pool_tokens(posts, states)
         else:
-            states = posts.cut(tokens.flatten(0, 1))
+            states = post_embeds.flatten(0, 1).masked_fill(~mask.to(post_embeds.device), 0.0)
 
-        # A stream is real if its newest post is, and its posts are those that are real.
-        first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
-        slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
-        slot_mask = (stream_index >= 0).flatten(0, 1) & post_mask.flatten()[slot_post]
-        slot_mask = slot_mask & slot_mask[:, -1:]
         tau = self.log_time(None if elapsed is None else elapsed.flatten(0, 1), slot_post)
         outputs, pooled, stream_attentions = self.read_streams(
-            posts, states, slot_post, slot_mask, tau, output_attentions
+            posts, states, times, slot_post, slot_mask, slots, tau, output_attentions
         )
 
-        per_layer = range(0, len(attentions), len(posts.members))
+        per_layer = len(attentions) // max(1, len(self.local_layers))
         return TempoFormerModelOutput(
             last_hidden_state=outputs.unflatten(0, streams),
             pooler_output=None if pooled is None else pooled.unflatten(0, streams),
@@ -373,8 +379,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             else None,
             hidden_states=tuple(hidden_states) or None,
             attentions=tuple(
-                posts.join_attentions(attentions[first : first + len(posts.members)]).unflatten(0, rows)
-                for first in per_layer
+                posts.join_attentions(attentions[first : first + per_layer]).unflatten(0, rows)
+                for first in range(0, len(attentions), max(1, per_layer))
             )
             or None,
         )
@@ -395,26 +401,27 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         """
         if self.post_reader is None:
             raise ValueError("Posts have one vector in the post form only, `stream_form='post'`.")
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        posts = PostGroups(mask.bool(), inputs.pop("time_ids", None))
-        states = self.encode_posts(posts, {"input_ids": input_ids, **inputs})
-        return posts.join([group[:, 0] for group in self.pool_tokens(posts, states)])
+        mask = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        posts = PackedPosts(mask, *read(*measure(mask)), self.adapter.runs_on_groups)
+        time_ids = inputs.pop("time_ids", None)
+        return self.pool_tokens(posts, self.encode_posts(posts, {"input_ids": input_ids, **inputs}, time_ids))
 
-    def pool_tokens(self, posts: PostGroups, states: list[torch.Tensor]) -> list[torch.Tensor]:
+    def pool_tokens(self, posts: PackedPosts, states: torch.Tensor) -> torch.Tensor:
         """
-        What the stream layers read of each post, for each group of posts: in the post form one vector, (posts, 1,
-        hidden), in the token form the states of all tokens, as given.
+        What the stream layers read of posts whose tokens are `states` (1, tokens, hidden): in the post form one vector
+        of each post, (num_posts, hidden), 0 for absent posts; in the token form the states of all tokens, as given.
         """
         if self.post_reader is None:
             return states
-        states = [self.adapter.final_norm(self.encoder, group) for group in states]
+        states = self.adapter.final_norm(self.encoder, states)
         if self.config.post_pooling == "cls":
-            return [group[:, :1] for group in states]
-        weights = [tokens.unsqueeze(-1).to(group) for tokens, group in zip(posts.tokens, states, strict=True)]
-        return [
-            (group * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
-            for group, weight in zip(states, weights, strict=True)
+            return posts.join(posts.first_tokens(states))
+        real = posts.real.unsqueeze(-1).to(states)
+        sums = [
+            (group * tokens).sum(1) for group, tokens in zip(posts.to_groups(states), posts.split(real), strict=True)
         ]
+        counts = torch.cat([tokens.sum(1) for tokens in posts.split(real)])
+        return posts.join(torch.cat(sums) / counts)
 
     def check_times(self, elapsed: object | None, time_ids: torch.Tensor | None):
         """Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training."""
@@ -430,40 +437,39 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
     def encode_posts(
         self,
-        posts: PostGroups,
+        posts: PackedPosts,
         inputs: dict[str, torch.Tensor],
-        keep: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None = None,
-    ) -> list[torch.Tensor]:
+        time_ids: torch.LongTensor | None = None,
+        keep: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
         """
         Passes each real post once, by itself, through the embeddings and the layers below the stream layers.
 
         Args:
-            posts (`PostGroups`): The posts.
+            posts (`PackedPosts`): The posts.
             inputs (`dict[str, torch.Tensor]`): Inputs of the embeddings, (posts, tokens) or (posts, tokens, hidden).
+            time_ids (`torch.LongTensor`, *optional*): Calendar time of the tokens, (posts, tokens).
             keep (`Callable`, *optional*):
                 Called with the output of the embeddings and of each layer; what it returns takes their place.
 
         Returns:
-            The last layer's output, a list of tensors (posts, tokens, hidden), one for each group of posts.
+            The last layer's output, (1, tokens, hidden).
         """
         keep = keep or (lambda states: states)
-        cuts = {name: posts.cut(tensor) for name, tensor in inputs.items()}
-        groups = [dict(zip(cuts, group, strict=True)) for group in zip(*cuts.values(), strict=True)]
-        states = keep([self.adapter.embed(self.encoder, **group) for group in groups])
-        layer_inputs = [
-            self.adapter.layer_inputs(self.encoder, *group)
-            for group in zip(states, posts.tokens, posts.times, strict=True)
-        ]
+        states = keep(self.adapter.embed(self.encoder, posts, **inputs))
+        layer_inputs = self.adapter.layer_inputs(self.encoder, states, posts, time_ids)
         for layer in self.local_layers:
-            states = keep([self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)])
+            states = keep(self.adapter.run_layer(layer, states, layer_inputs))
         return states
 
     def read_streams(
         self,
-        posts: PostGroups,
-        states: list[torch.Tensor],
+        posts: PackedPosts,
+        states: torch.Tensor,
+        time_ids: torch.LongTensor | None,
         slot_post: torch.LongTensor,
         slot_mask: torch.BoolTensor,
+        slots: list[int] | None,
         tau: torch.Tensor | None,
         output_attentions: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
@@ -471,10 +477,12 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         Passes streams of encoded posts through the stream layers. A stream has `window` slots; each may have a post.
 
         Args:
-            posts (`PostGroups`): The posts.
-            states: What the stream layers read of each group of posts, as `pool_tokens` returns it.
+            posts (`PackedPosts`): The posts.
+            states: What the stream layers read of the posts, as `pool_tokens` returns it.
+            time_ids: Calendar time of the posts' tokens, (posts, tokens), or None.
             slot_post: The post in each slot, (streams, window).
             slot_mask: True for slots that have a post, (streams, window).
+            slots: The post in each slot of all streams, -1 where there is none; None while compiling.
             tau: (streams, window), or None for no rotation.
 
         Returns:
@@ -482,64 +490,54 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             newest posts (streams, hidden), if the head reads them; and the attention of each stream layer, if
             `output_attentions`. All are 0 where there is no post.
         """
-        shape = slot_mask.shape[:1]
-        stream_ids = select(slot_mask[:, -1])
-        slot_post, real = slot_post[stream_ids], slot_mask[stream_ids]
-        pooled = None
-        if has_pooler(self.config):
-            pooled = posts.join([self.pool(group[:, :1]) for group in states])
+        shape, window = slot_mask.shape[:1], slot_mask.shape[1]
+        if slots is not None:
+            # Without any, one stream of no posts, so that no layer gets an empty batch.
+            chosen_streams = [number for number, newest in enumerate(slots[window - 1 :: window]) if newest >= 0] or [
+                0
+            ]
+            slots = [post for number in chosen_streams for post in slots[number * window : (number + 1) * window]]
+            stream_ids = torch.tensor(chosen_streams, device=slot_mask.device)
+            slot_post, slot_mask = slot_post[stream_ids], slot_mask[stream_ids]
+            tau = None if tau is None else tau[stream_ids.to(tau.device)]
+        else:
+            stream_ids = torch.arange(slot_mask.shape[0], device=slot_mask.device)
+        pooled = posts.join(self.pool(posts.first_tokens(states))) if has_pooler(self.config) else None
         # An empty stream attends to its newest slot, so that its softmax is defined.
-        visible = unmask_empty_rows(real.flip(-1)).flip(-1)
-        tau = None if tau is None else tau[stream_ids]
+        visible = torch.cat((slot_mask[:, :-1], torch.ones_like(slot_mask[:, -1:])), dim=1)
         attentions = []
         if self.post_reader is not None:
-            vectors = posts.join([group[:, 0] for group in states])[slot_post.to(states[0].device)]
-            outputs, attentions = self.post_reader(vectors, visible, tau, output_attentions)
+            outputs, attentions = self.post_reader(
+                states[slot_post.to(states.device)], visible, tau, output_attentions
+            )
         elif len(self.stream_layers):
-            groups = self.slots_of(posts, states, slot_post, real)
-            outputs, attentions = self.run_stream_layers(groups, visible, tau, output_attentions)
+            outputs, attentions = self.run_stream_layers(
+                posts, states, time_ids, slot_post.flatten(), slots, visible, tau, output_attentions
+            )
         else:
             outputs, pooled = pooled[slot_post.to(pooled.device)], None
-        outputs = outputs.masked_fill(~real[:, -outputs.shape[1] :].unsqueeze(-1).to(outputs.device), 0.0)
+        outputs = outputs.masked_fill(~slot_mask[:, -outputs.shape[1] :].unsqueeze(-1).to(outputs.device), 0.0)
         if output_attentions:
-            queries = real[:, None, :, None]
+            queries = slot_mask[:, None, :, None]
             attentions = [scatter(weights * queries.to(weights.device), stream_ids, shape) for weights in attentions]
         pooled = None if pooled is None else scatter(pooled[slot_post[:, -1].to(pooled.device)], stream_ids, shape)
         return scatter(outputs, stream_ids, shape), pooled, attentions
 
-    def slots_of(
-        self, posts: PostGroups, states: list[torch.Tensor], slot_post: torch.LongTensor, real: torch.BoolTensor
-    ) -> list[tuple]:
-        """
-        The slots that have a post, in the groups of the posts, as `run_stream_layers` takes them. Slots of several
-        streams that have the same post at the same position share one place.
-        """
-        slot_ids, window = select(real.flatten()), real.shape[1]
-        slot_post = slot_post.flatten()[slot_ids]
-        places, place_of_slot = slot_post * window + slot_ids % window, None
-        if not torch.compiler.is_compiling():
-            different, inverse = places.unique(return_inverse=True)
-            if len(different) < len(places):
-                places, place_of_slot = different, inverse
-        return [
-            (
-                slot_ids[found],
-                None if place_of_slot is None else torch.searchsorted(in_group, place_of_slot[found]),
-                places[in_group] % window,
-                group[rows.to(group.device)],
-                tokens[rows],
-                None if times is None else times[rows],
-            )
-            for group, tokens, times, (found, _), (in_group, rows) in zip(
-                states, posts.tokens, posts.times, posts.locate(slot_post), posts.locate(places // window), strict=True
-            )
-            if len(found)
-        ]
+    def copy_posts(
+        self, posts: PackedPosts, states: torch.Tensor, chosen: torch.LongTensor, numbers: list[int] | None
+    ) -> tuple[PackedPosts, torch.Tensor]:
+        """`posts` and their `states`, a copy for each index in `chosen`; `numbers` are these indices on the host."""
+        lengths = counts = None
+        if numbers is not None:
+            lengths, counts = ([values[post] for post in numbers] for values in (posts.lengths, posts.counts))
+        copies = PackedPosts(posts.mask[chosen], lengths, counts, self.adapter.runs_on_groups)
+        tokens = chosen[copies.rows] * posts.mask.shape[1] + copies.columns
+        return copies, states.index_select(1, posts.find(tokens).to(states.device))
 
     def pool(self, cls: torch.Tensor) -> torch.Tensor:
-        """Pools [CLS] states (posts, 1, hidden) with the encoder's pooler, or with ours if it has none."""
+        """Pools [CLS] states (posts, hidden) with the encoder's pooler, or with ours if it has none."""
         pooler = self.encoder.pooler if self.pooler is None else self.pooler
-        return pooler(self.adapter.final_norm(self.encoder, cls))
+        return pooler(self.adapter.final_norm(self.encoder, cls).unsqueeze(1))
 
     @property
     def local_layers(self) -> nn.ModuleList:
@@ -555,7 +553,10 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             return
         for layer in self.local_layers:
             hook = self.adapter.self_attention(layer).register_forward_hook(
-                lambda module, args, output: attentions.append(output[1])
+                # A list of the groups of posts, or what the layer returns for one group.
+                lambda module, args, output: attentions.extend(
+                    output[1] if isinstance(output[1], list) else [output[1]]
+                )
             )
             hooks.callback(hook.remove)
 
@@ -570,7 +571,11 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
     def run_stream_layers(
         self,
-        groups: list[tuple],
+        posts: PackedPosts,
+        states: torch.Tensor,
+        time_ids: torch.LongTensor | None,
+        slot_post: torch.LongTensor,
+        slots: list[int] | None,
         stream_mask: torch.BoolTensor,
         tau: torch.Tensor | None,
         output_attentions: bool,
@@ -579,63 +584,52 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         Runs the stream layers. The last one computes [CLS] only, because nothing else is used.
 
         Args:
-            groups: The slots with a post, in groups of similar length. Each group has the indices of its slots among
-                all streams * window slots (slots,), and the place of each (slots,), or None where each slot is a place
-                of its own. A place is a post at a position: a group has their positions in the window (places,), their
-                posts' hidden states (places, tokens, hidden), the mask of their real tokens, and the tokens' calendar
-                time or None.
+            posts, states, time_ids: As in `read_streams`.
+            slot_post, slots: The post in each slot, (streams * window,), and -1 in `slots` where there is none;
+                `slots` is None while compiling.
             stream_mask: True for posts that can be attended to, (streams, window).
             tau: (streams, window), or None for no rotation.
 
         Returns:
             The posts' vectors (streams, window, hidden), and the attention of each stream layer.
         """
-        ids, shares, positions, states, tokens, times = zip(*groups, strict=True)
-        all_ids, first_position = torch.cat(ids), self.config.window - stream_mask.shape[1]
-
-        def inputs_of_layers() -> list[dict]:
-            return [
-                self.adapter.layer_inputs(self.encoder, *group) for group in zip(states, tokens, times, strict=True)
-            ]
-
-        layer_inputs = inputs_of_layers()
+        window = stream_mask.shape[1]
+        places = StreamPlaces(slot_post, slots, window)
+        posts, states = self.copy_posts(posts, states, places.posts, places.numbers)
+        times = None if time_ids is None else time_ids[places.posts]
+        # The newest post always has the last position.
+        positions = places.positions + (self.config.window - window)
+        layer_inputs = self.adapter.layer_inputs(self.encoder, states, posts, times)
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
+        # The slots of the posts in their order, as soon as each has one.
+        slot_ids = places.slots[posts.order] if places.of_slots is None else None
         attentions = []
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
             is_last = index == len(self.stream_layers) - 1
             if stream_layer.position is not None:
-                states = [
-                    stream_layer.position(group, (place + first_position).unsqueeze(1))
-                    for group, place in zip(states, positions, strict=True)
-                ]
+                states = stream_layer.position(states, positions[posts.rows].unsqueeze(0))
             if is_last:
-                groups = zip(states, layer_inputs, tokens, strict=True)
-                states = [self.adapter.run_layer_for_cls(layer, *group).unsqueeze(1) for group in groups]
+                cls = self.adapter.run_layer_for_cls(layer, states, layer_inputs, posts)
             else:
-                states = [self.adapter.run_layer(layer, *group) for group in zip(states, layer_inputs, strict=True)]
-            if index == 0 and shares[0] is not None:
-                # From here on, what is computed depends on the stream.
-                positions, states, tokens, times = (
-                    [
-                        None if group is None else group[share.to(group.device)]
-                        for group, share in zip(values, shares, strict=True)
-                    ]
-                    for values in (positions, states, tokens, times)
-                )
-                layer_inputs = layer_inputs if is_last else inputs_of_layers()
-            cls = torch.cat([group[:, 0] for group in states])
-            raw_cls = scatter(cls, all_ids, stream_mask.shape)
+                states = self.adapter.run_layer(layer, states, layer_inputs)
+                cls = posts.first_tokens(states)
+            if index == 0 and places.of_slots is not None:
+                # What is computed next depends on the stream, so that each slot gets a copy of its own.
+                cls = posts.join(cls)[places.of_slots.to(cls.device)]
+                posts, states = self.copy_posts(posts, states, places.of_slots, places.numbers_of_slots)
+                cls, slot_ids = cls[posts.order.to(cls.device)], places.slots[posts.order]
+                times = None if times is None else times[places.of_slots]
+                positions = positions[places.of_slots]
+                layer_inputs = self.adapter.layer_inputs(self.encoder, states, posts, times)
+            raw_cls = scatter(cls, slot_ids, stream_mask.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
             context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
             if self.config.stream_residual:
                 context = context + (cls if is_last else raw_cls).to(context.device)
             attentions.append(weights)
             if not is_last:
-                context = context.flatten(0, 1).to(states[0].device)
-                new_cls = [context[group.to(context.device)].unsqueeze(1) for group in ids]
-                states = [
-                    torch.cat((vector, group[:, 1:]), dim=1) for vector, group in zip(new_cls, states, strict=True)
-                ]
+                new_cls = context.flatten(0, 1)[slot_ids.to(context.device)].to(states.device)
+                states = states.index_copy(1, posts.first.to(states.device), new_cls.unsqueeze(0))
         return (context if self.fusion is None else self.fusion(cls, context)), attentions
 
 

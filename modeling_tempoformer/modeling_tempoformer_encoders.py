@@ -8,17 +8,19 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
-from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.mpnet.modeling_mpnet import MPNetLayer
 
+from .attention_tempoformer import AttentionConfig, attention_inputs, make_mask
 from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention, TextTimes
+from .packing_tempoformer import PackedPosts
 
 
 def is_plain(linear: nn.Module) -> bool:
     """Whether a projection is only its weight and bias: no adapter around it, no hook that loads its weights."""
     hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
-    return type(linear) is nn.Linear and linear.bias is not None and not hooked
+    is_whole = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
+    return is_whole and linear.bias is not None and not hooked
 
 
 class ClsAttention(nn.Module):
@@ -100,8 +102,11 @@ class Pooler(nn.Module):
 
 class EncoderAdapter:
     """
-    The default for all families: `embeddings`, post-norm layers in `encoder.layer` that take an `attention_mask`, no
-    pooler, and a last layer that is computed for all tokens, though only [CLS] is read.
+    The default for all families: `embeddings`, post-norm layers in `encoder.layer` whose attention is the library's
+    `AttentionInterface`, no pooler, and a last layer that is computed for all tokens, though only [CLS] is read.
+
+    The tokens of all posts stand one after the other in one tensor, (1, tokens, hidden), and each layer runs once; on
+    a CPU, where large tensors are slow, once for each of the `pieces` of the posts.
     """
 
     # The family has a pooler, and its class takes `add_pooling_layer`.
@@ -110,6 +115,8 @@ class EncoderAdapter:
     takes_time_ids = False
     # Layers compute the positions of tokens from their order in the hidden states.
     positions_in_layers = False
+    # Layers run once for each group of posts.
+    runs_on_groups = False
     # Layers normalise what they read, not what they return; the encoder normalises its output once.
     is_pre_norm = False
 
@@ -119,6 +126,9 @@ class EncoderAdapter:
         # Some families do not list their layer in `_no_split_modules`.
         layer = type(self.layers(encoder)[-1]).__name__
         encoder._no_split_modules = {*(encoder._no_split_modules or ()), layer}
+        if not self.runs_on_groups:
+            for layer in self.layers(encoder):
+                self.self_attention(layer).config = AttentionConfig(encoder.config)
         return encoder
 
     def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
@@ -149,16 +159,26 @@ class EncoderAdapter:
     def embed(
         self,
         encoder: PreTrainedModel,
+        posts: PackedPosts,
         input_ids: torch.LongTensor | None = None,
         token_type_ids: torch.LongTensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """
-        Embeddings (posts, tokens, hidden) of `input_ids` (posts, tokens) or `inputs_embeds`. A family without token
-        types ignores them.
+        Embeddings (1, tokens, hidden) of the tokens of `input_ids` (posts, tokens) or `inputs_embeds`. A family
+        without token types ignores them.
         """
-        types = {"token_type_ids": token_type_ids} if self.takes_token_types else {}
-        return encoder.embeddings(input_ids=input_ids, inputs_embeds=inputs_embeds, **types)
+        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
+        if self.takes_token_types:
+            inputs["token_type_ids"] = token_type_ids
+        packed = {name: None if values is None else posts.pack(values) for name, values in inputs.items()}
+        return encoder.embeddings(**packed, **self.position_inputs(encoder, posts, input_ids))
+
+    def position_inputs(
+        self, encoder: PreTrainedModel, posts: PackedPosts, input_ids: torch.LongTensor | None
+    ) -> dict[str, torch.LongTensor]:
+        """The argument of the embeddings with the position of each token; `input_ids` (posts, tokens)."""
+        return {"position_ids": posts.columns.unsqueeze(0)}
 
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
         """The encoder's layers, bottom to top."""
@@ -172,30 +192,76 @@ class EncoderAdapter:
         self,
         encoder: PreTrainedModel,
         hidden_states: torch.Tensor,
-        tokens: torch.BoolTensor,
+        posts: PackedPosts,
         time_ids: torch.LongTensor | None = None,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """
-        The arguments of `run_layer` that are the same for all layers. `hidden_states` is (posts, tokens, hidden);
-        `tokens` (posts, tokens) is True for real tokens; `time_ids` (posts, tokens) is their calendar time, for
-        encoders with temporal attention.
+        What `run_layer` takes that is the same for all layers. `hidden_states` is (1, tokens, hidden); `time_ids`
+        (posts, tokens) is the calendar time of tokens, for encoders with temporal attention.
         """
-        mask = create_bidirectional_mask(config=encoder.config, inputs_embeds=hidden_states, attention_mask=tokens)
-        return {"attention_mask": mask}
+        pieces = posts.pieces(hidden_states.shape[-1])
+        return [(piece.tokens.shape[0], self.piece_inputs(encoder, hidden_states, piece)) for piece in pieces]
 
-    def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
-        """Runs one layer. Hidden states are passed by position, as gradient checkpointing requires."""
-        return layer(hidden_states, **inputs)
+    def piece_inputs(
+        self, encoder: PreTrainedModel, hidden_states: torch.Tensor, posts: PackedPosts
+    ) -> dict[str, Any]:
+        """The arguments of all layers for some of the posts; of `hidden_states` only dtype and device are read."""
+        return attention_inputs(encoder.config, posts, hidden_states.dtype)
+
+    def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, inputs: Any) -> torch.Tensor:
+        """Runs one layer on `hidden_states` (1, tokens, hidden), with what `layer_inputs` returned."""
+        if len(inputs) == 1:
+            return self.call_layer(layer, hidden_states, inputs[0][1])
+        parts = hidden_states.split([num_tokens for num_tokens, _ in inputs], dim=1)
+        pieces = zip(parts, inputs, strict=True)
+        return torch.cat([self.call_layer(layer, part, arguments) for part, (_, arguments) in pieces], dim=1)
+
+    def call_layer(self, layer: nn.Module, hidden_states: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+        """Calls one layer. Hidden states are passed by position, as gradient checkpointing requires."""
+        return layer(hidden_states, **arguments)
 
     def run_layer_for_cls(
-        self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any], tokens: torch.BoolTensor
+        self, layer: nn.Module, hidden_states: torch.Tensor, inputs: Any, posts: PackedPosts
     ) -> torch.Tensor:
-        """Runs the last layer and returns [CLS] (posts, hidden); `tokens` (posts, tokens) is True for real tokens."""
-        return self.run_layer(layer, hidden_states, inputs)[:, 0]
+        """Runs the last layer and returns the [CLS] of each post (posts, hidden)."""
+        return posts.first_tokens(self.run_layer(layer, hidden_states, inputs))
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
         """Hidden states of any layer, normalised as the encoder normalises those of its last layer."""
         return hidden_states
+
+
+class GroupsAdapter(EncoderAdapter):
+    """
+    Families whose attention is their own, or reads more than queries, keys and values. Their layers run once for each
+    group of posts of similar length, (posts, tokens, hidden).
+    """
+
+    runs_on_groups = True
+
+    def layer_inputs(self, encoder, hidden_states, posts, time_ids=None) -> tuple[PackedPosts, list[dict[str, Any]]]:
+        groups = posts.to_groups(hidden_states)
+        times = [None] * len(groups) if time_ids is None else posts.to_groups(posts.pack(time_ids))
+        groups = zip(groups, posts.masks, times, strict=True)
+        return posts, [self.group_inputs(encoder, *group) for group in groups]
+
+    def group_inputs(
+        self,
+        encoder: PreTrainedModel,
+        hidden_states: torch.Tensor,
+        tokens: torch.BoolTensor,
+        time_ids: torch.LongTensor | None,
+    ) -> dict[str, Any]:
+        """
+        The arguments of all layers for a group. `hidden_states` is (posts, tokens, hidden); `tokens` (posts, tokens)
+        is True for real tokens; `time_ids` (posts, tokens) as in `layer_inputs`.
+        """
+        return {"attention_mask": make_mask(encoder.config, tokens, hidden_states.dtype)}
+
+    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
+        posts, inputs = inputs
+        groups = zip(posts.to_groups(hidden_states), inputs, strict=True)
+        return posts.from_groups([self.call_layer(layer, *group) for group in groups])
 
 
 class BertAdapter(EncoderAdapter):
@@ -211,12 +277,33 @@ class BertAdapter(EncoderAdapter):
         last.attention = self.cls_attention(last.attention)
         return encoder
 
-    def run_layer_for_cls(self, layer, hidden_states, inputs, tokens) -> torch.Tensor:
-        return layer(hidden_states, **{**inputs, "attention_mask": tokens}, cls_only=True)[:, 0]
+    def run_layer_for_cls(self, layer, hidden_states, inputs, posts) -> torch.Tensor:
+        # Only layers that run on groups need more than the mask.
+        arguments = inputs[1] if self.runs_on_groups else [{}] * len(posts.groups)
+        groups = zip(posts.to_groups(hidden_states), posts.masks, arguments, strict=True)
+        cls = [
+            layer(states, **{**given, "attention_mask": tokens}, cls_only=True)[:, 0]
+            for states, tokens, given in groups
+        ]
+        return torch.cat(cls)
+
+
+def count_positions(
+    encoder: PreTrainedModel, posts: PackedPosts, input_ids: torch.LongTensor | None
+) -> dict[str, torch.LongTensor]:
+    """Positions that start after the one of padding, and that skip tokens with its id."""
+    padding = encoder.embeddings.padding_idx
+    if input_ids is None:
+        return {"position_ids": posts.columns.unsqueeze(0) + (padding + 1)}
+    counted = input_ids != padding
+    return {"position_ids": posts.pack(counted.cumsum(-1) * counted + padding)}
 
 
 class RobertaAdapter(BertAdapter):
     """RoBERTa, XLM-RoBERTa and CamemBERT: as BERT, but positions start after the one of padding."""
+
+    def position_inputs(self, encoder, posts, input_ids) -> dict[str, torch.LongTensor]:
+        return count_positions(encoder, posts, input_ids)
 
     def max_tokens(self, config: PreTrainedConfig) -> int:
         return config.max_position_embeddings - config.pad_token_id - 1
@@ -227,8 +314,8 @@ class ElectraAdapter(BertAdapter):
 
     own_pooler = False
 
-    def embed(self, encoder, input_ids=None, token_type_ids=None, inputs_embeds=None) -> torch.Tensor:
-        embeddings = super().embed(encoder, input_ids, token_type_ids, inputs_embeds)
+    def embed(self, encoder, posts, **inputs) -> torch.Tensor:
+        embeddings = super().embed(encoder, posts, **inputs)
         if encoder.config.embedding_size != encoder.config.hidden_size:
             embeddings = encoder.embeddings_project(embeddings)
         return embeddings
@@ -251,7 +338,7 @@ class CheckpointedMPNetLayer(GradientCheckpointingLayer, MPNetLayer):
     """MPNet's layer with gradient checkpointing, which the library's class lacks."""
 
 
-class MPNetAdapter(EncoderAdapter):
+class MPNetAdapter(GroupsAdapter):
     """
     MPNet: all layers share a bias of relative positions, no token types. Layers return their attention weights only if
     asked to; they are always asked, as the weights are computed anyway.
@@ -272,15 +359,18 @@ class MPNetAdapter(EncoderAdapter):
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer
 
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids=None) -> dict[str, Any]:
-        inputs = super().layer_inputs(encoder, hidden_states, tokens)
+    def position_inputs(self, encoder, posts, input_ids) -> dict[str, torch.LongTensor]:
+        return count_positions(encoder, posts, input_ids)
+
+    def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
+        inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)
         return {**inputs, "position_bias": encoder.encoder.compute_position_bias(hidden_states)}
 
-    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
-        return layer(hidden_states, inputs["attention_mask"], inputs["position_bias"], True)[0]
+    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
+        return layer(hidden_states, arguments["attention_mask"], arguments["position_bias"], True)[0]
 
 
-class DebertaV2Adapter(EncoderAdapter):
+class DebertaV2Adapter(GroupsAdapter):
     """
     DeBERTa-v2 and v3: relative positions, a mask of its own form, and in the largest v2 models a convolution next to
     the first layer. Attention weights are always asked for, as with MPNet.
@@ -292,7 +382,7 @@ class DebertaV2Adapter(EncoderAdapter):
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer
 
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids=None) -> dict[str, Any]:
+    def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
         stack = encoder.encoder
         return {
             "attention_mask": stack.get_attention_mask(tokens),
@@ -302,20 +392,14 @@ class DebertaV2Adapter(EncoderAdapter):
             "convolutions": {} if stack.conv is None else {stack.layer[0]: stack.conv},
         }
 
-    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
-        positions = (inputs["relative_pos"], inputs["rel_embeddings"])
-        states = layer(hidden_states, inputs["attention_mask"], None, *positions, True)[0]
-        if (convolution := inputs["convolutions"].get(layer)) is not None:
+    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
+        positions = (arguments["relative_pos"], arguments["rel_embeddings"])
+        states = layer(hidden_states, arguments["attention_mask"], None, *positions, True)[0]
+        if (convolution := arguments["convolutions"].get(layer)) is not None:
             # A convolution reads neighbouring tokens, so padding must be 0 like everything beyond the post.
-            tokens = inputs["tokens"].to(hidden_states.device)
+            tokens = arguments["tokens"].to(hidden_states.device)
             states = convolution(hidden_states * tokens.unsqueeze(-1), states, tokens)
         return states
-
-
-MODERNBERT_MASKS = {
-    "full_attention": create_bidirectional_mask,
-    "sliding_attention": create_bidirectional_sliding_window_mask,
-}
 
 
 class ModernBertAdapter(EncoderAdapter):
@@ -340,28 +424,32 @@ class ModernBertAdapter(EncoderAdapter):
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer.attn
 
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids=None) -> dict[str, Any]:
-        positions = torch.arange(hidden_states.shape[1], device=hidden_states.device).unsqueeze(0)
-        mask_inputs = {"config": encoder.config, "inputs_embeds": hidden_states, "attention_mask": tokens}
+    def position_inputs(self, encoder, posts, input_ids) -> dict[str, torch.LongTensor]:
+        return {}
+
+    def piece_inputs(self, encoder, hidden_states, posts) -> dict[str, dict[str, Any]]:
+        windows = {"full_attention": None, "sliding_attention": encoder.config.sliding_window}
+        positions = posts.columns.unsqueeze(0)
         return {
             kind: {
-                "attention_mask": MODERNBERT_MASKS[kind](**mask_inputs),
+                **attention_inputs(encoder.config, posts, hidden_states.dtype, windows[kind]),
                 "position_embeddings": encoder.rotary_emb(hidden_states, positions, kind),
             }
             for kind in dict.fromkeys(encoder.config.layer_types)
         }
 
-    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
-        return layer(hidden_states, **inputs[layer.attention_type])
+    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
+        return layer(hidden_states, **arguments[layer.attention_type])
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
         return encoder.final_norm(hidden_states)
 
 
-class TemporalAdapter:
+class TemporalAdapter(GroupsAdapter):
     """
-    Temporal attention on top of a family's adapter. The encoder is built by its own class, since the Auto classes do
-    not know it where this code was loaded from the Hub, and its layers are given the time of each token.
+    Temporal attention on top of a family's adapter: queries depend on the times of their post. The encoder is built by
+    its own class, since the Auto classes do not know it where this code was loaded from the Hub, and its layers are
+    given the time of each token.
     """
 
     takes_time_ids = True
@@ -374,8 +462,8 @@ class TemporalAdapter:
     def load(self, name: str, add_pooler: bool, **kwargs) -> PreTrainedModel:
         return self.encoder_class.from_pretrained(name, add_pooling_layer=add_pooler, **kwargs)
 
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids=None) -> dict[str, Any]:
-        inputs = super().layer_inputs(encoder, hidden_states, tokens)
+    def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
+        inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)
         return {**inputs, **encoder.time_inputs(time_ids, tokens)}
 
 

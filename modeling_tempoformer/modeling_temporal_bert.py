@@ -70,11 +70,11 @@ def collect_times(
     has_time = (time_ids != PADDING_TIME) & (time_ids != UNKNOWN_TIME)
     if attention_mask is not None:
         has_time = has_time & attention_mask.bool()
-    counts = torch.zeros(len(time_ids), embeddings.num_embeddings, device=time_ids.device)
+    counts = torch.zeros(time_ids.shape[0], embeddings.num_embeddings, device=time_ids.device)
     counts = counts.scatter_add(1, time_ids, has_time.to(counts.dtype))
     if torch.compiler.is_compiling():
         # An upper bound, to keep shapes static.
-        num_text_points = min(counts.shape[1], time_ids.shape[1])
+        num_text_points = torch.sym_min(counts.shape[1], time_ids.shape[1])
     else:
         num_text_points = max(1, int((counts > 0).sum(1).max()))
     counts, text_points = counts.topk(num_text_points)

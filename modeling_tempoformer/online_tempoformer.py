@@ -10,9 +10,9 @@ from transformers.utils import ModelOutput
 from .configuration_temporal_bert import NUM_SPECIAL_TIMES
 from .decisions_tempoformer import check_finite, decide
 from .input_checks_tempoformer import check_shape
-from .packing_tempoformer import PostGroups, scatter
+from .packing_tempoformer import PackedPosts, measure, read, scatter
 from .stream_state_tempoformer import StreamState
-from .windows_tempoformer import elapsed_seconds, stream_windows
+from .windows_tempoformer import elapsed_seconds
 
 
 # How many numbers of each weight of the head a state keeps to know its model by.
@@ -101,35 +101,50 @@ class StreamStepMixin:
         most = self.tempoformer.adapter.max_tokens(self.config.encoder_config)
         if input_ids.shape[1] > most:
             raise ValueError(f"Posts of {input_ids.shape[1]} tokens, but the encoder reads at most {most}.")
-        raise_first_violation(self.find_violations(input_ids, attention_mask, time_ids), timeline_ids)
+        violations = self.find_violations(input_ids, attention_mask, time_ids)
+        # One transfer from the device.
+        are_wrong, lengths, counts, weights = read(
+            torch.stack([wrong.any() for _, _, wrong, _ in violations]),
+            *measure(attention_mask.bool()),
+            self.sample_weights().view(torch.int32),
+        )
+        if any(are_wrong):
+            raise_first_violation(violations, timeline_ids)
         state = StreamState() if state is None else state
-        window, weights = self.config.window, self.sample_weights()
+        window, weights = self.config.window, torch.tensor(weights, dtype=torch.int32).view(torch.float32)
         state.check_model(window, weights)
         state.evict_idle()
         kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late)
-        is_kept = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        is_kept = torch.zeros(len(input_ids), dtype=torch.bool)
         is_kept[kept] = True
         stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
         stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
-        logits = torch.zeros(0, self.config.num_labels, dtype=self.dtype, device=input_ids.device)
+        logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         if kept:
+            rows = torch.tensor(kept, device=input_ids.device)
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
-            logits, updates = self.classify_new_posts(
-                {name: tensor[is_kept] for name, tensor in inputs.items() if tensor is not None},
-                attention_mask[is_kept].bool(),
-                None if time_ids is None else time_ids[is_kept],
+            new_logits, updates = self.classify_new_posts(
+                {name: tensor[rows] for name, tensor in inputs.items() if tensor is not None},
+                PackedPosts(
+                    attention_mask[rows].bool(),
+                    [lengths[post] for post in kept],
+                    [counts[post] for post in kept],
+                    self.tempoformer.adapter.runs_on_groups,
+                ),
+                None if time_ids is None else time_ids[rows],
                 [timeline_ids[post] for post in kept],
                 None if timestamps is None else [float(timestamps[post]) for post in kept],
                 state,
             )
-            check_finite(logits, lambda post: f"Post {kept[post]} of timeline {timeline_ids[kept[post]]!r}")
+            check_finite(new_logits, lambda post: f"Post {kept[post]} of timeline {timeline_ids[kept[post]]!r}")
+            logits = scatter(new_logits, rows, is_kept.shape)
             state.window, state.weights = window, weights
             for timeline_id, update in updates.items():
                 state.remember(timeline_id, window, *update)
             state.evict_surplus()
-        logits = scatter(logits, is_kept.nonzero().squeeze(-1), is_kept.shape)
         state.num_dropped += len(input_ids) - len(kept)
-        return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
+        kept_mask = is_kept.to(input_ids.device)
+        return StreamStepOutput(logits=logits, kept=kept_mask, stream_lengths=stream_lengths, state=state)
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
@@ -160,7 +175,7 @@ class StreamStepMixin:
         """A few numbers of each weight of the head, which every training changes: a state knows its model by them."""
         weights = self.classifier.parameters()
         samples = [weight.flatten()[:: max(1, weight.numel() // NUM_SAMPLES)][:NUM_SAMPLES] for weight in weights]
-        return torch.cat(samples).float().cpu()
+        return torch.cat(samples).float()
 
     def find_violations(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, time_ids: torch.Tensor | None
@@ -191,22 +206,22 @@ class StreamStepMixin:
     def classify_new_posts(
         self,
         inputs: dict[str, torch.Tensor],
-        mask: torch.BoolTensor,
+        new: PackedPosts,
         time_ids: torch.LongTensor | None,
         timeline_ids: list[str],
         timestamps: list[float] | None,
         state: StreamState,
     ) -> tuple[torch.Tensor, dict[str, tuple]]:
         """Logits (posts, classes) of new posts that are not late, and what `state` is to remember of each timeline."""
-        base, window = self.tempoformer, self.config.window
-        new = PostGroups(mask, time_ids)
-        new_states = base.pool_tokens(new, base.encode_posts(new, inputs))
+        base, window, device = self.tempoformer, self.config.window, new.mask.device
+        new_states = base.pool_tokens(new, base.encode_posts(new, inputs, time_ids))
+        new_times = None if time_ids is None else new.unpack(new.pack(time_ids))
         if len(base.stream_layers):
-            new_states = new.join_states(new_states)
+            new_posts = new.unpack(new_states)
         else:
             # One vector is read of each post: its own in the post form, [CLS] without stream layers.
-            new_states = new.join([group[:, 0] for group in new_states]).unsqueeze(1)
-            mask, time_ids = mask[:, :1], None if time_ids is None else time_ids[:, :1]
+            new_posts = new_states if base.post_reader is not None else new.join(new.first_tokens(new_states))
+            new_posts, new_times = new_posts.split(1), new_times and [times[:1] for times in new_times]
 
         # All posts that are needed, timeline by timeline, old and new.
         members: dict[str, list[int]] = {}
@@ -214,35 +229,42 @@ class StreamStepMixin:
             members.setdefault(timeline_id, []).append(post)
         states: list[torch.Tensor] = []
         calendar: list[torch.Tensor] = []
-        index = torch.full((len(timeline_ids), window), -1)
-        elapsed = None if timestamps is None else torch.zeros(len(timeline_ids), window)
+        streams: list[list[int]] = [[]] * len(timeline_ids)
+        seconds: list[float] = []
         updates = {}
         for timeline_id, posts in members.items():
             old, times = state.recall(timeline_id)
             sequence = [post.to(new_states) for post in old]
-            sequence += [new_states[post][mask[post].to(new_states.device)] for post in posts]
-            windows = stream_windows(torch.arange(len(old), len(sequence)), window)
+            # Copies, so that the memory of the batch that they come with is freed.
+            sequence += [new_posts[post].clone() for post in posts]
+            for number, post in enumerate(posts, start=len(old)):
+                stream = range(max(0, number - window + 1), number + 1)
+                streams[post] = [-1] * (window - len(stream)) + [len(states) + place for place in stream]
             time_points = None
-            if time_ids is not None:
-                time_points = state.time_ids.get(timeline_id, [])
-                time_points = [*time_points, *(time_ids[post][mask[post]] for post in posts)]
-                calendar += [post.to(mask.device) for post in time_points]
-            index[posts] = torch.where(windows < 0, -1, windows + len(states))
+            if new_times is not None:
+                time_points = [*state.time_ids.get(timeline_id, []), *(new_times[post].clone() for post in posts)]
+                calendar += [post.to(device) for post in time_points]
             if timestamps is not None:
                 times = [*times, *(timestamps[post] for post in posts)]
-                elapsed[posts] = elapsed_seconds(torch.tensor(times, dtype=torch.float64), windows)
+                seconds += times
             states += sequence
             updates[timeline_id] = (sequence, None if timestamps is None else times, time_points)
 
-        lengths = torch.tensor([len(post) for post in states], device=mask.device)
-        groups = PostGroups(
-            torch.arange(int(lengths.max()), device=mask.device) < lengths.unsqueeze(-1),
-            nn.utils.rnn.pad_sequence(calendar, batch_first=True) if calendar else None,
-        )
-        index = index.to(mask.device)
-        tau = base.log_time(None if elapsed is None else elapsed.to(mask.device), index)
-        padded = nn.utils.rnn.pad_sequence(states, batch_first=True)
-        outputs, pooled, _ = base.read_streams(groups, groups.cut(padded), index.clamp_min(0), index >= 0, tau)
+        lengths = [len(post) for post in states]
+        mask = torch.arange(max(lengths), device=device) < torch.tensor(lengths, device=device).unsqueeze(-1)
+        groups = PackedPosts(mask, lengths, lengths, base.adapter.runs_on_groups)
+        states = torch.cat(states)
+        if base.post_reader is None:
+            # From post after post to the order of the groups.
+            states = states[(mask.flatten().cumsum(0) - 1)[groups.tokens].to(states.device)].unsqueeze(0)
+        times = nn.utils.rnn.pad_sequence(calendar, batch_first=True) if calendar else None
+        slots = [post for stream in streams for post in stream]
+        index, elapsed = torch.tensor(slots).view(-1, window), None
+        if timestamps is not None:
+            elapsed = elapsed_seconds(torch.tensor(seconds, dtype=torch.float64), index).to(device)
+        index = index.to(device)
+        tau = base.log_time(elapsed, index)
+        outputs, pooled, _ = base.read_streams(groups, states, times, index.clamp_min(0), index >= 0, slots, tau)
         # One row that holds all streams.
         pooled = None if pooled is None else pooled.unsqueeze(0)
         logits = self.classifier(outputs.unsqueeze(0), pooled, (index >= 0).unsqueeze(0)).squeeze(0)

@@ -1,39 +1,18 @@
 """The layers between the posts of a stream, for both forms of TempoFormer."""
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
-from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from .attention_tempoformer import eager_attention_forward, make_mask, to_bias
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_tempoformer_encoders import get_encoder_adapter
 
 
-def eager_attention_forward(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **kwargs,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scaled dot-product attention that also returns its weights."""
-    scores = query @ key.transpose(-1, -2) * scaling
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = nn.functional.dropout(scores.softmax(-1), p=dropout, training=module.training)
-    return (weights @ value).transpose(1, 2), weights
-
-
-def rotate_pairs(states: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """Rotates the pairs (2i, 2i+1) of the last axis of `states`, of width d, by `angles`, of width d / 2."""
-    cos, sin = angles.cos().to(states.dtype), angles.sin().to(states.dtype)
-    even, odd = states[..., 0::2], states[..., 1::2]
-    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+def rotate_pairs(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotates the pairs (2i, 2i+1) of the last axis of `states`; `cos` and `sin` have the pair's value at both."""
+    turned = torch.stack((-states[..., 1::2], states[..., 0::2]), dim=-1).flatten(-2)
+    return torch.addcmul(states * cos, turned, sin)
 
 
 class StreamPositionEmbedding(nn.Embedding):
@@ -108,20 +87,17 @@ class StreamAttention(nn.Module):
         )
         if tau is not None:
             exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
-            angles = tau[:, None, :, None] * self.config.rope_theta**-exponents
-            query, key = rotate_pairs(query, angles[:, :, asking]), rotate_pairs(key, angles)
+            angles = (tau[:, None, :, None] * self.config.rope_theta**-exponents).repeat_interleave(2, dim=-1)
+            cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
+            query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
         if output_attentions:
             # Only eager attention returns weights. Windows are short, so it is cheap.
-            attention: Callable = eager_attention_forward
-            smallest = torch.finfo(posts.dtype).min
-            mask = torch.zeros_like(stream_mask, dtype=posts.dtype).masked_fill(~stream_mask, smallest)[:, None, None]
+            attention, mask = eager_attention_forward, to_bias(stream_mask, posts.dtype)[:, None, None]
         else:
             attention = ALL_ATTENTION_FUNCTIONS.get_interface(
                 self.config._attn_implementation, eager_attention_forward
             )
-            mask = create_bidirectional_mask(
-                config=self.config, inputs_embeds=asked, attention_mask=stream_mask, encoder_hidden_states=posts
-            )
+            mask = make_mask(self.config, stream_mask, posts.dtype, num_queries=asked.shape[1])
         context, weights = attention(self, query, key, value, mask, scaling=self.scaling, dropout=0.0)
         return self.dropout(self.o_proj(context.flatten(-2))), weights
 

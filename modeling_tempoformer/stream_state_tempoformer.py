@@ -222,12 +222,11 @@ class StreamState:
         # Behind all others: the first timelines are the least recently used.
         self.posts.pop(timeline_id, None)
         self.last_used[timeline_id] = now()
-        # Copies, so that the memory of the batch that they came with is freed.
-        self.posts[timeline_id] = [post.clone() for post in posts[first:]]
+        self.posts[timeline_id] = posts[first:]
         # The newest time is needed even if no post is.
         self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
         if time_ids is not None:
-            self.time_ids[timeline_id] = [post.clone() for post in time_ids[first:]]
+            self.time_ids[timeline_id] = time_ids[first:]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """

@@ -42,6 +42,7 @@ PACKAGE = ROOT / "modeling_tempoformer"
 
 
 HUB_MODULES = {
+    "attention_tempoformer",
     "configuration_tempoformer",
     "configuration_temporal_bert",
     "data_collator_tempoformer",

@@ -1,5 +1,7 @@
 """The model against the same function written out plainly, in outputs and gradients."""
 
+from unittest import mock
+
 import pytest
 import torch
 from dense_reference import dense_logits
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 
+from modeling_tempoformer import packing_tempoformer
 from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
@@ -62,7 +65,10 @@ def test_agrees_with_the_plain_form(form, data):
     model = tiny_model(stream_form=form, **config)
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
-    with torch.no_grad():
+    # How many groups of posts attention runs on, and how many tokens a layer reads at a time.
+    steps, values = data.draw(st.sampled_from([4, 128])), data.draw(st.sampled_from([16 * 16, 2_000_000]))
+    groups = mock.patch.object(packing_tempoformer, "round_up", lambda length, smallest: -(-length // steps) * steps)
+    with torch.no_grad(), groups, mock.patch.object(packing_tempoformer, "CPU_VALUES", values):
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
 
 
@@ -76,6 +82,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.usefixtures("many_groups")
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("checkpointing", [None, True, False], ids=["plain", "reentrant", "checkpointed"])
 def test_gradients_agree_with_the_plain_form(variant, checkpointing):
@@ -124,7 +131,7 @@ def many_posts() -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(("form", "layer"), list(zip(FORMS, (0, -1), strict=True)), ids=str)
 @pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
-def test_each_post_passes_the_lower_layers_once_and_with_little_padding(form, layer, batch):
+def test_a_layer_runs_once_over_the_real_tokens(form, layer, batch):
     """In the post form also the last one."""
     model, seen = tiny_model(**form), []
     model.tempoformer.encoder.encoder.layer[layer].register_forward_hook(
@@ -133,8 +140,20 @@ def test_each_post_passes_the_lower_layers_once_and_with_little_padding(form, la
     with torch.no_grad():
         logits, computed = model(**batch).logits, list(seen)
         torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
-    assert sum(posts for posts, _ in computed) == batch["input_ids"].shape[1] and len(computed) > 1
-    assert sum(posts * tokens for posts, tokens in computed) < 1.4 * batch["attention_mask"].sum()
+    assert computed == [(1, batch["attention_mask"].sum())]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
+def test_where_a_layer_runs_on_groups_each_post_passes_it_once_and_with_little_padding(form, batch):
+    model, seen = tiny_model("mpnet", **form), []
+    model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
+        lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
+    )
+    with torch.no_grad():
+        model(**batch)
+    assert sum(posts for posts, _ in seen) == batch["input_ids"].shape[1] and len(seen) > 1
+    assert sum(posts * tokens for posts, tokens in seen) < 1.4 * batch["attention_mask"].sum()
 
 
 def test_a_hook_on_the_last_layer_s_projections_is_not_skipped():

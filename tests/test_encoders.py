@@ -59,6 +59,7 @@ def test_every_family_is_tested():
     assert tested | {"temporal_bert", "temporal_roberta"} == set(ENCODER_ADAPTERS)
 
 
+@pytest.mark.usefixtures("many_groups")
 @FAMILIES
 @pytest.mark.parametrize(
     "settings",
@@ -82,6 +83,7 @@ def test_agrees_with_the_family_s_own_model(family, settings):
         torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("many_groups")
 @FAMILIES
 @IN_BOTH_FORMS
 def test_logits_do_not_depend_on_the_rest_of_the_batch(family, form):
@@ -117,6 +119,7 @@ def test_every_parameter_gets_a_gradient(family, settings):
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.usefixtures("many_groups")
 @FAMILIES
 @IN_BOTH_FORMS
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -143,6 +146,7 @@ def test_gradient_checkpointing_changes_no_gradient(family, form, reentrant):
         )
 
 
+@pytest.mark.usefixtures("many_groups")
 @FAMILIES
 @POST_BY_POST
 def test_post_by_post_gives_the_logits_of_the_whole(family, settings):
@@ -221,6 +225,7 @@ def test_what_a_checkpoint_lacks_is_drawn_anew(family, form, request):
         torch.testing.assert_close(filled.state_dict()[name].std(), weight.std(), atol=0.2, rtol=0.4, msg=name)
 
 
+@pytest.mark.usefixtures("many_groups")
 @FAMILIES
 @pytest.mark.parametrize(("form", "num_local_layers"), list(zip(FORMS, (2, 3), strict=True)), ids=str)
 def test_attention_inside_posts_is_the_family_s(family, form, num_local_layers):
@@ -267,6 +272,7 @@ def test_device_map_keeps_layers_whole(tmp_path, family, form):
     assert torch.equal(placed(**batch).logits, model(**batch).logits)
 
 
+@pytest.mark.usefixtures("many_groups")
 @FAMILIES
 @IN_BOTH_FORMS
 def test_layers_on_several_devices(family, form):

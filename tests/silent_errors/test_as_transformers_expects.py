@@ -75,8 +75,8 @@ def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family, fo
     assert all(states.grad.any() for states in output.hidden_states)
     gradient = output.hidden_states[0].grad
     step = 1e-5 * gradient / gradient.norm()
-    # All posts are in one group, without those that are absent.
-    step = step[batch["attention_mask"].any(-1)]
+    # The real tokens of all posts, one after the other.
+    step = step[batch["attention_mask"].bool()].unsqueeze(0)
     model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, states: states + step)
     moved = model(**batch).logits.square().sum()
     assert (moved - total).item() == pytest.approx(1e-5 * gradient.norm().item(), rel=0.01)

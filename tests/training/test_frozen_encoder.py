@@ -58,7 +58,10 @@ def test_logits_are_those_of_the_tokens(family, tokenizer):
 def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
     tokenizer = BertTokenizer(vocab=VOCABULARY)
     model, read = make_model("bert"), []
-    model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, output: read.append(len(output)))
+    model.tempoformer.encoder.embeddings.register_forward_pre_hook(
+        lambda module, args, inputs: read.append((inputs["input_ids"] == tokenizer.cls_token_id).sum()),
+        with_kwargs=True,
+    )
     embedded = embed_rows(make_rows(tokenizer), model, tokenizer)
     assert sum(read) == 4, "of six posts, three of which say the same"
     # Another split of the same posts reads none, and other weights read all again.

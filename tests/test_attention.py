@@ -1,0 +1,129 @@
+"""Attention within posts: kernels for sequences of any lengths, with a plain computation in their place."""
+
+import pytest
+import torch
+from dense_reference import dense_logits, family_stream_logits
+from helpers import FORMS, fixed_batch, tiny_encoder, tiny_model
+from transformers import AttentionInterface
+
+from modeling_tempoformer import attention_tempoformer, packing_tempoformer
+
+
+IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+# ModernBERT's middle layer sees 2 tokens on each side.
+WITH_A_KERNEL = pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "modernbert"])
+
+
+def one_by_one(query, key, value, bounds, scale, window=(-1, -1)):
+    """Attention of queries, keys and values (tokens, heads, d) in each sequence between two of the bounds."""
+    contexts = []
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        scores = torch.einsum("qhd,khd->hqk", query[first:last], key[first:last]) * scale
+        places = torch.arange(last - first)
+        distance = places - places.unsqueeze(-1)
+        if window != (-1, -1):
+            scores = scores.masked_fill((distance < -window[0]) | (distance > window[1]), -torch.inf)
+        contexts.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), value[first:last]))
+    return torch.cat(contexts)
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch) -> list[tuple]:
+    """The shapes of queries and the windows with which PyTorch's kernel, as if on CUDA in 16 bits, is called."""
+    calls = []
+
+    def varlen_attn(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_size):
+        assert torch.equal(cu_q, cu_k) and cu_q.dtype == torch.int32
+        assert max_q == max_k == cu_q.diff().max()
+        calls.append((tuple(query.shape), window_size))
+        return one_by_one(query, key, value, cu_q, scale, window_size)
+
+    monkeypatch.setattr(attention_tempoformer, "varlen_attn", varlen_attn)
+    monkeypatch.setattr(attention_tempoformer, "can_use_flash_attention", lambda parameters: True)
+    return calls
+
+
+@WITH_A_KERNEL
+@IN_BOTH_FORMS
+def test_the_kernel_of_pytorch_reads_no_padding(kernel_calls, family, form):
+    model, batch = tiny_model(encoder_config=tiny_encoder(family), **form), fixed_batch()
+    batch["input_ids"][batch["attention_mask"] == 0] = model.config.encoder_config.pad_token_id
+    with torch.no_grad():
+        logits = model(**batch).logits
+        num_calls = len(kernel_calls)
+        expected = dense_logits(model, batch, family_stream_logits)
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    assert num_calls >= 2 and kernel_calls[0][0] == (batch["attention_mask"].sum(), 2, 8)
+    assert ((2, 2) in {window for _, window in kernel_calls}) == (family == "modernbert")
+
+
+def test_the_kernel_of_pytorch_is_left_where_it_computes_something_else(kernel_calls):
+    tiny_model().train()(**fixed_batch())
+    assert not kernel_calls, "it has no dropout"
+    model, batch = tiny_model(encoder_config=tiny_encoder("modernbert")), fixed_batch()
+    batch["attention_mask"][0, 2, 5] = 0
+    model(**batch)
+    assert {window for _, window in kernel_calls} == {(-1, -1)}, "it does not count a token masked inside a post"
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@IN_BOTH_FORMS
+def test_flash_attention_gets_the_library_s_arguments_for_packed_sequences(family, form):
+    def flash(module, query, key, value, attention_mask, scaling, dropout, sliding_window=None, **kwargs):
+        assert attention_mask is None and torch.equal(kwargs["cu_seq_lens_q"], kwargs["cu_seq_lens_k"])
+        assert kwargs["max_length_q"] == kwargs["max_length_k"] == kwargs["cu_seq_lens_q"].diff().max()
+        assert module.config._attn_implementation == "flash_attention_plain"
+        window = (-1, -1) if sliding_window is None else (sliding_window - 1, sliding_window - 1)
+        states = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
+        return one_by_one(*states, kwargs["cu_seq_lens_q"], scaling, window).unsqueeze(0), None
+
+    AttentionInterface.register("flash_attention_plain", flash)
+    model, batch = tiny_model(encoder_config=tiny_encoder(family), **form), fixed_batch()
+    with torch.no_grad():
+        expected = model(**batch).logits
+        model.tempoformer.encoder.config._attn_implementation = "flash_attention_plain"
+        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("many_groups")
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@IN_BOTH_FORMS
+def test_pieces_of_a_large_batch_give_what_the_whole_gives(monkeypatch, family, form):
+    encoder = {**tiny_encoder(family), "initializer_range": 0.3}
+    whole, cut = (tiny_model(encoder_config=encoder, attn_implementation="eager", **form) for _ in range(2))
+    outputs = {"output_attentions": True, "output_hidden_states": True}
+    expected = whole(**fixed_batch(), **outputs)
+    expected.logits.square().sum().backward()
+    # At most 16 tokens, or one post.
+    monkeypatch.setattr(packing_tempoformer, "CPU_VALUES", 16 * 16)
+    calls = []
+    layer = cut.tempoformer.adapter.layers(cut.tempoformer.encoder)[0]
+    layer.register_forward_hook(lambda module, args, output: calls.append(args[0].shape[1]))
+    output = cut(**fixed_batch(), **outputs)
+    output.logits.square().sum().backward()
+    assert calls == [3 + 4 + 9, 13, 20, 17]
+    for name in ("logits", "hidden_states", "attentions", "stream_attentions"):
+        torch.testing.assert_close(output[name], expected[name], atol=1e-5, rtol=1e-5)
+    for (name, parameter), other in zip(cut.named_parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name} {m}")
+
+
+@IN_BOTH_FORMS
+def test_an_encoder_that_is_called_by_itself_is_the_family_s(form):
+    model, batch = tiny_model(**form), fixed_batch()
+    posts = {name: batch[name][0] for name in ("input_ids", "attention_mask")}
+    states = model.tempoformer.encoder(**posts).last_hidden_state
+    expected = model.tempoformer(**batch, output_hidden_states=True).hidden_states[-1][0]
+    if form["stream_form"] == "post":
+        torch.testing.assert_close(states * posts["attention_mask"].unsqueeze(-1), expected, atol=1e-5, rtol=1e-5)
+    assert states.isfinite().all()
+
+
+@IN_BOTH_FORMS
+def test_the_backend_can_be_changed(form):
+    model, batch = tiny_model(attn_implementation="sdpa", **form), fixed_batch()
+    expected = model(**batch).logits
+    model.set_attn_implementation("eager")
+    output = model(**batch, output_attentions=True)
+    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
+    assert output.attentions is not None

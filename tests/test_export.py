@@ -1,0 +1,147 @@
+"""Models exported with `torch.export` and as ONNX, at sizes that the export has not seen, against the model itself."""
+
+import onnxruntime
+import pytest
+import torch
+from helpers import ENCODERS, FORMS, TIMES, TINY, tiny_model
+from torch.export import Dim, export
+
+import modeling_tempoformer
+from modeling_tempoformer import TemporalBertConfig, TemporalRobertaConfig
+from modeling_tempoformer.windows_tempoformer import stream_windows
+
+
+# `docs/speed.md` exports one model, and is tested with every page.
+pytestmark = pytest.mark.slow
+
+Batch = dict[str, torch.Tensor]
+# Rows, posts, streams and tokens. The first is exported, the others are not seen then.
+SIZES = [(2, 6, 5, 7), (1, 4, 1, 1), (5, 9, 4, 12), (3, 5, 5, 3)]
+SETTINGS = [
+    {},
+    {"attn_implementation": "eager"},
+    {"stream_attention": "rotary"},
+    {"stream_attention": "full"},
+    {"fusion": "none"},
+    {"stream_residual": True},
+    {"stream_position_embeddings": [True, False]},
+    {"num_stream_layers": 1},
+    {"head": "lstm"},
+    {"head": "lstm", "recurrent_order": "reverse"},
+    {"num_stream_layers": 0},
+    {"num_stream_layers": 0, "head": "lstm"},
+    {"stream_form": "post"},
+    {"stream_form": "post", "stream_residual": True, "stream_attention": "rotary", "post_pooling": "cls"},
+    {"stream_form": "post", "head": "lstm", "stream_hidden_size": 8, "stream_attention": "full"},
+    {"stream_form": "post", "num_stream_layers": 1, "fusion": "none", "stream_position_embeddings": False},
+]
+MODES = [{}, {"temporal_residual": True}, {"temporal_attention": "scaled"}, {"temporal_attention": "none"}]
+HEADS = [
+    f"{family}WithTemporalAttention{task}"
+    for family in ("Bert", "Roberta")
+    for task in ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
+]
+
+
+def posts_of(rows: int, posts: int, tokens: int, pad: int) -> Batch:
+    """Posts of different lengths; in several rows the last post of the last one is absent."""
+    generator = torch.Generator().manual_seed(tokens)
+    lengths = torch.randint(1, tokens + 1, (rows, posts, 1), generator=generator)
+    lengths[1:][-1:, -1] = 0
+    mask = (torch.arange(tokens) < lengths).long()
+    ids, times = (torch.randint(low, high, mask.shape, generator=generator) for low, high in ((5, 60), (1, 5)))
+    return {"input_ids": ids.where(mask > 0, pad), "attention_mask": mask, "time_ids": times * mask}
+
+
+def streams_of(rows: int, posts: int, streams: int, tokens: int, pad: int = 0) -> Batch:
+    """The streams of the last posts; that of an absent post is empty."""
+    index = stream_windows(torch.arange(posts - streams, posts), 4).repeat(rows, 1, 1)
+    index[1:][-1:, -1] = -1
+    generator = torch.Generator().manual_seed(posts)
+    elapsed = torch.rand(index.shape, generator=generator).mul(1e5).masked_fill(index < 0, 0)
+    batch = posts_of(rows, posts, tokens, pad)
+    del batch["time_ids"]
+    return {**batch, "stream_index": index, "elapsed": elapsed}
+
+
+def with_times(model: torch.nn.Module) -> torch.nn.Module:
+    for name, parameter in model.named_parameters():
+        if name.endswith("residual.weight"):
+            torch.nn.init.normal_(parameter)
+    return model
+
+
+def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
+    """Exported from one batch, the model gives the same logits for the others."""
+    shapes = {name: [Dim.AUTO] * tensor.dim() for name, tensor in seen.items()}
+    program = export(model, (), kwargs=seen, dynamic_shapes=shapes)
+    onnx = torch.onnx.export(program, dynamo=True, verbose=False).model_proto.SerializeToString()
+    session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
+    for batch in [seen, *others]:
+        with torch.no_grad():
+            expected = model(**batch).logits
+            torch.testing.assert_close(program.module()(**batch).logits, expected, atol=1e-5, rtol=0)
+        (logits,) = session.run(None, {name: tensor.numpy() for name, tensor in batch.items()})
+        torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_every_variant(settings):
+    batches = [streams_of(*size) for size in SIZES]
+    check_exported(tiny_model(**settings), batches[0], batches[1:])
+
+
+@pytest.mark.parametrize("family", sorted({*ENCODERS} - {"bert"}))
+def test_every_family(family):
+    batches = [streams_of(*size, pad=ENCODERS[family]["pad_token_id"]) for size in SIZES]
+    check_exported(tiny_model(family), batches[0], batches[1:])
+
+
+def test_other_inputs():
+    """Types of tokens and no time between posts; vectors of posts."""
+    batches = [streams_of(*size) for size in SIZES]
+    for batch in batches:
+        del batch["elapsed"]
+        batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
+    check_exported(tiny_model(), batches[0], batches[1:])
+    for batch in batches:
+        ids = batch.pop("input_ids")
+        del batch["token_type_ids"]
+        batch["attention_mask"] = batch["attention_mask"][..., :1]
+        batch["post_embeds"] = torch.randn(*ids.shape[:2], 16, generator=torch.Generator().manual_seed(0))
+    check_exported(tiny_model(stream_form="post"), batches[0], batches[1:])
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "mode"),
+    [
+        *(("temporal_bert", form, mode) for form in FORMS for mode in MODES),
+        *(("temporal_roberta", FORMS[0], mode) for mode in MODES),
+    ],
+    ids=str,
+)
+def test_every_mode_of_temporal_encoders(family, settings, mode):
+    pad = 1 if "roberta" in family else 0
+    encoder = {"model_type": family, "pad_token_id": pad, "times": TIMES, "initializer_range": 0.3, **TINY, **mode}
+    model = with_times(tiny_model(encoder_config={**encoder, "time_initializer_range": 1.0}, **settings))
+    batches = [
+        streams_of(*size, pad=pad) | {"time_ids": posts_of(size[0], size[1], size[3], pad)["time_ids"]}
+        for size in SIZES
+    ]
+    check_exported(model, batches[0], batches[1:])
+
+
+@pytest.mark.parametrize(
+    ("head", "mode"), [*((HEADS[0], mode) for mode in MODES), *((head, {}) for head in HEADS[1:])], ids=str
+)
+def test_every_head_of_the_temporal_models(head, mode):
+    config_class, pad = (TemporalBertConfig, 0) if head.startswith("Bert") else (TemporalRobertaConfig, 1)
+    torch.manual_seed(0)
+    config = config_class(
+        **TINY, pad_token_id=pad, times=TIMES, initializer_range=0.3, time_initializer_range=1.0, **mode
+    )
+    model = with_times(getattr(modeling_tempoformer, head)(config).eval())
+    batches = [
+        {name: tensor[:, 0] for name, tensor in posts_of(rows, 2, tokens, pad).items()} for rows, _, _, tokens in SIZES
+    ]
+    check_exported(model, batches[0], batches[1:])

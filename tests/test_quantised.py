@@ -1,0 +1,83 @@
+"""Models with linear layers in int8, by torchao and by PyTorch's own dynamic quantiser."""
+
+import copy
+import io
+
+import pytest
+import torch
+from helpers import TIMES, TINY, tiny_batch, tiny_model
+from torch import nn
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
+
+from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalBertConfig
+
+
+# Wide enough that most of the memory is that of linear layers.
+WIDE = {**TINY, "hidden_size": 64, "intermediate_size": 128}
+# The largest change of a logit, relative to the spread of the logits: 8 bits are steps of a hundredth of a weight.
+BOUND = 0.2
+
+
+def stream_model(**settings) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    batch = tiny_batch()
+    del batch["labels"]
+    encoder = {"model_type": "bert", "pad_token_id": 0, **WIDE}
+    return tiny_model(encoder_config=encoder, **settings), batch
+
+
+def calendar_model() -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    model, batch = stream_model()
+    encoder = {"model_type": "temporal_bert", "times": TIMES, "pad_token_id": 0, **WIDE}
+    model = tiny_model(encoder_config={**encoder, "time_initializer_range": 1.0})
+    return model, batch | {"time_ids": 3 * batch["attention_mask"]}
+
+
+def text_model() -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    torch.manual_seed(0)
+    config = TemporalBertConfig(times=TIMES, pad_token_id=0, time_initializer_range=1.0, **WIDE)
+    rows = {name: tensor[:, 0] for name, tensor in tiny_batch().items() if name in ("input_ids", "attention_mask")}
+    model = BertWithTemporalAttentionForMaskedLM(config).eval()
+    return model, rows | {"time_ids": 3 * rows["attention_mask"]}
+
+
+def size(model: nn.Module) -> int:
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    return file.tell()
+
+
+def dynamic(model: nn.Module) -> nn.Module:
+    return torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+
+
+def int8_weights(model: nn.Module) -> nn.Module:
+    quantize_(model, Int8WeightOnlyConfig())
+    return model
+
+
+def int8_activations_too(model: nn.Module) -> nn.Module:
+    quantize_(model, Int8DynamicActivationInt8WeightConfig())
+    return model
+
+
+MODELS = {
+    "token form": stream_model,
+    "post form": lambda: stream_model(stream_form="post"),
+    "recurrent head": lambda: stream_model(head="lstm"),
+    "calendar time": calendar_model,
+    "texts": text_model,
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("quantise", [int8_weights, int8_activations_too, dynamic])
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_quantised_is_close_and_smaller(kind, quantise):
+    model, batch = MODELS[kind]()
+    quantised = quantise(copy.deepcopy(model))
+    with torch.no_grad():
+        expected, found = model(**batch).logits, quantised(**batch).logits
+    change = (found - expected).abs().max() / expected.std()
+    assert 0 < change < BOUND
+    assert size(quantised) < 0.6 * size(model)
