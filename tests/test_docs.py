@@ -38,7 +38,7 @@ from modeling_tempoformer.training import recipes
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 # Their commands are run, for two steps where they train; those of other pages are parsed.
-RUN_PAGES = {"README.md", "docs/many_gpus.md", "docs/quick_start.md", "docs/semantic_change.md"}
+RUN_PAGES = {"README.md", "docs/many_gpus.md", "docs/production.md", "docs/quick_start.md", "docs/semantic_change.md"}
 TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py")
 RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_baseline.py", "run_semantic_change.py", "modeling_tempoformer.data.synthetic")
 NOT_RUN = ("source .venv/bin/activate", "hf auth login", "hf upload me/my-model outputs/by_hand")
