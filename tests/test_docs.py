@@ -8,10 +8,13 @@ import dataclasses
 import doctest
 import inspect
 import io
+import os
 import pkgutil
 import re
 import runpy
 import shlex
+import socket
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +22,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from accelerate.commands.launch import launch_command_parser
 from helpers import ROOT, TINY, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
@@ -34,7 +38,7 @@ from modeling_tempoformer.training import recipes
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 # Their commands are run, for two steps where they train; those of other pages are parsed.
-RUN_PAGES = {"README.md", "docs/quick_start.md", "docs/semantic_change.md"}
+RUN_PAGES = {"README.md", "docs/many_gpus.md", "docs/production.md", "docs/quick_start.md", "docs/semantic_change.md"}
 TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py")
 RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_baseline.py", "run_semantic_change.py", "modeling_tempoformer.data.synthetic")
 NOT_RUN = ("source .venv/bin/activate", "hf auth login", "hf upload me/my-model outputs/by_hand")
@@ -203,6 +207,33 @@ def parse_only(program: str, arguments: list[str]):
     pytest.fail(f"{program} {shlex.join(arguments)}: it does not read its arguments")
 
 
+def launch(arguments: list[str], really: bool):
+    """`accelerate launch`, with two processes on the CPU: of one machine, or one of each of two."""
+    given = launch_command_parser().parse_args(arguments)
+    program, passed_on = given.training_script, [*given.training_script_args, "--use_cpu"]
+    parse_only(program, passed_on)
+    if not really:
+        return
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    options = [*arguments[: arguments.index(program)], "--num_processes", "2", "--main_process_port", str(port)]
+    if given.num_machines is not None:
+        options += ["--main_process_ip", "127.0.0.1"]
+    shards = [str(ROOT / "tests" / "sharded_on_cpu.py")] if "--fsdp" in passed_on else []
+    script = [*shards, str(ROOT / program), *passed_on, "--max_steps", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-m", "accelerate.commands.launch", *options]
+    machines = [
+        subprocess.Popen(
+            [*command, "--machine_rank", str(rank), *script],
+            **{"env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
+        )
+        for rank in range(given.num_machines or 1)
+    ]
+    said = [machine.communicate(timeout=300)[0] for machine in machines]
+    assert not any(machine.returncode for machine in machines), said
+
+
 def run_command(words: list[str], really: bool) -> str:
     """Runs or checks one command; returns what it printed."""
     while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
@@ -214,6 +245,8 @@ def run_command(words: list[str], really: bool) -> str:
         assert set(words[1:]) <= set(targets), words
     elif words[:2] == ["pip", "install"]:
         check_install(words[2:])
+    elif words[:2] == ["accelerate", "launch"]:
+        launch(words[2:], really)
     elif words[0] == "python":
         program, *arguments = words[2:] if words[1] == "-m" else words[1:]
         if not really or program not in RUN_SCRIPTS:
@@ -336,7 +369,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_options_in_the_text_exist():
-    known = set()
+    known = {action.dest for action in launch_command_parser()._actions}
     for script in ROOT.glob("run_*.py"):
         module = runpy.run_path(str(script))
         for name, value in module.items():

@@ -95,6 +95,11 @@ class HubTrainer(Trainer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        if self.is_fsdp_enabled and "SHARDED" in str(self.accelerator.state.fsdp_plugin.state_dict_type):
+            raise ValueError(
+                "FSDP would save no model.safetensors, only a part of the weights for each process: give the script "
+                "--fsdp, or `accelerate launch` --fsdp_state_dict_type FULL_STATE_DICT."
+            )
         # Those of each split that were saved since the last training.
         self.saved_metrics: dict[str, dict[str, Any]] = {}
         self.add_callback(PushCodeAndCardCallback(self))
@@ -237,8 +242,11 @@ class PushCodeAndCardCallback(TrainerCallback):
     def __init__(self, trainer: HubTrainer):
         self.trainer = trainer
 
-    def on_train_begin(self, args, state, control, **kwargs):
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
         self.trainer.saved_metrics.clear()
+        if self.trainer.is_fsdp_enabled:
+            # FSDP derives a class from the model's, in a module of its own, whose code would be saved as the model's.
+            type(model).__module__ = type(model).__bases__[-1].__module__
 
     def on_push_begin(self, args, state, control, **kwargs):
         if not self.trainer.is_world_process_zero():

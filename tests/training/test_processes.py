@@ -13,6 +13,7 @@ import pytest
 import torch
 from helpers import ROOT, of_others, read_json, read_table, tiny_encoder, write_posts
 from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
@@ -81,12 +82,70 @@ def test_two_processes_train_as_one(tmp_path, files):
         # Less than an epoch, whose last batch is filled up where there are several processes.
         settings = {"max_steps": 3, "per_device_train_batch_size": 8 // processes}
         run(training(files, tmp_path / str(processes), **settings), processes)
-    weights, others = (load_file(tmp_path / name / "model.safetensors") for name in ("1", "2"))
-    for name, weight in weights.items():
-        torch.testing.assert_close(others[name], weight, atol=1e-5, rtol=0, msg=name)
+    assert as_one(tmp_path / "1", tmp_path / "2")
     first, second = (read_json(tmp_path / name / "all_results.json") for name in ("1", "2"))
     for part, name in (("train", "loss"), ("validation", "macro_f1"), ("test", "macro_f1")):
         assert second[part][name] == pytest.approx(first[part][name], abs=1e-5), part
+
+
+def as_one(folder: Path, other: Path) -> bool:
+    """Whether two trainings ended in the same weights, and fails where they did not."""
+    weights, others = (load_file(output / "model.safetensors") for output in (folder, other))
+    for name, weight in weights.items():
+        torch.testing.assert_close(others[name], weight, atol=1e-5, rtol=0, msg=name)
+    return weights.keys() == others.keys()
+
+
+# Runs the script that is its first argument.
+ON_CPU = "tests/sharded_on_cpu.py"
+FSDP = ["--fsdp", "--fsdp_config", '{"transformer_layer_cls_to_wrap": "BertLayer"}']
+
+
+def test_sharded_training_ends_as_one(tmp_path, files):
+    """The whole model is saved, with its own code; a checkpoint goes on with FSDP, and only with it."""
+    often = {"max_steps": 3, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
+    one = training(files, tmp_path / "one", **often, per_device_train_batch_size=8)
+    run(one)
+
+    def halves(name: str, *more: str) -> list[str]:
+        arguments = training(files, tmp_path / name, **often, per_device_train_batch_size=4)
+        return ["run_glue_style.py", *arguments, *FSDP, *more]
+
+    run(halves("two"), 2, ON_CPU)
+    assert as_one(tmp_path / "one", tmp_path / "two")
+    first, second = (read_json(tmp_path / name / "all_results.json") for name in ("one", "two"))
+    assert second["test"]["macro_f1"] == pytest.approx(first["test"]["macro_f1"], abs=1e-12)
+    code = [sorted(path.name for path in (tmp_path / name).glob("*.py")) for name in ("one", "two")]
+    assert code[0] == code[1]
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "two", trust_remote_code=True)
+    assert type(loaded).__name__ == "TempoFormerForStreamClassification"
+
+    checkpoint = str(tmp_path / "two" / "checkpoint-2")
+    run(halves("resumed", "--resume_from_checkpoint", checkpoint), 2, ON_CPU)
+    assert as_one(tmp_path / "one", tmp_path / "resumed")
+    one[one.index("--output_dir") + 1] = str(tmp_path / "without")
+    refused = launch([*one, "--resume_from_checkpoint", checkpoint], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert "FSDP" in refused.communicate(timeout=300)[0] and refused.returncode
+
+
+def test_weights_in_parts_are_refused(tmp_path, files):
+    """What FSDP would do by `accelerate launch --use_fsdp` alone: no model would be there at the end."""
+    arguments = ["run_glue_style.py", *training(files, tmp_path / "parts"), *FSDP[:-1]]
+    arguments.append('{"transformer_layer_cls_to_wrap": "BertLayer", "state_dict_type": "SHARDED_STATE_DICT"}')
+    refused = launch(arguments, 2, ON_CPU, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert "FULL_STATE_DICT" in refused.communicate(timeout=300)[0] and refused.returncode
+
+
+def test_one_process_goes_on_where_two_were(tmp_path, files):
+    often = {"max_steps": 3, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
+    run(training(files, tmp_path / "one", **often, per_device_train_batch_size=8))
+    run(training(files, tmp_path / "two", **often, per_device_train_batch_size=4), 2)
+    resumed = training(files, tmp_path / "resumed", **often, per_device_train_batch_size=8)
+    run([*resumed, "--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")])
+    assert as_one(tmp_path / "one", tmp_path / "resumed")
+    again = training(files, tmp_path / "two", **often, per_device_train_batch_size=8)
+    refused = launch(again, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert "--per_device_train_batch_size 4" in refused.communicate(timeout=300)[0] and refused.returncode
 
 
 def test_two_processes_predict_as_one(tmp_path, files):
