@@ -1,0 +1,79 @@
+"""Ray: on this machine alone, or on the cluster that `RAY_ADDRESS` names."""
+
+import importlib.util
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+# Ray tells its makers nothing about its use.
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+if "RAY_ADDRESS" not in os.environ:
+    # Ray's name for "no other machine takes part": its ports are open on the loopback alone, as they are on macOS.
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    # Other users of this machine cannot give it work either.
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+if importlib.util.find_spec("ray") is None:
+    raise ValueError("run_scoring.py needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
+
+import ray  # noqa: E402
+import ray.data  # noqa: E402
+
+
+# Bytes of posts that Ray holds in shared memory; what does not fit waits on disk.
+SHARED_MEMORY = 1 << 30
+# Bytes of posts that one task of the shuffle takes, and that pass between tasks.
+SHUFFLED_AT_ONCE, BLOCK = 1 << 27, 1 << 24
+# They show the traceback of a user's error, and say that there are no bars.
+LOUD = (
+    *("ray.data._internal.execution.streaming_executor_state", "ray.data.exceptions"),
+    "ray.data._internal.progress",
+)
+
+
+@contextmanager
+def started_ray(model_bytes: int) -> Iterator[None]:
+    """
+    Ray while the block runs: the cluster that `RAY_ADDRESS` names, else one of this machine's own, which ends with the
+    block and leaves nothing behind. A Ray that runs already is taken as it is.
+
+    Args:
+        model_bytes (`int`): Size of what is sent to every worker.
+    """
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.shuffle_input_batch_bytes, context.target_max_block_size = SHUFFLED_AT_ONCE, BLOCK
+    for name in LOUD:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if ray.is_initialized():
+        yield
+    elif "RAY_ADDRESS" in os.environ:
+        with ray.init(**quiet):
+            yield
+    else:
+        # Logs and posts that wait on disk, which nobody else may read.
+        folder = tempfile.mkdtemp(prefix="ray-")
+        try:
+            with ray.init(
+                address="local",
+                include_dashboard=False,
+                object_store_memory=SHARED_MEMORY + 2 * model_bytes,
+                _temp_dir=folder,
+                **quiet,
+            ):
+                yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def workers() -> tuple[int, dict[str, int]]:
+    """How many processes compute, and what each asks Ray for: a GPU if there are any, else a core."""
+    resources = ray.cluster_resources()
+    if gpus := int(resources.get("GPU", 0)):
+        return gpus, {"num_gpus": 1}
+    return int(resources["CPU"]), {"num_cpus": 1}
