@@ -1,5 +1,5 @@
 """
-run_scoring.py on a made-up corpus: its time, the memory of each of its processes, and what becomes of it when one dies.
+run_scoring.py on a made-up corpus: its time, the memory of its processes, and what becomes of it when one dies.
 
 The posts of a timeline are spread over files of three formats in any order; one timeline has a twentieth of all posts.
 When a third of the predictions is written, one process that computes is killed (SIGKILL); at two thirds the run is

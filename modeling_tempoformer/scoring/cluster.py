@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-# Ray tells its makers nothing about its use.
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# Ray tells its makers nothing about its use, and this script's own part of it writes no log to the screen.
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 if "RAY_ADDRESS" not in os.environ:
     # Ray's name for "no other machine takes part": its ports are open on the loopback alone, as they are on macOS.
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -28,11 +28,13 @@ import ray.data  # noqa: E402
 SHARED_MEMORY = 1 << 30
 # Bytes of posts that one task of the shuffle takes, and that pass between tasks.
 SHUFFLED_AT_ONCE, BLOCK = 1 << 27, 1 << 24
-# They show the traceback of a user's error, and say that there are no bars.
-LOUD = (
-    *("ray.data._internal.execution.streaming_executor_state", "ray.data.exceptions"),
-    "ray.data._internal.progress",
-)
+# What Ray says of itself: that a part of the work has ended, the traceback of a user's error, that there are no bars.
+LEVELS = {
+    "ray.data": logging.WARNING,
+    "ray.data._internal.execution.streaming_executor_state": logging.CRITICAL,
+    "ray.data.exceptions": logging.CRITICAL,
+    "ray.data._internal.progress": logging.ERROR,
+}
 
 
 @contextmanager
@@ -47,8 +49,8 @@ def started_ray(model_bytes: int) -> Iterator[None]:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.shuffle_input_batch_bytes, context.target_max_block_size = SHUFFLED_AT_ONCE, BLOCK
-    for name in LOUD:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name, level in LEVELS.items():
+        logging.getLogger(name).setLevel(level)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if ray.is_initialized():
         yield
