@@ -32,28 +32,21 @@ class NamedTimelines(StreamClassificationPipeline):
         return entry
 
 
-class Scorer:
+class ShardScorer:
     """
-    A process that holds the model.
+    Turns files of sorted posts into files of predictions.
 
     Args:
-        pipe (`list[ObjectRef]`): One [`NamedTimelines`], as Ray keeps it.
+        pipe (`NamedTimelines`): The model.
         corpus (`Corpus`): What is scored.
-        files (`list[str]`): The names of the files it came from.
-        work, output (`Folder`): Where the shards are, and where the predictions go.
+        files (`list[str]`): The names of the files that it came from.
+        work, output (`Folder`): Where the sorted posts are, and where the predictions go.
     """
 
-    def __init__(self, pipe: list[ray.ObjectRef], corpus: Corpus, files: list[str], work: Folder, output: Folder):
-        # One process for each core; oneDNN's own cache would take a gigabyte in each.
-        torch.set_num_threads(1)
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-        logging.set_verbosity_error()
-        self.pipe = ray.get(pipe[0])
-        self.pipe.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.pipe.model.to(self.pipe.device)
-        self.corpus, self.files, self.work, self.output = corpus, files, work, output
-        classes = self.pipe.model.config.id2label
-        self.classes = [classes[label] for label in range(len(classes))]
+    def __init__(self, pipe: NamedTimelines, corpus: Corpus, files: list[str], work: Folder, output: Folder):
+        self.pipe, self.corpus, self.files, self.work, self.output = pipe, corpus, files, work, output
+        names = pipe.model.config.id2label
+        self.classes = [names[label] for label in range(len(names))]
         self.schema = pa.schema(
             {
                 **{"timeline_id": pa.string(), "post_id": pa.string()},
@@ -62,11 +55,6 @@ class Scorer:
                 **{f"probability_{name}": pa.float64() for name in self.classes},
             }
         )
-
-    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list]:
-        """Scores shards, which are given by their places in the corpus; says how many posts they have."""
-        with told_to(self.work):
-            return {"posts": [self.score(self.corpus.shards[place]) for place in batch["item"]]}
 
     def score(self, shard: Shard) -> int:
         """Writes the predictions of a shard; returns how many."""
@@ -113,6 +101,32 @@ class Scorer:
         return {**row, "time": round(post["time"] * 1e6)} if self.corpus.timed else row
 
 
+class ScoringProcess:
+    """
+    A process of Ray that holds the model.
+
+    Args:
+        pipe (`list[ObjectRef]`): One [`NamedTimelines`], as Ray keeps it.
+        corpus, files, work, output: As [`ShardScorer`] takes them.
+    """
+
+    def __init__(self, pipe: list[ray.ObjectRef], corpus: Corpus, files: list[str], work: Folder, output: Folder):
+        # There is one process for each core, and oneDNN's own cache would take a gigabyte in each.
+        torch.set_num_threads(1)
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+        # What the pipeline says of single timelines is counted instead.
+        logging.set_verbosity_error()
+        (kept,) = ray.get(pipe)
+        kept.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        kept.model.to(kept.device)
+        self.scorer = ShardScorer(kept, corpus, files, work, output)
+
+    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list]:
+        """Scores shards, which are given by their places in the corpus; says how many posts they have."""
+        with told_to(self.scorer.work):
+            return {"posts": [self.scorer.score(self.scorer.corpus.shards[place]) for place in batch["item"]]}
+
+
 def read_timelines(shard: Any) -> Iterator[list[dict[str, Any]]]:
     """The timelines of a shard. Raises a `ValueError` for a post id that a timeline has twice."""
     batches = parquet.ParquetFile(shard).iter_batches(POSTS_AT_ONCE)
@@ -136,7 +150,7 @@ def score_shards(
     size, resources = workers()
     size = min(size, len(corpus.shards))
     scored = ray.data.from_items(list(range(len(corpus.shards))), override_num_blocks=len(corpus.shards)).map_batches(
-        Scorer,
+        ScoringProcess,
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=size),
         # In a list, since Ray warns of an object that a process may not find when it is started again.
