@@ -40,6 +40,7 @@ bench: install .venv/redis
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/scoring.py --posts 200000 --timelines 5000
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2

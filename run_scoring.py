@@ -22,6 +22,7 @@ from modeling_tempoformer.scoring.folders import Folder, Table, find_tables
 from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
 from modeling_tempoformer.scoring.scorer import NamedTimelines, count_truncated, score_shards
 from modeling_tempoformer.scoring.shards import make_shards, read_shards
+from modeling_tempoformer.training.arguments import check_positive
 from modeling_tempoformer.training.recipes import parse, run_script
 
 
@@ -44,9 +45,16 @@ class ScoringArguments:
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
     id_column: str | None = field(default=None, metadata={"help": "Default: a post's id is its file and its row."})
+    num_workers: int | None = field(
+        default=None,
+        metadata={"help": "Processes that hold the model. Default: one a GPU, else one a core."},
+    )
     cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
     model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
     token: str | None = field(default=None, repr=False, metadata={"help": "Token for downloads from the Hub."})
+
+    def __post_init__(self):
+        check_positive(self, "num_workers")
 
 
 def main(arguments: list[str]):
@@ -60,7 +68,7 @@ def main(arguments: list[str]):
     is_new = check_record(output, record)
     if (scored := output.read_json(SCORED)) is None:
         try:
-            scored = score(pipe, tables, columns, record if is_new else None, output)
+            scored = score(pipe, tables, columns, record if is_new else None, output, args.num_workers)
         except KeyboardInterrupt:
             sys.exit("Stopped. The same command goes on with what is left.")
     (output / WORK).delete()
@@ -86,6 +94,7 @@ def score(
     columns: dict[str, str | None],
     new_record: dict[str, Any] | None,
     output: Folder,
+    num_workers: int | None,
 ) -> dict[str, int]:
     """Sorts the posts if the run is new, scores the shards that are left, and counts."""
     work = output / WORK
@@ -98,7 +107,7 @@ def score(
         corpus = read_shards(work)
         left = corpus.without(output.files())
         with tqdm(total=corpus.posts, initial=corpus.posts - left.posts, desc="Scoring", unit="post") as bar:
-            for num_posts in score_shards(pipe, left, [table.name for table in tables], work, output):
+            for num_posts in score_shards(pipe, left, [table.name for table in tables], work, output, num_workers):
                 bar.update(num_posts)
     scored = {"posts": corpus.posts, "truncated_posts": count_truncated(output, corpus)}
     output.write_json(SCORED, scored)

@@ -17,11 +17,14 @@ if "RAY_ADDRESS" not in os.environ:
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     # Other users of this machine cannot give it work either.
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    # By default its processes give way to all others (nice 15): on a busy machine a run would stand still.
+    os.environ["RAY_worker_niceness"] = "0"
 if importlib.util.find_spec("ray") is None:
     raise ValueError("run_scoring.py needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
 
 import ray  # noqa: E402
 import ray.data  # noqa: E402
+from ray._private.node import Node  # noqa: E402
 
 
 # Bytes of posts that Ray holds in shared memory; what does not fit waits on disk.
@@ -58,6 +61,8 @@ def started_ray(model_bytes: int) -> Iterator[None]:
         with ray.init(**quiet):
             yield
     else:
+        # Its process would ask the addresses of cloud providers which cloud this is, whatever the settings say.
+        Node.start_api_server = without_dashboard
         # Logs and posts that wait on disk, which nobody else may read.
         folder = tempfile.mkdtemp(prefix="ray-")
         try:
@@ -73,9 +78,6 @@ def started_ray(model_bytes: int) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def workers() -> tuple[int, dict[str, int]]:
-    """How many processes compute, and what each asks Ray for: a GPU if there are any, else a core."""
-    resources = ray.cluster_resources()
-    if gpus := int(resources.get("GPU", 0)):
-        return gpus, {"num_gpus": 1}
-    return int(resources["CPU"]), {"num_cpus": 1}
+def without_dashboard(node: Node, **settings):
+    """In place of starting the dashboard."""
+    node._webui_url = ""

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from transformers.utils import logging
 
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from .cluster import ray, workers
+from .cluster import ray
 from .folders import Folder
 from .shards import POSTS_AT_ONCE, Corpus, Shard, told_in_one_sentence, told_to
 
@@ -141,21 +141,33 @@ def read_timelines(shard: Any) -> Iterator[list[dict[str, Any]]]:
 
 
 def score_shards(
-    pipe: NamedTimelines, corpus: Corpus, files: list[str], work: Folder, output: Folder
+    pipe: NamedTimelines,
+    corpus: Corpus,
+    files: list[str],
+    work: Folder,
+    output: Folder,
+    num_workers: int | None = None,
 ) -> Iterator[int]:
-    """Scores all shards; yields the number of posts of each as soon as its file is there."""
+    """
+    Scores all shards; yields the number of posts of each as soon as its file is there.
+
+    Args:
+        pipe, corpus, files, work, output: As [`ShardScorer`] takes them.
+        num_workers (`int`, *optional*): How many processes hold the model. One for each GPU by default, or for each
+            core if there is none.
+    """
     if not corpus.shards:
         return
-    kept = ray.put(pipe)
-    size, resources = workers()
-    size = min(size, len(corpus.shards))
-    scored = ray.data.from_items(list(range(len(corpus.shards))), override_num_blocks=len(corpus.shards)).map_batches(
+    kept, resources = ray.put(pipe), ray.cluster_resources()
+    device = "GPU" if resources.get("GPU") else "CPU"
+    size = min(num_workers or int(resources[device]), len(corpus.shards))
+    places = ray.data.from_items(list(range(len(corpus.shards))), override_num_blocks=len(corpus.shards))
+    scored = places.map_batches(
         ScoringProcess,
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=size),
-        # In a list, since Ray warns of an object that a process may not find when it is started again.
         fn_constructor_args=([kept], corpus, files, work, output),
-        **resources,
+        **{f"num_{device.lower()}s": 1},
     )
     with told_in_one_sentence(work):
         yield from (row["posts"] for row in scored.iter_rows())
