@@ -34,13 +34,14 @@ pictures: .venv/browser
 demo: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py
 
-bench: install .venv/redis
+bench: .venv/installed_slow .venv/redis
 	$(BIN)/python benchmarks/inference.py
 	$(BIN)/python benchmarks/small_machines.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/temporal.py
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/scoring.py --posts 200000 --timelines 5000
 
 # On a GPU, with any Python that has torch and Transformers: `make bench-gpu PYTHON=python3`.
 bench-gpu:
@@ -54,9 +55,13 @@ test: install
 	$(PYTEST) -m "not slow"
 
 # The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
-# Transformers, pages in a browser, a server of timelines.
-test-slow: .venv/common_tests .venv/browser .venv/redis
+# Transformers, pages in a browser, a server of timelines, exported and quantised models.
+test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis
 	$(PYTEST) -m slow
+
+.venv/installed_slow: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[test_slow]"
+	touch $@
 
 # From the source distribution of the installed version.
 .venv/common_tests: .venv/installed

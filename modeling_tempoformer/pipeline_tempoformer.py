@@ -170,8 +170,8 @@ class StreamClassificationPipeline(Pipeline):
         self, timeline: Any, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
         """
-        The number, texts, times and rows of a timeline, the order of its posts in time, and a list for the outputs of
-        its rows.
+        The number, texts, times and rows of a timeline, the order of its posts in time, a list for the outputs of its
+        rows, and how many posts were truncated.
         """
         texts, times = read_timeline(timeline, number)
         order = list(range(len(texts)))
@@ -193,7 +193,8 @@ class StreamClassificationPipeline(Pipeline):
         if sorted_times is not None:
             columns["timestamps"] = sorted_times
         rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
-        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order, "outputs": []}
+        entry = {"number": number, "texts": texts, "times": times, "rows": rows, "order": order, "outputs": []}
+        return {**entry, "truncated": cut}
 
     def run(self, rows: list[tuple[dict, dict]], explains: bool):
         """Classifies a batch of rows, adds the outputs to the timelines, and empties the batch."""

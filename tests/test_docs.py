@@ -39,6 +39,8 @@ from modeling_tempoformer.training import recipes
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 # Their commands are run, for two steps where they train; those of other pages are parsed.
 RUN_PAGES = {"README.md", "docs/many_gpus.md", "docs/production.md", "docs/quick_start.md", "docs/semantic_change.md"}
+# That page also exports and quantises a model.
+SLOW_PAGES = RUN_PAGES | {"docs/speed.md"}
 TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py")
 RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_baseline.py", "run_semantic_change.py", "modeling_tempoformer.data.synthetic")
 NOT_RUN = ("source .venv/bin/activate", "hf auth login", "hf upload me/my-model outputs/by_hand")
@@ -326,7 +328,7 @@ def check_shown(block: Block, printed: str):
 
 @pytest.mark.filterwarnings("ignore:'modeling_tempoformer.* found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] if page in RUN_PAGES else []) for page in PAGES]
+    "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW_PAGES else []) for page in PAGES]
 )
 @patch.dict(ENCODER_ADAPTERS)
 def test_the_blocks_of_a_page_run(page, folder):

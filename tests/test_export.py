@@ -1,6 +1,5 @@
 """Models exported with `torch.export` and as ONNX, at sizes that the export has not seen, against the model itself."""
 
-import onnxruntime
 import pytest
 import torch
 from helpers import ENCODERS, FORMS, TIMES, TINY, tiny_model
@@ -13,6 +12,7 @@ from modeling_tempoformer.windows_tempoformer import stream_windows
 
 # `docs/speed.md` exports one model, and is tested with every page.
 pytestmark = pytest.mark.slow
+onnxruntime = pytest.importorskip("onnxruntime")
 
 Batch = dict[str, torch.Tensor]
 # Rows, posts, streams and tokens. The first is exported, the others are not seen then.

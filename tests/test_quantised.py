@@ -7,10 +7,12 @@ import pytest
 import torch
 from helpers import TIMES, TINY, tiny_batch, tiny_model
 from torch import nn
-from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 
 from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalBertConfig
 
+
+pytestmark = pytest.mark.slow
+torchao = pytest.importorskip("torchao.quantization")
 
 # Wide enough that most of the memory is that of linear layers.
 WIDE = {**TINY, "hidden_size": 64, "intermediate_size": 128}
@@ -51,12 +53,12 @@ def dynamic(model: nn.Module) -> nn.Module:
 
 
 def int8_weights(model: nn.Module) -> nn.Module:
-    quantize_(model, Int8WeightOnlyConfig())
+    torchao.quantize_(model, torchao.Int8WeightOnlyConfig())
     return model
 
 
 def int8_activations_too(model: nn.Module) -> nn.Module:
-    quantize_(model, Int8DynamicActivationInt8WeightConfig())
+    torchao.quantize_(model, torchao.Int8DynamicActivationInt8WeightConfig())
     return model
 
 

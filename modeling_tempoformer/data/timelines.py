@@ -139,10 +139,12 @@ def label_names(posts: Posts, column: str = "label") -> list[str]:
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
 
 
-def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, str | None]) -> Iterator[Post]:
+def read_posts(
+    posts: Posts, labels: Sequence[str] | None, columns: dict[str, str | None], times: TimeColumn | None = None
+) -> Iterator[Post]:
     """
     Checks the posts one by one. `columns` names the column of each role; where it has None for the timestamp or the
-    label, the usual column is read if there is one.
+    label, the usual column is read if there is one. `times`, if given, reads the times, and knows their kind then.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
@@ -152,7 +154,7 @@ def read_posts(posts: Posts, labels: Sequence[str] | None, columns: dict[str, st
         dtype = getattr((posts.features or {}).get(columns[role]), "dtype", None)
         if dtype in ("float16", "float32"):
             raise ValueError(f"Column '{columns[role]}' is in {dtype}, which is too coarse: save it in 64 bits.")
-    times, row, timeline_id, seen = TimeColumn(), -1, None, set()
+    times, row, timeline_id, seen = times or TimeColumn(), -1, None, set()
     for batch in posts.iter(1000):
         for role, column in required.items():
             check_column(batch, column, role)

@@ -1,0 +1,231 @@
+"""
+run_scoring.py on a made-up corpus: its time, the memory of its processes, and what becomes of it when one dies.
+
+The posts of a timeline are spread over files of three formats in any order; one timeline has a twentieth of all posts.
+When a third of the predictions is written, one process that computes is killed (SIGKILL); at two thirds the run is
+stopped (SIGINT), and the same command goes on. At the end the predictions of a sample of timelines, and of the long
+one, are compared with those of the pipeline.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import torch
+from pyarrow import csv, dataset, parquet
+from transformers import AutoConfig, AutoTokenizer
+from workload import POST_FORM, show, table
+
+from modeling_tempoformer import StreamClassificationPipeline, TempoFormerConfig, TempoFormerForStreamClassification
+
+
+ROOT = Path(__file__).parents[1]
+TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+NUM_FILES = 12
+LONG = "timeline 0"
+WORDS_OF_A_POST = 6
+COMPARED_TIMELINES = 300
+MEMORY = ("rss", "pss", "uss")
+SECONDS_BETWEEN_SAMPLES = 1.0
+
+
+def save_model(folder: Path):
+    """A model without training, whose new parts are so wide that each earlier post shows in the answer."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=512)
+    config = AutoConfig.for_model("bert", vocab_size=len(tokenizer), **TINY)
+    settings = {"window": 20, "num_labels": 2, **POST_FORM}
+    model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=config, **settings)).eval()
+    for name, weight in model.named_parameters():
+        if weight.dim() == 2 and ".encoder." not in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    StreamClassificationPipeline(model=model, tokenizer=tokenizer).save_pretrained(folder)
+
+
+def write_corpus(folder: Path, num_posts: int, num_timelines: int):
+    """Parquet, CSV in gzip, and JSON lines; no two posts have the same time."""
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
+    words = sorted(word for word in tokenizer.get_vocab() if word.isalpha())
+    folder.mkdir()
+    choose, numbers = random.Random(0), np.random.default_rng(0)
+    times = numbers.permutation(num_posts) * 60 + 1_700_000_000
+    for file, rows in enumerate(np.array_split(np.arange(num_posts), NUM_FILES)):
+        # Each timeline has a post, the first one a twentieth of all.
+        others = np.where(rows < num_timelines, rows, numbers.integers(1, num_timelines, len(rows)))
+        timelines = np.where(rows % 20 == 19, 0, others)
+        posts = pa.table(
+            {
+                "timeline_id": [f"timeline {timeline}" for timeline in timelines],
+                "post_id": [f"post {row}" for row in rows],
+                "timestamp": times[rows],
+                "text": [" ".join(choose.choices(words, k=choose.randint(1, WORDS_OF_A_POST))) for _ in rows],
+            }
+        )
+        if file % 3 == 0:
+            parquet.write_table(posts, folder / f"{file}.parquet")
+        elif file % 3 == 1:
+            with gzip.open(folder / f"{file}.csv.gz", "wb") as stream:
+                csv.write_csv(posts, stream)
+        else:
+            with (folder / f"{file}.jsonl").open("w") as stream:
+                stream.writelines(json.dumps(post) + "\n" for post in posts.to_pylist())
+
+
+class Run(threading.Thread):
+    """The script, and the largest memory of each of its processes."""
+
+    def __init__(self, command: list[str]):
+        super().__init__(daemon=True)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        self.script = subprocess.Popen(command, env=environment)
+        self.peaks: dict[int, dict] = defaultdict(lambda: {"process": "", **dict.fromkeys(MEMORY, 0)})
+        self.largest_sum = 0
+        self.start()
+
+    def processes(self) -> list[psutil.Process]:
+        try:
+            script = psutil.Process(self.script.pid)
+            return [script, *script.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def computing(self) -> list[psutil.Process]:
+        """The processes that hold the model."""
+        found = []
+        for process in self.processes():
+            try:
+                found += [process] if "ray::MapWorker" in " ".join(process.cmdline()) else []
+            except psutil.Error:
+                continue
+        return found
+
+    def run(self):
+        while self.script.poll() is None:
+            total = 0
+            for process in self.processes():
+                try:
+                    name, memory = (process.cmdline() or [""])[0], process.memory_full_info()
+                except psutil.Error:
+                    continue
+                peak, total = self.peaks[process.pid], total + memory.pss
+                peak["process"] = "the script" if process.pid == self.script.pid else Path(name.split("(")[0]).name
+                peak.update({kind: max(peak[kind], getattr(memory, kind)) for kind in MEMORY})
+            self.largest_sum = max(self.largest_sum, total)
+            time.sleep(SECONDS_BETWEEN_SAMPLES)
+
+    def wait_for_parts(self, output: Path, number: int) -> int:
+        """Waits until so many parts are there; returns how many, fewer if the script has ended."""
+        while len(parts := list(output.glob("part-*"))) < number and self.script.poll() is None:
+            time.sleep(0.1)
+        return len(parts)
+
+
+def score(command: list[str], output: Path) -> tuple[list[Run], dict[str, object]]:
+    """Runs the script, kills a process, stops the script, and lets it go on."""
+    start, first = time.perf_counter(), Run(command)
+    first.wait_for_parts(output, 1)
+    num_shards = len(json.loads((output / "_work" / "shards.json").read_text(encoding="utf-8"))["shards"])
+    sorted_after = time.perf_counter() - start
+    first.wait_for_parts(output, num_shards // 3)
+    killed = first.computing()[0]
+    killed.kill()
+    first.wait_for_parts(output, 2 * num_shards // 3)
+    first.script.send_signal(signal.SIGINT)
+    status = first.script.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
+    second = Run(command)
+    assert second.script.wait() == 0
+    after = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
+    figures = {
+        "seconds": time.perf_counter() - start,
+        "seconds until the first part was there": sorted_after,
+        "parts": len(after),
+        "process killed": killed.pid,
+        "exit status of the stopped run": status,
+        "parts of the stopped run": len(before),
+        "of these written again": sum(after[name] != changed for name, changed in before.items()),
+    }
+    return [first, second], figures
+
+
+def compare(folder: Path, num_timelines: int) -> dict[str, object]:
+    """The predictions of a sample and those of the pipeline."""
+    chosen = random.Random(1).sample(range(1, num_timelines), min(COMPARED_TIMELINES, num_timelines - 1))
+    names = pa.array([LONG, *(f"timeline {number}" for number in chosen)])
+    wanted = dataset.field("timeline_id").isin(names)
+    columns = ["timeline_id", "post_id", "timestamp", "text"]
+    found = []
+    for kind, ending in (("parquet", "parquet"), ("csv", "csv.gz"), ("json", "jsonl")):
+        files = dataset.dataset(sorted(map(str, (folder / "posts").glob(f"*.{ending}"))), format=kind)
+        found.append(files.to_table(columns=columns, filter=wanted))
+    posts = pa.concat_tables(found).to_pandas()
+    written = dataset.dataset(str(folder / "scored"))
+    ids = written.to_table(columns=["post_id"])["post_id"]
+    predicted = written.to_table(filter=wanted).to_pandas().set_index("post_id")
+    pipe = StreamClassificationPipeline(
+        model=TempoFormerForStreamClassification.from_pretrained(folder / "model").eval(),
+        tokenizer=AutoTokenizer.from_pretrained(folder / "model"),
+    )
+    other_labels, largest = 0, 0.0
+    for _, timeline in posts.groupby("timeline_id"):
+        results = pipe({"text": list(timeline["text"]), "timestamp": timeline["timestamp"].tolist()})
+        for post_id, result in zip(timeline["post_id"], results, strict=True):
+            row = predicted.loc[post_id]
+            other_labels += row["prediction"] != result["label"]
+            largest = max(largest, abs(row[f"probability_{row['prediction']}"] - result["score"]))
+    return {
+        "rows": len(ids),
+        "different ids": len(ids.unique()),
+        "posts compared": len(posts),
+        "posts of the longest timeline": int((posts["timeline_id"] == LONG).sum()),
+        "other labels than the pipeline's": other_labels,
+        "largest difference of a score": largest,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--posts", type=int, default=2_000_000)
+    parser.add_argument("--timelines", type=int, default=50_000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        save_model(folder / "model")
+        write_corpus(folder / "posts", args.posts, args.timelines)
+        command = [sys.executable, str(ROOT / "run_scoring.py"), "--model_name_or_path", str(folder / "model")]
+        command += ["--input_files", str(folder / "posts"), "--output_dir", str(folder / "scored")]
+        runs, figures = score([*command, "--id_column", "post_id"], folder / "scored")
+        figures |= compare(folder, args.timelines)
+    figures["posts a second"] = args.posts / figures["seconds"]
+    figures["largest sum of all processes, PSS, MB"] = max(run.largest_sum for run in runs) / 1e6
+    largest: dict[str, dict] = {}
+    for peak in (peak for run in runs for peak in run.peaks.values()):
+        best = largest.setdefault(peak["process"], dict(peak))
+        best.update({kind: max(best[kind], peak[kind]) for kind in MEMORY})
+    show(benchmark="scoring", settings=vars(args), figures=figures, peaks=list(largest.values()))
+    rows = sorted(largest.values(), key=lambda peak: -peak["pss"])
+    table(
+        ["process, the largest of its kind", *(f"{kind.upper()}, MB" for kind in MEMORY)],
+        [[peak["process"], *(f"{peak[kind] / 1e6:,.0f}" for kind in MEMORY)] for peak in rows],
+    )
+    table(
+        ["scoring", "figure"],
+        [[name, f"{value:,.4g}" if isinstance(value, float) else str(value)] for name, value in figures.items()],
+    )
+
+
+if __name__ == "__main__":
+    main()

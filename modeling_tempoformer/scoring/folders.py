@@ -1,0 +1,133 @@
+"""Files and folders on this machine, on a network drive or in an object store."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+
+
+TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
+
+
+class Table(NamedTuple):
+    """A file of posts: its name, as found, its bytes, and when it was changed (nanoseconds since 1970)."""
+
+    name: str
+    size: int
+    changed: int | None
+
+
+def locate(name: str) -> tuple[FileSystem, str]:
+    """Where a path or a URI (`s3://`, `gs://`, `abfs://`, `hdfs://`, `file://`) leads."""
+    return FileSystem.from_uri(name) if "://" in name else (LocalFileSystem(), os.path.abspath(name))
+
+
+def find_tables(names: list[str]) -> list[Table]:
+    """
+    The files that are named and those in the folders that are named, at every depth, in order of their names.
+
+    Raises a `ValueError` for what is not there, for a file that is no table, and if no file is left. Files and folders
+    whose names begin with `_` or `.` are left out.
+    """
+    tables = {}
+    for name in names:
+        files, path = locate(name)
+        found = files.get_file_info(path)
+        if found.type == FileType.NotFound:
+            raise ValueError(f"--input_files: there is no {name}.")
+        inside = files.get_file_info(FileSelector(path, recursive=True)) if found.type == FileType.Directory else None
+        for info in [found] if inside is None else inside:
+            below = info.path[len(path) :]
+            if info.type == FileType.Directory or any(part.startswith(("_", ".")) for part in below.split("/")):
+                continue
+            table = name if inside is None else f"{name.rstrip('/')}/{below.lstrip('/')}"
+            if not table.lower().endswith(TABLES):
+                raise ValueError(f"--input_files: {table} is not a table of posts ({', '.join(TABLES)}).")
+            tables[table] = Table(table, info.size, info.mtime_ns)
+    if not tables:
+        raise ValueError(f"--input_files: no table of posts ({', '.join(TABLES)}) in {', '.join(names)}.")
+    return [tables[name] for name in sorted(tables)]
+
+
+@contextmanager
+def on_this_machine(name: str) -> Iterator[str]:
+    """The path of a file; one of an object store is copied for as long as the block runs."""
+    files, path = locate(name)
+    if isinstance(files, LocalFileSystem):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / Path(path).name
+        with files.open_input_stream(path, compression=None) as source, copy.open("wb") as target:
+            shutil.copyfileobj(source, target, 1 << 24)
+        yield str(copy)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder to write to. A file in it is there whole or not at all."""
+
+    name: str
+
+    @cached_property
+    def place(self) -> tuple[FileSystem, str]:
+        return locate(self.name)
+
+    def __truediv__(self, name: str) -> "Folder":
+        return Folder(f"{self.name.rstrip('/')}/{name}")
+
+    def files(self) -> set[str]:
+        """The names of its files; none if there is no such folder."""
+        files, path = self.place
+        inside = files.get_file_info(FileSelector(path, allow_not_found=True))
+        return {info.base_name for info in inside if info.type == FileType.File}
+
+    def open(self, name: str):
+        """A file of it, to read from any place."""
+        files, path = self.place
+        return files.open_input_file(f"{path}/{name}")
+
+    @contextmanager
+    def written_whole(self, name: str, into: "Folder | None" = None) -> Iterator[Any]:
+        """
+        A stream to a file of this folder, which is made if it does not exist. When the block has ended, the file gets
+        its name, in this folder or in another one that exists.
+        """
+        files, path = self.place
+        partial = f"{path}/_{uuid4().hex}"
+        files.create_dir(path)
+        try:
+            with files.open_output_stream(partial, compression=None) as stream:
+                yield stream
+            files.move(partial, f"{(into or self).place[1]}/{name}")
+        except BaseException:
+            if files.get_file_info(partial).type == FileType.File:
+                files.delete_file(partial)
+            raise
+
+    def read_json(self, name: str) -> Any:
+        """What [`write_json`] has written; None if there is no such file."""
+        files, path = self.place
+        if files.get_file_info(f"{path}/{name}").type == FileType.NotFound:
+            return None
+        with self.open(name) as file:
+            return json.loads(file.read())
+
+    def write_json(self, name: str, content: Any):
+        with self.written_whole(name) as stream:
+            stream.write((json.dumps(content, indent=1) + "\n").encode())
+
+    def delete(self):
+        """Deletes the folder with all that is in it."""
+        files, path = self.place
+        if files.get_file_info(path).type == FileType.Directory:
+            files.delete_dir(path)
