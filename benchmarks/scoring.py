@@ -3,7 +3,7 @@ run_scoring.py on a made-up corpus: its time, the memory of its processes, and w
 
 The posts of a timeline are spread over files of three formats in any order; one timeline has a twentieth of all posts.
 When a third of the predictions is written, one process that computes is killed (SIGKILL); at two thirds the run is
-stopped (SIGINT), and the same command goes on. At the end the predictions of a sample of timelines, and of the long
+stopped (SIGTERM), and the same command goes on. At the end the predictions of a sample of timelines, and of the long
 one, are compared with those of the pipeline.
 """
 
@@ -11,7 +11,6 @@ import argparse
 import gzip
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -151,7 +150,7 @@ def score(command: list[str], output: Path) -> tuple[list[Run], dict[str, object
     killed = first.computing()[0]
     killed.kill()
     first.wait_for_parts(output, 2 * num_shards // 3)
-    first.script.send_signal(signal.SIGINT)
+    first.script.terminate()
     status = first.script.wait()
     before = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
     second = Run(command)
