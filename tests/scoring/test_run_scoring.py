@@ -197,3 +197,16 @@ def test_ray_is_reached_from_this_machine_alone(ray):
     listening = [c.laddr.ip for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in own]
     assert listening and {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
     assert not usage_stats_enabled()
+
+
+def test_the_benchmark_finds_the_predictions_of_the_pipeline():
+    command = [sys.executable, str(ROOT / "benchmarks" / "scoring.py"), "--posts", "12000", "--timelines", "300"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    figures = result["figures"]
+    assert figures["rows"] == figures["different ids"] == 12000
+    assert figures["posts of the longest timeline"] > 500
+    assert figures["of these written again"] == figures["other labels than the pipeline's"] == 0
+    assert figures["largest difference of a score"] <= 1e-6
+    # In bytes.
+    assert 0 < max(peak["rss"] for peak in result["peaks"]) < 2e9
