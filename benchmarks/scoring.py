@@ -3,16 +3,14 @@ run_scoring.py on a made-up corpus: its time, the memory of its processes, and w
 
 The posts of a timeline are spread over files of three formats in any order; one timeline has a twentieth of all posts.
 When a third of the predictions is written, one process that computes is killed (SIGKILL); at two thirds the run is
-stopped (SIGINT), and the same command goes on. At the end the predictions of a sample of timelines, and of the long
+stopped (SIGTERM), and the same command goes on. At the end the predictions of a sample of timelines, and of the long
 one, are compared with those of the pipeline.
 """
 
 import argparse
 import gzip
-import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +23,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import torch
-from pyarrow import csv, dataset, parquet
+from pyarrow import csv, dataset, json, parquet
 from transformers import AutoConfig, AutoTokenizer
 from workload import POST_FORM, show, table
 
@@ -81,7 +79,16 @@ def write_corpus(folder: Path, num_posts: int, num_timelines: int):
                 csv.write_csv(posts, stream)
         else:
             with (folder / f"{file}.jsonl").open("w") as stream:
-                stream.writelines(json.dumps(post) + "\n" for post in posts.to_pylist())
+                posts.to_pandas().to_json(stream, orient="records", lines=True)
+
+
+def role(name: str) -> str:
+    """What a process does, by the name that it has in the list of processes."""
+    if name.startswith("ray::MapWorker"):
+        return "holds the model"
+    if name.startswith(("ray::MapBatches", "ray::IDLE")) or "shuffle" in name:
+        return "reads and sorts"
+    return f"Ray's own: {Path(name).name.removeprefix('ray::')}"
 
 
 class Run(threading.Thread):
@@ -121,7 +128,7 @@ class Run(threading.Thread):
                 except psutil.Error:
                     continue
                 peak, total = self.peaks[process.pid], total + memory.pss
-                peak["process"] = "the script" if process.pid == self.script.pid else Path(name.split("(")[0]).name
+                peak["process"] = "run_scoring.py" if process.pid == self.script.pid else role(name)
                 peak.update({kind: max(peak[kind], getattr(memory, kind)) for kind in MEMORY})
             self.largest_sum = max(self.largest_sum, total)
             time.sleep(SECONDS_BETWEEN_SAMPLES)
@@ -137,13 +144,13 @@ def score(command: list[str], output: Path) -> tuple[list[Run], dict[str, object
     """Runs the script, kills a process, stops the script, and lets it go on."""
     start, first = time.perf_counter(), Run(command)
     first.wait_for_parts(output, 1)
-    num_shards = len(json.loads((output / "_work" / "shards.json").read_text(encoding="utf-8"))["shards"])
+    num_shards = len(list((output / "_work" / "shards").glob("*.parquet")))
     sorted_after = time.perf_counter() - start
     first.wait_for_parts(output, num_shards // 3)
     killed = first.computing()[0]
     killed.kill()
     first.wait_for_parts(output, 2 * num_shards // 3)
-    first.script.send_signal(signal.SIGINT)
+    first.script.terminate()
     status = first.script.wait()
     before = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
     second = Run(command)
@@ -167,10 +174,8 @@ def compare(folder: Path, num_timelines: int) -> dict[str, object]:
     names = pa.array([LONG, *(f"timeline {number}" for number in chosen)])
     wanted = dataset.field("timeline_id").isin(names)
     columns = ["timeline_id", "post_id", "timestamp", "text"]
-    found = []
-    for kind, ending in (("parquet", "parquet"), ("csv", "csv.gz"), ("json", "jsonl")):
-        files = dataset.dataset(sorted(map(str, (folder / "posts").glob(f"*.{ending}"))), format=kind)
-        found.append(files.to_table(columns=columns, filter=wanted))
+    readers = {".parquet": parquet.read_table, ".gz": csv.read_csv, ".jsonl": json.read_json}
+    found = [readers[path.suffix](path).select(columns).filter(wanted) for path in (folder / "posts").iterdir()]
     posts = pa.concat_tables(found).to_pandas()
     written = dataset.dataset(str(folder / "scored"))
     ids = written.to_table(columns=["post_id"])["post_id"]

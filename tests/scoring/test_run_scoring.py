@@ -14,6 +14,7 @@ import pandas as pd
 import psutil
 import pytest
 from helpers import ROOT, tiny_encoder, tiny_model, write_posts
+from ray._common.usage.usage_lib import usage_stats_enabled
 from transformers import AutoTokenizer, pipeline
 
 from modeling_tempoformer.scoring.cluster import started_ray
@@ -192,9 +193,20 @@ def test_a_run_goes_on_after_a_worker_and_then_the_script_were_killed(model, tmp
 
 
 def test_ray_is_reached_from_this_machine_alone(ray):
-    import ray as library
-
     own = [process.pid for process in psutil.Process().children(recursive=True)]
     listening = [c.laddr.ip for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in own]
     assert listening and {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
-    assert library._private.usage.usage_lib.usage_stats_enabled() is False
+    assert not usage_stats_enabled()
+
+
+def test_the_benchmark_finds_the_predictions_of_the_pipeline():
+    command = [sys.executable, str(ROOT / "benchmarks" / "scoring.py"), "--posts", "12000", "--timelines", "300"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    figures = result["figures"]
+    assert figures["rows"] == figures["different ids"] == 12000
+    assert figures["posts of the longest timeline"] > 500
+    assert figures["of these written again"] == figures["other labels than the pipeline's"] == 0
+    assert figures["largest difference of a score"] <= 1e-6
+    # In bytes.
+    assert 0 < max(peak["rss"] for peak in result["peaks"]) < 2e9
