@@ -96,8 +96,8 @@ def time_calls(device: torch.device, function: Callable[[], object], repeats: in
 
 def count_launches(device: torch.device, function: Callable[[], object]) -> tuple[int, int]:
     """
-    The kernels that a call launches, and its copies from the GPU to the host, for each of which Python waits. On a CPU
-    the operators that call no other one, and 0.
+    The kernels that a call launches, and its copies for which Python waits: from the GPU to the host, and to the GPU
+    from memory that is not pinned. On a CPU the operators that call no other one, and 0.
     """
     on_gpu = device.type == "cuda"
     with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
@@ -107,7 +107,7 @@ def count_launches(device: torch.device, function: Callable[[], object]) -> tupl
     if not on_gpu:
         return sum(not event.cpu_children for event in profiler.events()), 0
     names = [e.name for e in profiler.events() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
-    copies = sum(name.startswith("Memcpy DtoH") for name in names)
+    copies = sum(name.startswith(("Memcpy DtoH", "Memcpy HtoD (Pageable")) for name in names)
     return sum(not name.startswith(("Memcpy", "Memset")) for name in names), copies
 
 
@@ -132,7 +132,7 @@ def measure(bench: Bench, function: Callable[[], object]) -> dict[str, float]:
         function()
     # Padding is work where it is computed.
     rate = counter.get_total_flops() / seconds
-    return {"seconds": seconds, "launches": launches, "copies_to_host": copies, "peak_bytes": peak, "flop_rate": rate}
+    return {"seconds": seconds, "launches": launches, "waits": copies, "peak_bytes": peak, "flop_rate": rate}
 
 
 def measure_matmul(bench: Bench) -> dict[str, float]:
@@ -278,7 +278,7 @@ COLUMNS = {
     f"over dense (asked of the token form in training: {ASKED['over_dense']:.0f})": ("over_dense", 1, ".1f"),
     "FLOP/s over matmul": ("of_matmul", 1, ".2f"),
     "launches": ("launches", None, ",d"),
-    "copies to host": ("copies_to_host", None, ",d"),
+    "waits for the GPU": ("waits", None, ",d"),
     "peak MiB": ("peak_bytes", 2**20, ",.0f"),
 }
 

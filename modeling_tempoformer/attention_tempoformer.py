@@ -3,6 +3,7 @@ Attention of the library's backends to the tokens of many posts that stand one a
 its own post. All else in a layer sees one sequence of tokens.
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -19,7 +20,9 @@ from .packing_tempoformer import PackedPosts
 try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:
-    # An older PyTorch.
+    varlen_attn = None
+# Before PyTorch 2.11 it took no window.
+if varlen_attn is not None and "window_size" not in inspect.signature(varlen_attn).parameters:
     varlen_attn = None
 
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.

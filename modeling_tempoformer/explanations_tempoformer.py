@@ -4,7 +4,7 @@ import torch
 
 from .configuration_tempoformer import TempoFormerConfig
 from .decisions_tempoformer import decide
-from .packing_tempoformer import PackedPosts, measure, read, scatter
+from .packing_tempoformer import PackedPosts, measure, read, scatter, to_device
 
 
 def explain_streams(
@@ -41,7 +41,7 @@ def explain_streams(
     times = None if time_ids is None else time_ids.flatten(0, 1)
     states = base.encode_posts(posts, {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}, times)
     states = base.pool_tokens(posts, states)
-    targets = torch.tensor([stream for stream, post in enumerate(newest) if post >= 0], device=mask.device)
+    targets = to_device([stream for stream, post in enumerate(newest) if post >= 0], mask.device)
     first_post = (targets // shape[1] * attention_mask.shape[1]).unsqueeze(-1)
     index = streams_of_rows[targets]
     index = torch.where(index < 0, -1, index + first_post)

@@ -16,7 +16,7 @@ from .input_checks_tempoformer import check_shape, check_whole, only_safetensors
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
 from .online_tempoformer import StreamStepMixin
-from .packing_tempoformer import PackedPosts, StreamPlaces, measure, read, scatter
+from .packing_tempoformer import PackedPosts, StreamPlaces, measure, read, scatter, to_device
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
@@ -497,7 +497,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 0
             ]
             slots = [post for number in chosen_streams for post in slots[number * window : (number + 1) * window]]
-            stream_ids = torch.tensor(chosen_streams, device=slot_mask.device)
+            stream_ids = to_device(chosen_streams, slot_mask.device)
             slot_post, slot_mask = slot_post[stream_ids], slot_mask[stream_ids]
             tau = None if tau is None else tau[stream_ids.to(tau.device)]
         else:
@@ -628,7 +628,8 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 context = context + (cls if is_last else raw_cls).to(context.device)
             attentions.append(weights)
             if not is_last:
-                new_cls = context.flatten(0, 1)[slot_ids.to(context.device)].to(states.device)
+                # Under autocast the two need not have the same dtype.
+                new_cls = context.flatten(0, 1)[slot_ids.to(context.device)].to(states)
                 states = states.index_copy(1, posts.first.to(states.device), new_cls.unsqueeze(0))
         return (context if self.fusion is None else self.fusion(cls, context)), attentions
 

@@ -10,7 +10,7 @@ from transformers.utils import ModelOutput
 from .configuration_temporal_bert import NUM_SPECIAL_TIMES
 from .decisions_tempoformer import check_finite, decide
 from .input_checks_tempoformer import check_shape
-from .packing_tempoformer import PackedPosts, measure, read, scatter
+from .packing_tempoformer import PackedPosts, measure, read, scatter, to_device
 from .stream_state_tempoformer import StreamState
 from .windows_tempoformer import elapsed_seconds
 
@@ -106,7 +106,7 @@ class StreamStepMixin:
         are_wrong, lengths, counts, weights = read(
             torch.stack([wrong.any() for _, _, wrong, _ in violations]),
             *measure(attention_mask.bool()),
-            self.sample_weights().view(torch.int32),
+            self.sample_weights().view(torch.int32).to(input_ids.device),
         )
         if any(are_wrong):
             raise_first_violation(violations, timeline_ids)
@@ -121,7 +121,7 @@ class StreamStepMixin:
         stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
         logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         if kept:
-            rows = torch.tensor(kept, device=input_ids.device)
+            rows = to_device(kept, input_ids.device)
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
             new_logits, updates = self.classify_new_posts(
                 {name: tensor[rows] for name, tensor in inputs.items() if tensor is not None},
@@ -143,8 +143,8 @@ class StreamStepMixin:
                 state.remember(timeline_id, window, *update)
             state.evict_surplus()
         state.num_dropped += len(input_ids) - len(kept)
-        kept_mask = is_kept.to(input_ids.device)
-        return StreamStepOutput(logits=logits, kept=kept_mask, stream_lengths=stream_lengths, state=state)
+        is_kept = to_device(is_kept, input_ids.device)
+        return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
@@ -251,7 +251,7 @@ class StreamStepMixin:
             updates[timeline_id] = (sequence, None if timestamps is None else times, time_points)
 
         lengths = [len(post) for post in states]
-        mask = torch.arange(max(lengths), device=device) < torch.tensor(lengths, device=device).unsqueeze(-1)
+        mask = torch.arange(max(lengths), device=device) < to_device(lengths, device).unsqueeze(-1)
         groups = PackedPosts(mask, lengths, lengths, base.adapter.runs_on_groups)
         states = torch.cat(states)
         if base.post_reader is None:
@@ -261,8 +261,8 @@ class StreamStepMixin:
         slots = [post for stream in streams for post in stream]
         index, elapsed = torch.tensor(slots).view(-1, window), None
         if timestamps is not None:
-            elapsed = elapsed_seconds(torch.tensor(seconds, dtype=torch.float64), index).to(device)
-        index = index.to(device)
+            elapsed = to_device(elapsed_seconds(torch.tensor(seconds, dtype=torch.float64), index), device)
+        index = to_device(index, device)
         tau = base.log_time(elapsed, index)
         outputs, pooled, _ = base.read_streams(groups, states, times, index.clamp_min(0), index >= 0, slots, tau)
         # One row that holds all streams.

@@ -28,11 +28,19 @@ def measure(mask: torch.BoolTensor) -> tuple[torch.LongTensor, torch.LongTensor]
 
 
 def read(*tensors: torch.LongTensor) -> list[list[int] | None]:
-    """The values of each tensor, in one transfer from the device; None for each while compiling."""
+    """The values of each tensor, all of one device, in one transfer from it; None for each while compiling."""
     if torch.compiler.is_compiling():
         return [None] * len(tensors)
     values = iter(torch.cat([tensor.flatten() for tensor in tensors]).tolist())
     return [[next(values) for _ in range(tensor.numel())] for tensor in tensors]
+
+
+def to_device(values: list[int] | torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Numbers of the host on a device, without waiting for it: from pinned memory, as other memory would have to."""
+    values = torch.as_tensor(values)
+    if device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
 
 
 def round_up(length: int, smallest: int) -> int:
@@ -113,14 +121,15 @@ class PackedPosts:
                 bounds.append(bounds[-1] + counts[post])
             all_widths += [width] * len(group)
         # One transfer to the device.
-        numbers = torch.tensor([*order, *sources, *all_widths, *bounds], device=mask.device)
+        numbers = to_device([*order, *sources, *all_widths, *bounds], mask.device)
         self.order, sources, all_widths, self.bounds = numbers.split([*[len(order)] * 3, len(bounds)])
         places = torch.arange(num_places, device=mask.device)
         self.tokens = places + sources.repeat_interleave(all_widths, output_size=num_places)
         self.real = mask.flatten()[self.tokens]
         if bounds[-1] < num_places:
             until = self.real.cumsum(0)
-            self.padded = (until - 1).clamp_min(0)
+            # A place without a real token gets the next one, which inside a post is one of its own.
+            self.padded = (until - self.real.long()).clamp_max(bounds[-1] - 1)
             self.unpadded = torch.searchsorted(until, places[: bounds[-1]], right=True)
             self.tokens = self.tokens[self.unpadded]
 
@@ -252,7 +261,7 @@ class StreamPlaces:
         self.numbers = [post for post, _ in places]
         numbers = [*filled, *of_slots, *self.numbers, *(position for _, position in places)]
         # One transfer to the device.
-        self.slots, shares, self.posts, self.positions = torch.tensor(numbers, device=slot_post.device).split(
+        self.slots, shares, self.posts, self.positions = to_device(numbers, slot_post.device).split(
             [len(filled)] * 2 + [len(places)] * 2
         )
         if len(places) < len(filled):

@@ -127,3 +127,25 @@ def test_the_backend_can_be_changed(form):
     output = model(**batch, output_attentions=True)
     torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
     assert output.attentions is not None
+
+
+@IN_BOTH_FORMS
+def test_a_post_whose_first_token_is_masked_reads_no_other_post(form):
+    model, batch = tiny_model(window=1, **form), fixed_batch()
+    batch["stream_index"], batch["elapsed"] = batch["stream_index"][..., -1:], batch["elapsed"][..., -1:]
+    batch["attention_mask"][0, 3, 0] = 0
+    other = {**batch, "input_ids": batch["input_ids"].clone()}
+    other["input_ids"][0, 2] = other["input_ids"][0, 2].flip(-1)
+    with torch.no_grad():
+        first, second = model(**batch).logits[0], model(**other).logits[0]
+    assert not torch.allclose(first[2], second[2], atol=1e-3)
+    torch.testing.assert_close(first[3], second[3])
+
+
+def test_the_context_of_a_stream_may_have_another_dtype_than_the_states():
+    """As under autocast on CUDA, where LayerNorm returns 32 bits and a projection 16."""
+    model, batch = tiny_model(num_stream_layers=2), fixed_batch()
+    expected = model(**batch).logits
+    projection = model.tempoformer.stream_layers[0].attention.o_proj
+    projection.register_forward_hook(lambda module, args, output: output.bfloat16())
+    torch.testing.assert_close(model(**batch).logits, expected, atol=2e-2, rtol=0)

@@ -15,7 +15,7 @@ sys.path.insert(0, sys.argv[1])
 sys.argv = ["gpu.py", "--tiny", "--output", sys.argv[2]]
 runpy.run_module("gpu", run_name="__main__")
 """
-OF_A_CALL = {"seconds", "launches", "copies_to_host", "peak_bytes", "flop_rate", "of_matmul"}
+OF_A_CALL = {"seconds", "launches", "waits", "peak_bytes", "flop_rate", "of_matmul"}
 # And of each form.
 PLAIN, DENSE = {"real_tokens_per_s"}, {"targets_per_s"}
 OURS = {"real_tokens_per_s", "of_plain", "targets_per_s", "over_dense"}
