@@ -20,7 +20,7 @@ if "RAY_ADDRESS" not in os.environ:
     # By default its processes give way to all others (nice 15): on a busy machine a run would stand still.
     os.environ["RAY_worker_niceness"] = "0"
 if importlib.util.find_spec("ray") is None:
-    raise ValueError("run_scoring.py needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
+    raise ImportError("run_scoring.py needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
 
 import ray  # noqa: E402
 import ray.data  # noqa: E402

@@ -178,6 +178,8 @@ def told_to(work: Folder) -> Iterator[None]:
 @contextmanager
 def told_in_one_sentence(work: Folder) -> Iterator[None]:
     """Raises a user's error that a process of Ray has written down as what it was."""
+    # That of an earlier run.
+    work.write_json(PROBLEM, None)
     try:
         yield
     except ray.exceptions.RayError:
