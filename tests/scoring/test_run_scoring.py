@@ -14,7 +14,6 @@ import pandas as pd
 import psutil
 import pytest
 from helpers import ROOT, tiny_encoder, tiny_model, write_posts
-from ray._common.usage.usage_lib import usage_stats_enabled
 from transformers import AutoTokenizer, pipeline
 
 from modeling_tempoformer.scoring.cluster import started_ray
@@ -194,6 +193,9 @@ def test_a_run_goes_on_after_a_worker_and_then_the_script_were_killed(model, tmp
 
 
 def test_ray_is_reached_from_this_machine_alone(ray):
+    # Ray reads its settings when it is imported, and the scoring sets them.
+    from ray._common.usage.usage_lib import usage_stats_enabled
+
     own = [process.pid for process in psutil.Process().children(recursive=True)]
     listening = [c.laddr.ip for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in own]
     assert listening and {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
