@@ -18,7 +18,7 @@ from transformers.utils.logging import tqdm
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.scoring.cluster import started_ray
-from modeling_tempoformer.scoring.folders import Folder, Table, find_tables
+from modeling_tempoformer.scoring.folders import Folder, Table, absolute, check_apart, find_tables
 from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
 from modeling_tempoformer.scoring.scorer import NamedTimelines, count_truncated, score_shards
 from modeling_tempoformer.scoring.shards import make_shards, read_shards
@@ -61,12 +61,13 @@ def main(arguments: list[str]):
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     (args,) = parse([ScoringArguments], arguments)
     pipe = load_pipeline(args)
+    output = Folder(absolute(args.output_dir))
+    check_apart(args.input_files, output)
     tables = find_tables(args.input_files)
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
     record = make_record(pipe.model, pipe.tokenizer, tables, columns)
-    output = Folder(args.output_dir)
     is_new = check_record(output, record)
-    if (scored := output.read_json(SCORED)) is None:
+    if (scored := None if is_new else output.read_json(SCORED)) is None:
         try:
             scored = score(pipe, tables, columns, record if is_new else None, output, args.num_workers)
         except KeyboardInterrupt:

@@ -31,6 +31,8 @@ from ray._private.node import Node  # noqa: E402
 SHARED_MEMORY = 1 << 30
 # Bytes of posts that one task of the shuffle takes, and that pass between tasks.
 SHUFFLED_AT_ONCE, BLOCK = 1 << 27, 1 << 24
+# Characters in the name of the temporary directory; Ray adds 75.
+LONGEST_TEMPDIR = 28
 # What Ray says of itself: that a part of the work has ended, the traceback of a user's error, that there are no bars.
 LEVELS = {
     "ray.data": logging.WARNING,
@@ -63,8 +65,10 @@ def started_ray(model_bytes: int) -> Iterator[None]:
     else:
         # Its process would ask the addresses of cloud providers which cloud this is, whatever the settings say.
         Node.start_api_server = without_dashboard
-        # Logs and posts that wait on disk, which nobody else may read.
-        folder = tempfile.mkdtemp(prefix="ray-")
+        # Logs and posts that wait on disk, which nobody else may read. Ray's sockets are in it, and the system allows
+        # their paths some 100 characters.
+        is_short = len(tempfile.gettempdir()) < LONGEST_TEMPDIR
+        folder = tempfile.mkdtemp(prefix="ray-", dir=None if is_short else "/tmp")
         try:
             with ray.init(
                 address="local",

@@ -19,21 +19,31 @@ TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for e
 
 
 class Table(NamedTuple):
-    """A file of posts: its name, as found, its bytes, and when it was changed (nanoseconds since 1970)."""
+    """
+    A file of posts: its name as found, the same from any folder, its bytes, and when it was changed (nanoseconds since
+    1970).
+    """
 
     name: str
+    place: str
     size: int
     changed: int | None
 
 
 def locate(name: str) -> tuple[FileSystem, str]:
     """Where a path or a URI (`s3://`, `gs://`, `abfs://`, `hdfs://`, `file://`) leads."""
-    return FileSystem.from_uri(name) if "://" in name else (LocalFileSystem(), os.path.abspath(name))
+    return FileSystem.from_uri(name) if "://" in name else (LocalFileSystem(), absolute(name))
+
+
+def absolute(name: str) -> str:
+    """A path or a URI as it leads to the same place from any folder."""
+    return name if "://" in name else os.path.abspath(name)
 
 
 def find_tables(names: list[str]) -> list[Table]:
     """
-    The files that are named and those in the folders that are named, at every depth, in order of their names.
+    The files that are named and those in the folders that are named, at every depth, in order of their names; each
+    once.
 
     Raises a `ValueError` for what is not there, for a file that is no table, and if no file is left. Files and folders
     whose names begin with `_` or `.` are left out.
@@ -52,10 +62,20 @@ def find_tables(names: list[str]) -> list[Table]:
             table = name if inside is None else f"{name.rstrip('/')}/{below.lstrip('/')}"
             if not table.lower().endswith(TABLES):
                 raise ValueError(f"--input_files: {table} is not a table of posts ({', '.join(TABLES)}).")
-            tables[table] = Table(table, info.size, info.mtime_ns)
+            place = info.path if isinstance(files, LocalFileSystem) else table
+            tables.setdefault((files.type_name, info.path), Table(table, place, info.size, info.mtime_ns))
     if not tables:
         raise ValueError(f"--input_files: no table of posts ({', '.join(TABLES)}) in {', '.join(names)}.")
-    return [tables[name] for name in sorted(tables)]
+    return sorted(tables.values())
+
+
+def check_apart(inputs: list[str], output: "Folder"):
+    """Raises a `ValueError` if the output would be among the input."""
+    files, path = output.place
+    for name in inputs:
+        of_input, folder = locate(name)
+        if of_input.type_name == files.type_name and f"{path}/".startswith(f"{folder.rstrip('/')}/"):
+            raise ValueError(f"--output_dir {output.name} is in --input_files {name}: give a folder outside of it.")
 
 
 @contextmanager
@@ -74,7 +94,12 @@ def on_this_machine(name: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to write to. A file in it is there whole or not at all."""
+    """
+    A folder to write to. A file in it is there whole or not at all.
+
+    Args:
+        name (`str`): An absolute path or a URI.
+    """
 
     name: str
 

@@ -14,6 +14,7 @@ from .folders import Folder, Table
 
 
 RECORD = "_begun_with.json"
+NOT_OF_THE_MODEL = ("_name_or_path", "transformers_version")
 
 
 def make_record(
@@ -24,7 +25,8 @@ def make_record(
 ) -> dict[str, Any]:
     """All that decides which predictions come out: the columns' names, the model as SHA-256, and the input files."""
     settings = {f"{role}_column": column for role, column in columns.items()}
-    return {**settings, "model": fingerprint(model, tokenizer), "input_files": [list(table) for table in tables]}
+    files = [[table.name, table.size, table.changed] for table in tables]
+    return {**settings, "model": fingerprint(model, tokenizer), "input_files": files}
 
 
 def check_record(output: Folder, record: dict[str, Any]) -> bool:
@@ -54,7 +56,8 @@ def fingerprint(model: TempoFormerForStreamClassification, tokenizer: PreTrained
         tokenizer.save_pretrained(folder)
         for path in sorted(Path(folder).iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
-    config = {name: value for name, value in model.config.to_dict().items() if name != "transformers_version"}
+    # Not where the model is, nor who wrote it.
+    config = {name: value for name, value in model.config.to_dict().items() if name not in NOT_OF_THE_MODEL}
     digest.update(json.dumps(config, sort_keys=True, default=str).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(name.encode() + weight.contiguous().flatten().view(torch.uint8).numpy().tobytes())

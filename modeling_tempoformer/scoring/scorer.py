@@ -108,11 +108,20 @@ class ScoringProcess:
     Args:
         pipe (`list[ObjectRef]`): One [`NamedTimelines`], as Ray keeps it.
         corpus, files, work, output: As [`ShardScorer`] takes them.
+        num_threads (`int`): On how many cores it computes.
     """
 
-    def __init__(self, pipe: list[ray.ObjectRef], corpus: Corpus, files: list[str], work: Folder, output: Folder):
-        # There is one process for each core, and oneDNN's own cache would take a gigabyte in each.
-        torch.set_num_threads(1)
+    def __init__(
+        self,
+        pipe: list[ray.ObjectRef],
+        corpus: Corpus,
+        files: list[str],
+        work: Folder,
+        output: Folder,
+        num_threads: int,
+    ):
+        torch.set_num_threads(num_threads)
+        # There may be a process for each core, and oneDNN's own cache would take a gigabyte in each.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         # What the pipeline says of single timelines is counted instead.
         logging.set_verbosity_error()
@@ -128,16 +137,11 @@ class ScoringProcess:
 
 
 def read_timelines(shard: Any) -> Iterator[list[dict[str, Any]]]:
-    """The timelines of a shard. Raises a `ValueError` for a post id that a timeline has twice."""
+    """The timelines of a shard."""
     batches = parquet.ParquetFile(shard).iter_batches(POSTS_AT_ONCE)
     rows = (row for batch in batches for row in batch.to_pylist())
-    for timeline_id, group in groupby(rows, key=lambda row: row["timeline_id"]):
-        posts, seen = list(group), set()
-        for post in posts:
-            if post["post_id"] is not None and post["post_id"] in seen:
-                raise ValueError(f"Timeline {timeline_id!r} has two posts of the id {post['post_id']!r}.")
-            seen.add(post["post_id"])
-        yield posts
+    for _, posts in groupby(rows, key=lambda row: row["timeline_id"]):
+        yield list(posts)
 
 
 def score_shards(
@@ -153,21 +157,24 @@ def score_shards(
 
     Args:
         pipe, corpus, files, work, output: As [`ShardScorer`] takes them.
-        num_workers (`int`, *optional*): How many processes hold the model. One for each GPU by default, or for each
-            core if there is none.
+        num_workers (`int`, *optional*): How many processes hold the model, on all cores together. One for each GPU by
+            default, or for each core if there is none.
     """
     if not corpus.shards:
         return
     kept, resources = ray.put(pipe), ray.cluster_resources()
     device = "GPU" if resources.get("GPU") else "CPU"
     size = min(num_workers or int(resources[device]), len(corpus.shards))
+    # A process must fit on every machine.
+    machines = [cores for node in ray.nodes() if node["Alive"] and (cores := node["Resources"].get("CPU"))]
+    num_threads = max(1, int(min(resources["CPU"] // size, *machines)))
     places = ray.data.from_items(list(range(len(corpus.shards))), override_num_blocks=len(corpus.shards))
     scored = places.map_batches(
         ScoringProcess,
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=size),
-        fn_constructor_args=([kept], corpus, files, work, output),
-        **{f"num_{device.lower()}s": 1},
+        fn_constructor_args=([kept], corpus, files, work, output, num_threads),
+        **({"num_gpus": 1} if device == "GPU" else {"num_cpus": num_threads}),
     )
     with told_in_one_sentence(work):
         yield from (row["posts"] for row in scored.iter_rows())

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 from transformers.utils.logging import tqdm
 
@@ -84,7 +85,7 @@ def make_shards(tables: list[Table], columns: dict[str, str | None], work: Folde
     """
     num_shards, size = count_shards(tables), sum(table.size for table in tables)
     logger.info("Sorting the posts of %d files (%.1f MB) by timeline.", len(tables), size / 1e6)
-    files = [{"file": number, "name": table.name} for number, table in enumerate(tables)]
+    files = [{"file": number, "name": table.name, "place": table.place} for number, table in enumerate(tables)]
     settings = {"columns": {**columns, "label": None}, "work": work}
     written = (
         ray.data.from_items(files, override_num_blocks=len(files))
@@ -117,7 +118,7 @@ def read_files(batch: pa.Table, columns: dict[str, str | None], work: Folder) ->
     with told_to(work):
         for file in batch.to_pylist():
             times = TimeColumn()
-            with on_this_machine(file["name"]) as path:
+            with on_this_machine(file["place"]) as path:
                 try:
                     posts = read_posts(load_table(path, streaming=True), None, columns, times)
                     rows = (
@@ -139,13 +140,23 @@ def read_files(batch: pa.Table, columns: dict[str, str | None], work: Folder) ->
 
 
 def write_shard(posts: pa.Table, work: Folder) -> Iterator[pa.Table]:
-    """Writes posts in order, and says where."""
+    """Writes posts in order, and says where. Raises a `ValueError` for a post id that a timeline has twice."""
     if posts.num_rows:
+        with told_to(work):
+            check_ids(posts)
         name = f"{uuid4().hex}.parquet"
         with (work / "shards").written_whole(name) as stream:
             ordered = posts.sort_by([(column, "ascending") for column in ORDER])
             parquet.write_table(ordered, stream, row_group_size=POSTS_AT_ONCE, compression="zstd")
         yield pa.table({"name": [name], "posts": [posts.num_rows]})
+
+
+def check_ids(posts: pa.Table):
+    """Raises a `ValueError` for a post id that a timeline has twice, of those that are given."""
+    ids = posts.select(["timeline_id", "post_id"]).filter(pc.field("post_id").is_valid())
+    counts = ids.group_by(ids.column_names).aggregate([([], "count_all")])
+    for twice in counts.filter(pc.field("count_all") > 1).slice(0, 1).to_pylist():
+        raise ValueError(f"Timeline {twice['timeline_id']!r} has two posts of the id {twice['post_id']!r}.")
 
 
 def check_times(tables: list[Table], work: Folder) -> bool:

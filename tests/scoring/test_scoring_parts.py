@@ -5,10 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers import tiny_model, write_posts
-from pyarrow import parquet
 from transformers import AutoTokenizer
 
-from modeling_tempoformer.scoring.folders import Folder, Table, find_tables, on_this_machine
+from modeling_tempoformer.scoring.folders import Folder, Table, check_apart, find_tables, on_this_machine
 from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
 from modeling_tempoformer.scoring.scorer import read_timelines
 from modeling_tempoformer.scoring.shards import POSTS, check_times, count_shards, read_files, write_shard
@@ -63,16 +62,39 @@ def test_a_file_in_a_folder_is_there_whole_or_not_at_all(tmp_path):
     assert not (tmp_path / "out").exists() and output.files() == set()
 
 
+def test_a_file_counts_once_however_it_is_named(tmp_path, monkeypatch):
+    path = write(tmp_path / "posts" / "a.csv")
+    monkeypatch.chdir(tmp_path)
+    (table,) = find_tables(["posts", "./posts/a.csv", str(path), path.as_uri()])
+    assert table.name == "posts/a.csv"
+    monkeypatch.chdir("/")
+    with on_this_machine(table.place) as found:
+        assert Path(found).read_text(encoding="utf-8") == "x"
+
+
+def test_predictions_are_not_written_among_the_posts(tmp_path):
+    output = Folder(str(tmp_path / "posts" / "scored"))
+    check_apart(
+        [str(tmp_path / "posts" / "a.csv"), str(tmp_path / "post"), str(tmp_path / "posts" / "scored2")], output
+    )
+    for folder in (tmp_path / "posts", tmp_path / "posts" / "scored"):
+        with pytest.raises(ValueError, match="outside of it"):
+            check_apart([str(tmp_path / "other"), folder.as_uri()], output)
+
+
 def test_the_number_of_shards_follows_from_the_size_alone():
     gigabyte = 2**30
-    assert count_shards([Table("a.csv", 1, 0)]) == count_shards([Table("a.csv", gigabyte, 0)]) == 16
-    assert count_shards([Table("a.csv", 10 * gigabyte, 0), Table("b.csv", 6 * gigabyte, 0)]) == 256
+    assert (
+        count_shards([Table("a.csv", "/a.csv", 1, 0)]) == count_shards([Table("a.csv", "/a.csv", gigabyte, 0)]) == 16
+    )
+    assert count_shards([Table("a.csv", "/a.csv", 10 * gigabyte, 0), Table("b.csv", "/b.csv", 6 * gigabyte, 0)]) == 256
     for name in ("a.csv.gz", "a.parquet"):
-        assert count_shards([Table(name, 4 * gigabyte, 0)]) == 256
+        assert count_shards([Table(name, name, 4 * gigabyte, 0)]) == 256
 
 
 def read(folder: Path, posts: list[dict], columns: dict = COLUMNS, name: str = "posts.csv") -> pa.Table:
-    file = pa.table({"file": [0], "name": [write_posts(folder / name, posts)]})
+    place = write_posts(folder / name, posts)
+    file = pa.table({"file": [0], "name": [place], "place": [place]})
     return pa.concat_tables(read_files(file, columns, Folder(str(folder / "work"))))
 
 
@@ -84,7 +106,7 @@ def test_a_file_is_read_and_its_times_are_described(tmp_path):
         {"timeline_id": "007", "time": 1714521600.0 + seconds, "text": "a", "post_id": None, "file": 0, "row": row}
         for row, seconds in enumerate((86400, 0))
     ]
-    assert check_times([Table(str(tmp_path / "posts.csv"), 1, 0)], Folder(str(tmp_path / "work")))
+    assert check_times([Table("posts.csv", "/posts.csv", 1, 0)], Folder(str(tmp_path / "work")))
 
 
 @pytest.mark.parametrize(
@@ -108,8 +130,8 @@ def test_files_with_other_kinds_of_times_are_refused(tmp_path):
     tables = []
     for number, time in enumerate(("2024-05-01", "2024-05-02", "1714521600")):
         name = write_posts(tmp_path / f"{number}.csv", [{"timeline_id": "a", "timestamp": time, "text": "x"}])
-        list(read_files(pa.table({"file": [number], "name": [name]}), COLUMNS, work))
-        tables.append(Table(name, 1, 0))
+        list(read_files(pa.table({"file": [number], "name": [name], "place": [name]}), COLUMNS, work))
+        tables.append(Table(name, name, 1, 0))
     assert check_times(tables[:2], work)
     with pytest.raises(ValueError, match=r"0.csv are a date .*2.csv are a number \(1714521600\)"):
         check_times(tables, work)
@@ -128,15 +150,17 @@ def test_a_shard_has_its_posts_in_order_of_time_and_then_of_the_input(tmp_path):
 
 
 def test_an_id_that_a_timeline_has_twice_is_refused(tmp_path):
-    rows = [{"timeline_id": "a", "post_id": "7", "file": file, "row": 0} for file in (0, 1)]
-    parquet.write_table(pa.Table.from_pylist(rows, POSTS), tmp_path / "shard")
+    ids = [("a", "7"), ("a", "8"), ("b", "7"), ("a", None), ("a", None)]
+    rows = [{"timeline_id": name, "post_id": post, "file": 0, "row": row} for row, (name, post) in enumerate(ids)]
+    work = Folder(str(tmp_path))
+    list(write_shard(pa.Table.from_pylist(rows, POSTS), work))
     with pytest.raises(ValueError, match="'a' has two posts of the id '7'"):
-        list(read_timelines(tmp_path / "shard"))
+        list(write_shard(pa.Table.from_pylist([*rows, rows[0]], POSTS), work))
 
 
 def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(Path(__file__).parents[2] / "tokenization")
-    tables, columns = [Table("a.csv", 3, 1)], {"text": "text", "id": None}
+    tables, columns = [Table("a.csv", "/a.csv", 3, 1)], {"text": "text", "id": None}
     make = {"model": tiny_model(), "tokenizer": tokenizer, "tables": tables, "columns": columns}
     record, output = make_record(**make), Folder(str(tmp_path))
     assert check_record(output, record)
@@ -149,7 +173,7 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path)
         ({"model": tiny_model(seed=1)}, "another model"),
         ({"model": calibrated}, "another model"),
         ({"tokenizer": other_tokenizer}, "another model"),
-        ({"tables": [Table("a.csv", 3, 2)]}, "other input files"),
+        ({"tables": [Table("a.csv", "/a.csv", 3, 2)]}, "other input files"),
         ({"columns": {**columns, "text": "entry"}}, "--text_column text, not entry"),
     ):
         with pytest.raises(ValueError, match=said):
