@@ -3,7 +3,6 @@ Attention of the library's backends to the tokens of many posts that stand one a
 its own post. All else in a layer sees one sequence of tokens.
 """
 
-import inspect
 from typing import Any
 
 import torch
@@ -13,16 +12,15 @@ from transformers import AttentionInterface, PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import is_flash_attention_requested
+from transformers.utils.import_utils import is_torch_greater_or_equal
 
 from .packing_tempoformer import PackedPosts
 
 
-try:
+# Before PyTorch 2.11 it takes no window.
+if is_torch_greater_or_equal("2.11"):
     from torch.nn.attention.varlen import varlen_attn
-except ImportError:
-    varlen_attn = None
-# Before PyTorch 2.11 it took no window.
-if varlen_attn is not None and "window_size" not in inspect.signature(varlen_attn).parameters:
+else:
     varlen_attn = None
 
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.

@@ -128,8 +128,9 @@ class PackedPosts:
         self.real = mask.flatten()[self.tokens]
         if bounds[-1] < num_places:
             until = self.real.cumsum(0)
-            # A place without a real token gets the next one, which inside a post is one of its own.
-            self.padded = (until - self.real.long()).clamp_max(bounds[-1] - 1)
+            # A place without a real token gets the one before it in the same post, or else the post's first.
+            first = self.first.repeat_interleave(all_widths, output_size=num_places)
+            self.padded = torch.maximum(until - 1, first)
             self.unpadded = torch.searchsorted(until, places[: bounds[-1]], right=True)
             self.tokens = self.tokens[self.unpadded]
 
