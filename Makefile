@@ -60,7 +60,7 @@ test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis
 	$(PYTEST) -m slow
 
 .venv/installed_slow: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[test_slow]"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[slow]"
 	touch $@
 
 # From the source distribution of the installed version.
