@@ -39,8 +39,8 @@ TASKS, WINDOWS = ("forward", "training"), (5, 20)
 TOKEN, POST, DENSE = "token form", "post form", "dense form"
 # Those that only prepend a token are plain BERT.
 TEMPORAL = [form for form in FORMS if not form.startswith("prepended")]
-# Of the token form on an H100: how many times the dense form's targets a second in training, and which part of plain
-# BERT's tokens a second.
+# What the token form should reach on an H100: targets a second in training, over the dense form; and tokens a second,
+# over plain BERT.
 ASKED = {"over_dense": 10.0, "of_plain": 0.5}
 
 

@@ -93,7 +93,7 @@ def compare(
     real = torch.cat([batch["stream_index"][..., -1].flatten() >= 0 for batch in batches])
     logits, first = {}, {}
     for form, small in forms.items():
-        # Of a compiled model mostly the compiler's time.
+        # For a compiled model this is mostly the time that compiling takes.
         start = time.perf_counter()
         logits[form] = torch.cat([small(**batch).logits.flatten(0, 1).float() for batch in posts])
         first[form] = time.perf_counter() - start

@@ -72,7 +72,7 @@ def library_mask(
 ) -> Any:
     """The library's mask of keys (batch, keys) for a backend; `windowed` for the window that `config` has."""
     make = create_bidirectional_sliding_window_mask if windowed else create_bidirectional_mask
-    # Of the states only the shape, dtype and device are read.
+    # The library reads only the shape, dtype and device of these states.
     queries, states = (keys.new_empty(keys.shape[0], n, 1, dtype=dtype) for n in (num_queries, keys.shape[1]))
     return make(config, queries, keys, encoder_hidden_states=states)
 

@@ -45,8 +45,8 @@ def find_tables(names: list[str]) -> list[Table]:
     The files that are named and those in the folders that are named, at every depth, in order of their names; each
     once.
 
-    Raises a `ValueError` for what is not there, for a file that is no table, and if no file is left. Files and folders
-    whose names begin with `_` or `.` are left out.
+    Files and folders whose names begin with `_` or `.` are left out. Raises a `ValueError` if a name leads nowhere, if
+    a file is no table, or if no file is left.
     """
     tables = {}
     for name in names:
