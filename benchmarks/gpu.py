@@ -220,7 +220,7 @@ def measure_online(bench: Bench, form: str, timelines: int) -> dict:
     """A step with one new post of each timeline, of which the posts of a whole window are remembered."""
     window = max(WINDOWS)
     model = make_model(bench, form, window).to(torch.bfloat16).eval()
-    row = to_device(full_windows(timelines, window), bench.device)
+    row = full_windows(timelines, window)
     old, new = posts_of(row, 0, window - 1), posts_of(row, window - 1, window - 1 + timelines)
     ids, minutes = [str(number) for number in range(timelines)], itertools.count(window)
     times = [60.0 * number for number in range(1, window)]

@@ -17,13 +17,13 @@ from .windows_tempoformer import elapsed_seconds
 
 # How many numbers of each weight of the head a state keeps to know its model by.
 NUM_SAMPLES = 4
-# The name of a tensor (posts, tokens), its values, where they are wrong, and what they must be.
-Violation = tuple[str, torch.Tensor, torch.BoolTensor, str]
 
 
 @dataclass
 class StreamStepOutput(ModelOutput):
     """
+    The tensors are on the CPU, wherever the model is.
+
     Args:
         logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
             for a late post that was left out.
@@ -59,6 +59,9 @@ class StreamStepMixin:
         r"""
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
         logits are those of a batch that holds the whole timelines; `model.decide` turns them into labels and scores.
+
+        Leave the new posts on the CPU, as a tokenizer returns them: the step checks them there, moves them to the
+        model itself, and waits for its device once, to read the logits.
 
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
@@ -101,49 +104,41 @@ class StreamStepMixin:
         most = self.tempoformer.adapter.max_tokens(self.config.encoder_config)
         if input_ids.shape[1] > most:
             raise ValueError(f"Posts of {input_ids.shape[1]} tokens, but the encoder reads at most {most}.")
-        violations = self.find_violations(input_ids, attention_mask, time_ids)
-        # One transfer from the device.
-        are_wrong, lengths, counts, weights = read(
-            torch.stack([wrong.any() for _, _, wrong, _ in violations]),
-            *measure(attention_mask.bool()),
-            self.sample_weights().view(torch.int32).to(input_ids.device),
-        )
-        if any(are_wrong):
-            raise_first_violation(violations, timeline_ids)
+        self.check_values(input_ids, attention_mask, time_ids, timeline_ids)
         state = StreamState() if state is None else state
-        window, weights = self.config.window, torch.tensor(weights, dtype=torch.int32).view(torch.float32)
-        state.check_model(window, weights)
+        window = self.config.window
+        state.check_sizes(window, self.config.encoder_config.hidden_size)
         state.evict_idle()
         kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late)
+        logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool)
-        is_kept[kept] = True
         stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
+        is_kept[kept] = True
         stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
-        logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype, device=input_ids.device)
         if kept:
-            rows = to_device(kept, input_ids.device)
-            inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
+            inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "time_ids": time_ids}
+            mask = attention_mask[kept].bool()
+            lengths, counts = read(*measure(mask))
+            fine = self.tempoformer.adapter.runs_on_groups
             new_logits, updates = self.classify_new_posts(
-                {name: tensor[rows] for name, tensor in inputs.items() if tensor is not None},
-                PackedPosts(
-                    attention_mask[rows].bool(),
-                    [lengths[post] for post in kept],
-                    [counts[post] for post in kept],
-                    self.tempoformer.adapter.runs_on_groups,
-                ),
-                None if time_ids is None else time_ids[rows],
+                {name: to_device(tensor[kept], self.device) for name, tensor in inputs.items() if tensor is not None},
+                PackedPosts(to_device(mask, self.device), lengths, counts, fine),
                 [timeline_ids[post] for post in kept],
                 None if timestamps is None else [float(timestamps[post]) for post in kept],
                 state,
             )
-            check_finite(new_logits, lambda post: f"Post {kept[post]} of timeline {timeline_ids[kept[post]]!r}")
-            logits = scatter(new_logits, rows, is_kept.shape)
+            # The only transfer from the device. What it finds wrong leaves the state as it is.
+            scores, weights = read(new_logits, self.sample_weights().to(new_logits.device))
+            weights = torch.tensor(weights)
+            state.check_weights(weights)
+            scores = torch.tensor(scores, dtype=new_logits.dtype).view_as(new_logits)
+            logits = scatter(scores, torch.tensor(kept), is_kept.shape)
+            check_finite(logits, lambda post: f"Post {post} of timeline {timeline_ids[post]!r}")
             state.window, state.weights = window, weights
             for timeline_id, update in updates.items():
                 state.remember(timeline_id, window, *update)
             state.evict_surplus()
         state.num_dropped += len(input_ids) - len(kept)
-        is_kept = to_device(is_kept, input_ids.device)
         return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
@@ -177,10 +172,14 @@ class StreamStepMixin:
         samples = [weight.flatten()[:: max(1, weight.numel() // NUM_SAMPLES)][:NUM_SAMPLES] for weight in weights]
         return torch.cat(samples).float()
 
-    def find_violations(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, time_ids: torch.Tensor | None
-    ) -> list[Violation]:
-        """The rules for the values of new posts, all of shape (posts, tokens)."""
+    def check_values(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        time_ids: torch.Tensor | None,
+        timeline_ids: Sequence[str],
+    ):
+        """Raises a `ValueError` that names the first wrong value of new posts, all of shape (posts, tokens)."""
         config, is_real = self.config.encoder_config, attention_mask.bool()
         first = torch.zeros_like(is_real)
         first[:, 0] = True
@@ -201,19 +200,24 @@ class StreamStepMixin:
             gap = ~is_real & nn.functional.pad(is_real[:, 1:], (0, 1))
             rule = f"be 1 up to the last token of a post in a step of a '{config.model_type}'"
             violations.append(("attention_mask", attention_mask, gap, rule))
-        return violations
+        for name, values, wrong, must in violations:
+            for post, token in wrong.nonzero()[:1].tolist():
+                raise ValueError(
+                    f"Post {post} of timeline {timeline_ids[post]!r}: `{name}` must {must}, got "
+                    f"{values[post, token].item()} at token {token}."
+                )
 
     def classify_new_posts(
         self,
         inputs: dict[str, torch.Tensor],
         new: PackedPosts,
-        time_ids: torch.LongTensor | None,
         timeline_ids: list[str],
         timestamps: list[float] | None,
         state: StreamState,
     ) -> tuple[torch.Tensor, dict[str, tuple]]:
         """Logits (posts, classes) of new posts that are not late, and what `state` is to remember of each timeline."""
         base, window, device = self.tempoformer, self.config.window, new.mask.device
+        time_ids = inputs.pop("time_ids", None)
         new_states = base.pool_tokens(new, base.encode_posts(new, inputs, time_ids))
         new_times = None if time_ids is None else new.unpack(new.pack(time_ids))
         if len(base.stream_layers):
@@ -269,14 +273,3 @@ class StreamStepMixin:
         pooled = None if pooled is None else pooled.unsqueeze(0)
         logits = self.classifier(outputs.unsqueeze(0), pooled, (index >= 0).unsqueeze(0)).squeeze(0)
         return logits, updates
-
-
-def raise_first_violation(violations: list[Violation], timeline_ids: Sequence[str]):
-    """Raises a `ValueError` that names the post and the value of the first violation, if there is any."""
-    # One transfer from the device for all rules.
-    for rule, post, token in torch.stack([wrong for _, _, wrong, _ in violations]).nonzero()[:1].tolist():
-        name, values, _, must = violations[rule]
-        raise ValueError(
-            f"Post {post} of timeline {timeline_ids[post]!r}: `{name}` must {must}, got {values[post, token].item()} "
-            f"at token {token}."
-        )

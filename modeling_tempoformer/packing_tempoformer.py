@@ -27,7 +27,7 @@ def measure(mask: torch.BoolTensor) -> tuple[torch.LongTensor, torch.LongTensor]
     return (mask * places).amax(-1), mask.sum(-1)
 
 
-def read(*tensors: torch.LongTensor) -> list[list[int] | None]:
+def read(*tensors: torch.Tensor) -> list[list | None]:
     """The values of each tensor, all of one device, in one transfer from it; None for each while compiling."""
     if torch.compiler.is_compiling():
         return [None] * len(tensors)
@@ -38,7 +38,7 @@ def read(*tensors: torch.LongTensor) -> list[list[int] | None]:
 def to_device(values: list[int] | torch.Tensor, device: torch.device) -> torch.Tensor:
     """Numbers of the host on a device, without waiting for it: from pinned memory, as other memory would have to."""
     values = torch.as_tensor(values)
-    if device.type != "cuda":
+    if device.type != "cuda" or values.is_cuda:
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
 

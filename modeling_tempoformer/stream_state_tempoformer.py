@@ -151,13 +151,19 @@ class StreamState:
             lengths.append(min(counts[timeline_id], window))
         return lengths
 
-    def check_model(self, window: int, weights: torch.Tensor):
-        """Raises a `ValueError` if the state is of another model; `weights` as `sample_weights` returns them."""
-        if not len(self.weights):
-            return
-        if self.window != window:
+    def check_sizes(self, window: int, hidden_size: int):
+        """Raises a `ValueError` if the state is of a model with another window or another width of its posts."""
+        if self.window and self.window != window:
             raise ValueError(f"The state is of a model with a window of {self.window} posts, this one has {window}.")
-        if self.weights.shape != weights.shape or not torch.allclose(self.weights, weights, **SAME):
+        for post in islice(chain.from_iterable(self.posts.values()), 1):
+            if post.shape[-1] != hidden_size:
+                raise ValueError(f"The state is of a model that is {post.shape[-1]} wide, this one is {hidden_size}.")
+
+    def check_weights(self, weights: torch.Tensor):
+        """Raises a `ValueError` if the state is of a model with other `weights`, as `sample_weights` returns them."""
+        if len(self.weights) and not (
+            self.weights.shape == weights.shape and torch.allclose(self.weights, weights, **SAME)
+        ):
             raise ValueError("The state is of a model with other weights: begin without a state.")
 
     def check(

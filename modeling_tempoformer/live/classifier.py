@@ -183,7 +183,8 @@ class LiveClassifier:
             tensors = load(data)
             state = self.model.restore_state(tensors)
             try:
-                state.check_model(self.window, self.weights)
+                state.check_sizes(self.window, self.model.config.encoder_config.hidden_size)
+                state.check_weights(self.weights)
             except ValueError:
                 continue
             memories[timeline_id] = Memory(version, state, json.loads(tensors["answers"].numpy().tobytes()))
@@ -216,7 +217,7 @@ class LiveClassifier:
         # One row that holds all posts.
         tensors = self.collator.pad_posts([columns])
         output = self.model.step(
-            **{name: tensor[0].to(self.model.device) for name, tensor in tensors.items()},
+            **{name: tensor[0] for name, tensor in tensors.items()},
             timeline_ids=timeline_ids,
             timestamps=times if self.timed else None,
             state=states[0] if states else None,

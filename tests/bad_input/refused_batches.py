@@ -236,7 +236,7 @@ STEP = {
         lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
         "`step`…`model.eval()`",
     ),
-    "a state of another model": (lambda folder: step(state=state_of_another_model())(folder), "state…other weights"),
+    "a state of another model": (lambda folder: step(state=state_of_another_model())(folder), "state…32 wide…16"),
     "a state that lacks a tensor": (broken_state(lambda tensors: tensors.pop("lengths")), "lengths"),
     "a state with fewer times than posts": (
         broken_state(lambda tensors: tensors.update({"times": torch.ones(1)})),
