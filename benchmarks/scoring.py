@@ -128,7 +128,9 @@ class Run(threading.Thread):
                 except psutil.Error:
                     continue
                 peak, total = self.peaks[process.pid], total + memory.pss
-                peak["process"] = "run_scoring.py" if process.pid == self.script.pid else role(name)
+                # A process that ends has no name.
+                if name:
+                    peak["process"] = "run_scoring.py" if process.pid == self.script.pid else role(name)
                 peak.update({kind: max(peak[kind], getattr(memory, kind)) for kind in MEMORY})
             self.largest_sum = max(self.largest_sum, total)
             time.sleep(SECONDS_BETWEEN_SAMPLES)
