@@ -2,6 +2,8 @@
 
 import torch
 
+from .packing_tempoformer import to_device
+
 
 def focal_loss(
     logits: torch.Tensor,
@@ -32,7 +34,8 @@ def focal_loss(
     missing = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
     losses = -(missing**gamma) * log_p
     if class_weights is not None:
-        losses = losses * losses.new_tensor(class_weights)[target.squeeze(-1)]
+        weights = to_device(torch.tensor(class_weights, dtype=losses.dtype), losses.device)
+        losses = losses * weights[target.squeeze(-1)]
     total = losses.masked_fill(~labelled, 0.0).sum()
     if num_items_in_batch is None:
         return total / labelled.sum().clamp_min(1)

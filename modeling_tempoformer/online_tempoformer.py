@@ -91,20 +91,21 @@ class StreamStepMixin:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
         self.tempoformer.check_times(timestamps, time_ids)
         check_shape("input_ids", input_ids, None, None)
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        for name, tensor in (
-            ("attention_mask", attention_mask),
-            ("token_type_ids", token_type_ids),
-            ("time_ids", time_ids),
-        ):
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": torch.ones_like(input_ids) if attention_mask is None else attention_mask,
+            "token_type_ids": token_type_ids,
+            "time_ids": time_ids,
+        }
+        for name, tensor in inputs.items():
             check_shape(name, tensor, *input_ids.shape)
         if len(timeline_ids) != len(input_ids):
             raise ValueError(f"There are {len(timeline_ids)} timeline ids for {len(input_ids)} posts.")
         most = self.tempoformer.adapter.max_tokens(self.config.encoder_config)
         if input_ids.shape[1] > most:
             raise ValueError(f"Posts of {input_ids.shape[1]} tokens, but the encoder reads at most {most}.")
-        self.check_values(input_ids, attention_mask, time_ids, timeline_ids)
+        inputs = {name: tensor.cpu() for name, tensor in inputs.items() if tensor is not None}
+        self.check_values(inputs, timeline_ids)
         state = StreamState() if state is None else state
         window = self.config.window
         state.check_sizes(window, self.config.encoder_config.hidden_size)
@@ -116,13 +117,8 @@ class StreamStepMixin:
         is_kept[kept] = True
         stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
         if kept:
-            inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids, "time_ids": time_ids}
-            mask = attention_mask[kept].bool()
-            lengths, counts = read(*measure(mask))
-            fine = self.tempoformer.adapter.runs_on_groups
             new_logits, updates = self.classify_new_posts(
-                {name: to_device(tensor[kept], self.device) for name, tensor in inputs.items() if tensor is not None},
-                PackedPosts(to_device(mask, self.device), lengths, counts, fine),
+                {name: tensor[kept] for name, tensor in inputs.items()},
                 [timeline_ids[post] for post in kept],
                 None if timestamps is None else [float(timestamps[post]) for post in kept],
                 state,
@@ -167,59 +163,58 @@ class StreamStepMixin:
         return StreamState.from_state_dict(tensors)
 
     def sample_weights(self) -> torch.Tensor:
-        """A few numbers of each weight of the head, which every training changes: a state knows its model by them."""
-        weights = self.classifier.parameters()
+        """
+        A few numbers of each weight of the head, which every training changes: a state knows its model by them. Of a
+        quantised head only the biases count, whose numbers are stored as they are.
+        """
+        weights = [weight for weight in self.classifier.parameters() if type(weight) is nn.Parameter]
         samples = [weight.flatten()[:: max(1, weight.numel() // NUM_SAMPLES)][:NUM_SAMPLES] for weight in weights]
         return torch.cat(samples).float()
 
-    def check_values(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        time_ids: torch.Tensor | None,
-        timeline_ids: Sequence[str],
-    ):
-        """Raises a `ValueError` that names the first wrong value of new posts, all of shape (posts, tokens)."""
-        config, is_real = self.config.encoder_config, attention_mask.bool()
+    def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str]):
+        """Raises a `ValueError` that names the first wrong value of new posts."""
+        config, ids, times = self.config.encoder_config, inputs["input_ids"], inputs.get("time_ids")
+        is_real = inputs["attention_mask"].bool()
         first = torch.zeros_like(is_real)
         first[:, 0] = True
+        last = config.vocab_size - 1
         violations = [
-            (
-                "input_ids",
-                input_ids,
-                (input_ids < 0) | (input_ids >= config.vocab_size),
-                f"lie between 0 and {config.vocab_size - 1}",
-            ),
-            ("attention_mask", attention_mask, first & ~is_real, "be 1 at the first token; pad posts on the right"),
+            ("input_ids", (ids < 0) | (ids > last), f"lie between 0 and {last}"),
+            ("attention_mask", first & ~is_real, "be 1 at the first token; pad posts on the right"),
         ]
-        if time_ids is not None:
+        if times is not None:
             last = NUM_SPECIAL_TIMES + len(config.times) - 1
-            violations.append(("time_ids", time_ids, (time_ids < 0) | (time_ids > last), f"lie between 0 and {last}"))
+            violations.append(("time_ids", (times < 0) | (times > last), f"lie between 0 and {last}"))
         if self.tempoformer.adapter.positions_in_layers and len(self.tempoformer.stream_layers):
             # Only real tokens are remembered, and these layers would take the tokens around a gap for neighbours.
             gap = ~is_real & nn.functional.pad(is_real[:, 1:], (0, 1))
             rule = f"be 1 up to the last token of a post in a step of a '{config.model_type}'"
-            violations.append(("attention_mask", attention_mask, gap, rule))
-        for name, values, wrong, must in violations:
+            violations.append(("attention_mask", gap, rule))
+        for name, wrong, must in violations:
             for post, token in wrong.nonzero()[:1].tolist():
                 raise ValueError(
                     f"Post {post} of timeline {timeline_ids[post]!r}: `{name}` must {must}, got "
-                    f"{values[post, token].item()} at token {token}."
+                    f"{inputs[name][post, token].item()} at token {token}."
                 )
 
     def classify_new_posts(
         self,
         inputs: dict[str, torch.Tensor],
-        new: PackedPosts,
         timeline_ids: list[str],
         timestamps: list[float] | None,
         state: StreamState,
     ) -> tuple[torch.Tensor, dict[str, tuple]]:
         """Logits (posts, classes) of new posts that are not late, and what `state` is to remember of each timeline."""
-        base, window, device = self.tempoformer, self.config.window, new.mask.device
+        base, window, device = self.tempoformer, self.config.window, self.device
+        mask = inputs.pop("attention_mask").bool()
+        lengths, counts = read(*measure(mask))
+        new = PackedPosts(to_device(mask, device), lengths, counts, base.adapter.runs_on_groups)
+        new_times = None
+        if "time_ids" in inputs:
+            new_times = [times[real] for times, real in zip(inputs["time_ids"], mask, strict=True)]
+        inputs = {name: to_device(tensor, device) for name, tensor in inputs.items()}
         time_ids = inputs.pop("time_ids", None)
         new_states = base.pool_tokens(new, base.encode_posts(new, inputs, time_ids))
-        new_times = None if time_ids is None else new.unpack(new.pack(time_ids))
         if len(base.stream_layers):
             new_posts = new.unpack(new_states)
         else:
@@ -246,8 +241,8 @@ class StreamStepMixin:
                 streams[post] = [-1] * (window - len(stream)) + [len(states) + place for place in stream]
             time_points = None
             if new_times is not None:
-                time_points = [*state.time_ids.get(timeline_id, []), *(new_times[post].clone() for post in posts)]
-                calendar += [post.to(device) for post in time_points]
+                time_points = [*state.time_ids.get(timeline_id, []), *(new_times[post] for post in posts)]
+                calendar += time_points
             if timestamps is not None:
                 times = [*times, *(timestamps[post] for post in posts)]
                 seconds += times
@@ -261,7 +256,7 @@ class StreamStepMixin:
         if base.post_reader is None:
             # From post after post to the order of the groups.
             states = states[(mask.flatten().cumsum(0) - 1)[groups.tokens].to(states.device)].unsqueeze(0)
-        times = nn.utils.rnn.pad_sequence(calendar, batch_first=True) if calendar else None
+        times = to_device(nn.utils.rnn.pad_sequence(calendar, batch_first=True), device) if calendar else None
         slots = [post for stream in streams for post in stream]
         index, elapsed = torch.tensor(slots).view(-1, window), None
         if timestamps is not None:

@@ -38,7 +38,7 @@ def read(*tensors: torch.Tensor) -> list[list | None]:
 def to_device(values: list[int] | torch.Tensor, device: torch.device) -> torch.Tensor:
     """Numbers of the host on a device, without waiting for it: from pinned memory, as other memory would have to."""
     values = torch.as_tensor(values)
-    if device.type != "cuda" or values.is_cuda:
+    if device.type != "cuda" or torch.compiler.is_compiling():
         return values.to(device)
     return values.pin_memory().to(device, non_blocking=True)
 

@@ -261,7 +261,8 @@ class StreamState:
             "are_dated": torch.tensor([timeline_id in self.time_ids for timeline_id in self.posts]).bool(),
             "last_used": torch.tensor(last_used, dtype=torch.float64),
             "lengths": torch.tensor([len(post) for post in posts], dtype=torch.long),
-            "states": torch.cat(posts) if posts else torch.zeros(0),
+            # Those that no step has read since they were restored may be on another device.
+            "states": torch.cat([post.to(posts[0].device) for post in posts]) if posts else torch.zeros(0),
             "times": torch.tensor(times, dtype=torch.float64),
             "time_ids": torch.cat(time_ids) if time_ids else torch.zeros(0, dtype=torch.long),
         }
@@ -297,7 +298,7 @@ class StreamState:
         states = read("states", int(lengths.sum()))
         times = read("times", int(num_times.sum()))
         dated_lengths = lengths[dated.repeat_interleave(num_posts)]
-        time_ids = read("time_ids", int(dated_lengths.sum()))
+        time_ids = read("time_ids", int(dated_lengths.sum())).cpu()
         for wrong in (~times.isfinite()).nonzero()[:1].flatten():
             timeline_id = timeline_ids[int(torch.searchsorted(num_times.cumsum(0), wrong, right=True))]
             raise ValueError(f"The state has the time {times[wrong].item()} in timeline {timeline_id!r}.")

@@ -11,7 +11,6 @@ from torch import nn
 from modeling_tempoformer import BertWithTemporalAttentionForMaskedLM, TemporalBertConfig
 
 
-pytestmark = pytest.mark.slow
 torchao = pytest.importorskip("torchao.quantization")
 
 # Wide enough that most of the memory is that of linear layers.
@@ -71,9 +70,15 @@ MODELS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("quantise", [int8_weights, int8_activations_too, dynamic])
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+EVERY_QUANTISER = pytest.mark.parametrize("quantise", [int8_weights, int8_activations_too, dynamic])
+
+
+@EVERY_QUANTISER
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_quantised_is_close_and_smaller(kind, quantise):
     model, batch = MODELS[kind]()
@@ -83,3 +88,21 @@ def test_quantised_is_close_and_smaller(kind, quantise):
     change = (found - expected).abs().max() / expected.std()
     assert 0 < change < BOUND
     assert size(quantised) < 0.6 * size(model)
+
+
+@EVERY_QUANTISER
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "texts"])
+def test_a_quantised_model_reads_posts_that_arrive(kind, quantise):
+    model, batch = MODELS[kind]()
+    quantised, state = quantise(copy.deepcopy(model)), None
+    posts = {name: batch[name][0] for name in ("input_ids", "attention_mask", "time_ids") if name in batch}
+    posts = {name: tensor[posts["attention_mask"].any(-1)] for name, tensor in posts.items()}
+    names, times = ["ann"] * len(posts["input_ids"]), [60.0 * post for post in range(len(posts["input_ids"]))]
+    expected = model.step(**posts, timeline_ids=names, timestamps=times).logits
+    found = []
+    for post in range(len(names)):
+        new = {name: tensor[post : post + 1] for name, tensor in posts.items()}
+        output = quantised.step(**new, timeline_ids=names[:1], timestamps=times[post : post + 1], state=state)
+        state = output.state
+        found.append(output.logits)
+    assert 0 < (torch.cat(found) - expected).abs().max() / expected.std() < BOUND
