@@ -20,8 +20,8 @@ TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for e
 
 class Table(NamedTuple):
     """
-    A file of posts: its name as found, the same from any folder, its bytes, and when it was changed (nanoseconds since
-    1970).
+    A file of posts: its name as found; its place, the same from any folder; its bytes; and when it was changed
+    (nanoseconds since 1970).
     """
 
     name: str
