@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[1]
 TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 NUM_FILES = 12
 LONG = "timeline 0"
-WORDS_OF_A_POST = 6
 COMPARED_TIMELINES = 300
 MEMORY = ("rss", "pss", "uss")
 SECONDS_BETWEEN_SAMPLES = 1.0
@@ -53,8 +52,8 @@ def save_model(folder: Path):
     StreamClassificationPipeline(model=model, tokenizer=tokenizer).save_pretrained(folder)
 
 
-def write_corpus(folder: Path, num_posts: int, num_timelines: int):
-    """Parquet, CSV in gzip, and JSON lines; no two posts have the same time."""
+def write_corpus(folder: Path, num_posts: int, num_timelines: int, num_words: int):
+    """Parquet, CSV in gzip, and JSON lines, posts of 1 to `num_words` words; no two have the same time."""
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     words = sorted(word for word in tokenizer.get_vocab() if word.isalpha())
     folder.mkdir()
@@ -69,7 +68,7 @@ def write_corpus(folder: Path, num_posts: int, num_timelines: int):
                 "timeline_id": [f"timeline {timeline}" for timeline in timelines],
                 "post_id": [f"post {row}" for row in rows],
                 "timestamp": times[rows],
-                "text": [" ".join(choose.choices(words, k=choose.randint(1, WORDS_OF_A_POST))) for _ in rows],
+                "text": [" ".join(choose.choices(words, k=choose.randint(1, num_words))) for _ in rows],
             }
         )
         if file % 3 == 0:
@@ -207,11 +206,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--posts", type=int, default=2_000_000)
     parser.add_argument("--timelines", type=int, default=50_000)
+    parser.add_argument("--words", type=int, default=6, help="Of the longest post.")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save_model(folder / "model")
-        write_corpus(folder / "posts", args.posts, args.timelines)
+        write_corpus(folder / "posts", args.posts, args.timelines, args.words)
         command = [sys.executable, str(ROOT / "run_scoring.py"), "--model_name_or_path", str(folder / "model")]
         command += ["--input_files", str(folder / "posts"), "--output_dir", str(folder / "scored")]
         runs, figures = score([*command, "--id_column", "post_id"], folder / "scored")
