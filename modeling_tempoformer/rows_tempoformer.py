@@ -42,16 +42,19 @@ def tokenize_posts(
         return tokenizer(texts[posts], **times, **settings)
 
     tokens: dict[str, list] = {"input_ids": []}
+    shared: dict[int, int] = {}
     for start in range(0, len(texts), TEXTS_AT_ONCE):
-        for name, values in tokenize(slice(start, start + TEXTS_AT_ONCE), verbose=False).items():
+        some = tokenize(slice(start, start + TEXTS_AT_ONCE), verbose=False)
+        for name in (name for name in tokenizer.model_input_names if name in some and name != "attention_mask"):
+            # A number takes four times the memory of a place in a list: each token id is kept once.
+            values = [[shared.setdefault(value, value) for value in post] for post in some[name]]
             tokens.setdefault(name, []).extend(values)
     too_long = [post for post, ids in enumerate(tokens["input_ids"]) if len(ids) > limit]
     for post in too_long:
         short = tokenize(slice(post, post + 1), truncation=True, max_length=limit)
         for name in tokens:
             tokens[name][post] = short[name][0]
-    names = [name for name in tokenizer.model_input_names if name in tokens and name != "attention_mask"]
-    return {name: tokens[name] for name in names}, len(too_long)
+    return tokens, len(too_long)
 
 
 def row_bounds(
