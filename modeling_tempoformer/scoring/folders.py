@@ -43,10 +43,9 @@ def absolute(name: str) -> str:
 def find_tables(names: list[str]) -> list[Table]:
     """
     The files that are named and those in the folders that are named, at every depth, in order of their names; each
-    once.
+    once. Files and folders whose names begin with `_` or `.` are left out.
 
-    Files and folders whose names begin with `_` or `.` are left out. Raises a `ValueError` if a name leads nowhere, if
-    a file is no table, or if no file is left.
+    Raises a `ValueError` for a name that leads nowhere, for a file that is not a table, and if there is no file.
     """
     tables = {}
     for name in names:
