@@ -9,12 +9,14 @@ from typing import Any
 from .input_checks_tempoformer import narrow_float
 
 
-# From the year 1 to the year 5138. Python's dates end at the first, and larger numbers are milliseconds.
+# From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
 END_OF_1970 = 365 * 86400
 START_OF_1990 = 631152000
 # As a number of seconds it is in August or September 1970.
 BARE_DATE = re.compile("(19|20)[0-9][0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
+# An offset from some start, or a time of day without its date.
+CLOCK = re.compile(r"[+-]?\d+:\d\d(:\d\d(\.\d+)?)?")
 SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
 
@@ -40,17 +42,20 @@ def read_time(value: Any) -> tuple[str, float | None]:
         value = read_text(value.strip())
     if value is None or type(value).__name__ == "NaTType":
         return "missing", None
+    kind, seconds = "a number", value
     if isinstance(value, date):
         moment = value if isinstance(value, datetime) else datetime.combine(value, time())
-        return "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if dtype := narrow_float(value):
+        kind, seconds = "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    elif dtype := narrow_float(value):
         raise ValueError(f"{dtype} is too coarse for seconds since 1970; give Python numbers or float64")
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"a {type(value).__name__} is not a time")
     # Also false of a NaN.
-    if not FIRST_SECONDS <= value < END_SECONDS:
-        raise ValueError("the number must be seconds within the years 1 to 5138; divide milliseconds by 1000")
-    return "a number", float(value)
+    if not FIRST_SECONDS <= seconds < END_SECONDS:
+        raise ValueError(
+            "a time must lie within the years 1 to 5138 (UTC), and a number must be seconds, not milliseconds"
+        )
+    return kind, float(seconds)
 
 
 def read_text(text: str) -> float | datetime | None:
@@ -65,6 +70,11 @@ def read_text(text: str) -> float | datetime | None:
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
+        if CLOCK.fullmatch(text):
+            raise ValueError(
+                "a time without a date; convert a column of offsets from a start (00:01:30) to seconds by "
+                "pd.to_timedelta(column).dt.total_seconds(), and put the date before a time of day"
+            ) from None
         raise ValueError(
             "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; convert a column of other dates "
             "by pd.to_datetime(column), with dayfirst=True if the day comes before the month"

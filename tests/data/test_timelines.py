@@ -8,7 +8,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines
-from modeling_tempoformer.timestamps_tempoformer import to_seconds
+from modeling_tempoformer.timestamps_tempoformer import to_date, to_seconds
 
 
 POSTS = [
@@ -75,11 +75,38 @@ def test_times_are_read(value, seconds):
         ("1.71455E+09", "spreadsheet"),
         ("2e+09", "spreadsheet"),
         (True, "bool"),
+        ("00:00:08", "pd.to_timedelta"),
+        ("1:30", "pd.to_timedelta"),
+        ("9999-12-31", "years 1 to 5138"),
     ],
 )
 def test_other_times_are_refused(value, problem):
     with pytest.raises(ValueError, match=problem):
         to_seconds(value)
+
+
+ENDS = [
+    ("0001-01-01T00:00:00+00:00", -62135596800.0, True),
+    ("0001-01-01T00:00:00+12:00", -62135640000.0, False),
+    ("0001-01-01T12:00:00+12:00", -62135596800.0, True),
+    ("5138-11-16T09:46:39+00:00", 99999999999.0, True),
+    ("5138-11-16T09:46:40+00:00", 100000000000.0, False),
+    ("9999-12-31T00:00:00+00:00", 253402214400.0, False),
+    ("9999-12-31T23:59:59-12:00", 253402343999.0, False),
+]
+
+
+@pytest.mark.parametrize(("written", "seconds", "is_read"), ENDS, ids=str)
+def test_one_moment_is_read_in_each_spelling_or_in_none(written, seconds, is_read):
+    """And what is read can be shown as a date."""
+    moment = datetime.fromisoformat(written)
+    for value in (written, moment, seconds, str(seconds)):
+        if is_read:
+            assert to_seconds(value) == seconds
+            assert to_date(seconds) == moment
+        else:
+            with pytest.raises(ValueError, match="years 1 to 5138"):
+                to_seconds(value)
 
 
 @STREAMING
