@@ -1,5 +1,8 @@
 """TempoFormer for Hugging Face Transformers: change detection in streams of posts."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -10,14 +13,9 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .cards.model_cards import write_card
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
-from .data.rows import to_rows
-from .data.tables import load_table
-from .data.timelines import label_names, to_timelines
 from .data_collator_tempoformer import StreamCollator
-from .evaluation.metrics import compute_metrics
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer import (
     TempoFormerForStreamClassification,
@@ -38,6 +36,23 @@ from .pipeline_tempoformer import StreamClassificationPipeline
 from .stream_state_tempoformer import LatePostError, StreamState
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
+
+if TYPE_CHECKING:
+    from .cards.model_cards import write_card
+    from .data.rows import to_rows
+    from .data.tables import load_table
+    from .data.timelines import label_names, to_timelines
+    from .evaluation.metrics import compute_metrics
+
+# What needs Datasets, scikit-learn or matplotlib, which take seconds to import, is imported when it is first used.
+LAZY = {
+    "compute_metrics": ".evaluation.metrics",
+    "label_names": ".data.timelines",
+    "load_table": ".data.tables",
+    "to_rows": ".data.rows",
+    "to_timelines": ".data.timelines",
+    "write_card": ".cards.model_cards",
+}
 
 MODELS = {
     TempoFormerConfig: {
@@ -75,6 +90,17 @@ PIPELINE_REGISTRY.register_pipeline(
     pt_model=AutoModelForSequenceClassification,
     type="text",
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(LAZY[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY})
+
 
 __all__ = [
     "BertWithTemporalAttention",

@@ -1,0 +1,37 @@
+"""What `import modeling_tempoformer` brings: every public name, and no heavy library before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+from helpers import ROOT
+
+import modeling_tempoformer
+
+
+HEAVY = ("datasets", "evaluate", "matplotlib", "pandas", "pyarrow", "sklearn")
+
+
+def imported_after(code: str) -> set[str]:
+    """The heavy libraries that a new process has imported after some code."""
+    report = f"import sys; {code}; print(*[name for name in {HEAVY} if name in sys.modules])"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", report], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+
+
+def test_importing_brings_no_heavy_library():
+    assert imported_after("import modeling_tempoformer, modeling_tempoformer.live.classifier") == set()
+
+
+def test_a_name_brings_its_library_when_it_is_used():
+    assert {"datasets", "pyarrow"} <= imported_after("from modeling_tempoformer import load_table")
+
+
+def test_every_public_name_is_there_and_no_other():
+    assert set(modeling_tempoformer.__all__) <= set(dir(modeling_tempoformer))
+    assert all(getattr(modeling_tempoformer, name).__name__ == name for name in modeling_tempoformer.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        modeling_tempoformer.no_such_name
