@@ -15,10 +15,6 @@ from .stream_state_tempoformer import StreamState
 from .windows_tempoformer import elapsed_seconds
 
 
-# How many numbers of each weight of the head a state keeps to know its model by.
-NUM_SAMPLES = 4
-
-
 @dataclass
 class StreamStepOutput(ModelOutput):
     """
@@ -26,7 +22,7 @@ class StreamStepOutput(ModelOutput):
 
     Args:
         logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
-            for a late post that was left out.
+            for context, and for a late post that was left out.
         kept (`torch.BoolTensor` of shape `(num_posts,)`): False for a late post that was left out.
         stream_lengths (`torch.LongTensor` of shape `(num_posts,)`):
             How many posts were read for each, itself included, at most `window`: 1 where nothing was remembered of its
@@ -53,6 +49,7 @@ class StreamStepMixin:
         *,
         timeline_ids: Sequence[str],
         timestamps: Sequence[float] | None = None,
+        is_context: Sequence[bool] | None = None,
         state: StreamState | None = None,
         drop_late: bool = False,
     ) -> StreamStepOutput:
@@ -72,6 +69,9 @@ class StreamStepMixin:
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits. All posts of a timeline have them, or none has.
+            is_context (`Sequence[bool]`, *optional*):
+                True for a new post that is remembered and not classified: the posts after it read it. By default all
+                posts are classified.
             state (`StreamState`, *optional*):
                 The `state` that the last step of this model returned, or a new one with limits. It is changed in
                 place, but if an error is raised only idle timelines have left.
@@ -99,8 +99,10 @@ class StreamStepMixin:
         }
         for name, tensor in inputs.items():
             check_shape(name, tensor, *input_ids.shape)
-        if len(timeline_ids) != len(input_ids):
-            raise ValueError(f"There are {len(timeline_ids)} timeline ids for {len(input_ids)} posts.")
+        is_context = [False] * len(input_ids) if is_context is None else is_context
+        for what, values in (("timeline ids", timeline_ids), ("values of `is_context`", is_context)):
+            if len(values) != len(input_ids):
+                raise ValueError(f"There are {len(values)} {what} for {len(input_ids)} posts.")
         most = self.tempoformer.adapter.max_tokens(self.config.encoder_config)
         if input_ids.shape[1] > most:
             raise ValueError(f"Posts of {input_ids.shape[1]} tokens, but the encoder reads at most {most}.")
@@ -116,19 +118,22 @@ class StreamStepMixin:
         stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
         is_kept[kept] = True
         stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
+        targets = [post for post in kept if not is_context[post]]
         if kept:
             new_logits, updates = self.classify_new_posts(
                 {name: tensor[kept] for name, tensor in inputs.items()},
                 [timeline_ids[post] for post in kept],
                 None if timestamps is None else [float(timestamps[post]) for post in kept],
+                [not is_context[post] for post in kept],
                 state,
             )
             # The only transfer from the device. What it finds wrong leaves the state as it is.
-            scores, weights = read(new_logits, self.sample_weights().to(new_logits.device))
-            weights = torch.tensor(weights)
+            samples = self.sample_weights()
+            scores, weights = read(new_logits, samples.to(new_logits.device))
+            weights = torch.tensor(weights, dtype=samples.dtype)
             state.check_weights(weights)
             scores = torch.tensor(scores, dtype=new_logits.dtype).view_as(new_logits)
-            logits = scatter(scores, torch.tensor(kept), is_kept.shape)
+            logits = scatter(scores, torch.tensor(targets, dtype=torch.long), is_kept.shape)
             check_finite(logits, lambda post: f"Post {post} of timeline {timeline_ids[post]!r}")
             state.window, state.weights = window, weights
             for timeline_id, update in updates.items():
@@ -164,12 +169,11 @@ class StreamStepMixin:
 
     def sample_weights(self) -> torch.Tensor:
         """
-        A few numbers of each weight of the head, which every training changes: a state knows its model by them. Of a
-        quantised head only the biases count, whose numbers are stored as they are.
+        A number of each weight, in the precision of the model: a state knows its model by them. Quantised weights do
+        not count, biases and norms do.
         """
-        weights = [weight for weight in self.classifier.parameters() if type(weight) is nn.Parameter]
-        samples = [weight.flatten()[:: max(1, weight.numel() // NUM_SAMPLES)][:NUM_SAMPLES] for weight in weights]
-        return torch.cat(samples).float()
+        weights = [weight.flatten() for weight in self.parameters() if type(weight) is nn.Parameter]
+        return torch.stack([weight[len(weight) // 2] for weight in weights])
 
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str]):
         """Raises a `ValueError` that names the first wrong value of new posts."""
@@ -202,9 +206,13 @@ class StreamStepMixin:
         inputs: dict[str, torch.Tensor],
         timeline_ids: list[str],
         timestamps: list[float] | None,
+        is_target: list[bool],
         state: StreamState,
     ) -> tuple[torch.Tensor, dict[str, tuple]]:
-        """Logits (posts, classes) of new posts that are not late, and what `state` is to remember of each timeline."""
+        """
+        Logits (targets, classes) of those new posts that are targets, and what `state` is to remember of each
+        timeline. No new post is late.
+        """
         base, window, device = self.tempoformer, self.config.window, self.device
         mask = inputs.pop("attention_mask").bool()
         lengths, counts = read(*measure(mask))
@@ -249,6 +257,8 @@ class StreamStepMixin:
             states += sequence
             updates[timeline_id] = (sequence, None if timestamps is None else times, time_points)
 
+        if not any(is_target):
+            return new_states.new_zeros(0, self.config.num_labels), updates
         lengths = [len(post) for post in states]
         mask = torch.arange(max(lengths), device=device) < to_device(lengths, device).unsqueeze(-1)
         groups = PackedPosts(mask, lengths, lengths, base.adapter.runs_on_groups)
@@ -257,7 +267,7 @@ class StreamStepMixin:
             # From post after post to the order of the groups.
             states = states[(mask.flatten().cumsum(0) - 1)[groups.tokens].to(states.device)].unsqueeze(0)
         times = to_device(nn.utils.rnn.pad_sequence(calendar, batch_first=True), device) if calendar else None
-        slots = [post for stream in streams for post in stream]
+        slots = [post for stream, is_read in zip(streams, is_target, strict=True) if is_read for post in stream]
         index, elapsed = torch.tensor(slots).view(-1, window), None
         if timestamps is not None:
             elapsed = to_device(elapsed_seconds(torch.tensor(seconds, dtype=torch.float64), index), device)

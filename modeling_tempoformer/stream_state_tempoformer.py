@@ -14,11 +14,6 @@ from .input_checks_tempoformer import narrow_float
 from .timestamps_tempoformer import to_seconds
 
 
-# How far a few numbers of the weights may differ from those of the model that a state began with: as a rounding to 16
-# bits does.
-SAME = {"rtol": 1e-2, "atol": 1e-6}
-
-
 class LatePostError(ValueError):
     """A post that is older than the newest one seen of its timeline."""
 
@@ -38,7 +33,7 @@ class StreamState:
 
     `state_dict()` is a dict of a few tensors that safetensors can save, for any number of timelines;
     `StreamState.from_state_dict` restores it. A state belongs to the model that it began with: it keeps its window and
-    a few numbers of the weights of its head, and no other model takes it.
+    a number of each weight, and no other model takes it.
 
     Args:
         max_timelines (`int`, *optional*):
@@ -160,10 +155,12 @@ class StreamState:
                 raise ValueError(f"The state is of a model that is {post.shape[-1]} wide, this one is {hidden_size}.")
 
     def check_weights(self, weights: torch.Tensor):
-        """Raises a `ValueError` if the state is of a model with other `weights`, as `sample_weights` returns them."""
-        if len(self.weights) and not (
-            self.weights.shape == weights.shape and torch.allclose(self.weights, weights, **SAME)
-        ):
+        """
+        Raises a `ValueError` if the state is of a model with other `weights`, as `sample_weights` returns them. Of the
+        same model in two precisions the finer one rounds to the other.
+        """
+        coarser = min(self.weights.dtype, weights.dtype, key=lambda dtype: dtype.itemsize)
+        if len(self.weights) and not torch.equal(self.weights.to(coarser), weights.to(coarser)):
             raise ValueError("The state is of a model with other weights: begin without a state.")
 
     def check(

@@ -7,7 +7,7 @@ import torch
 from helpers import FORMS, tiny_model
 from safetensors.torch import load_file, save_file
 
-from modeling_tempoformer import StreamState, stream_state_tempoformer
+from modeling_tempoformer import StreamState, TempoFormerForStreamClassification, stream_state_tempoformer
 
 
 @pytest.fixture
@@ -124,6 +124,73 @@ def test_memory_of_another_precision_becomes_the_model_s(form):
     state = step(half, ["ann"], state).state
     assert {post.dtype for post in state.posts["ann"]} == {torch.bfloat16}
     assert state.nbytes == sum(post.nbytes for post in posts) // 2 + 3 * 16
+
+
+def other_encoder(model):
+    """The head of a model over an encoder with other weights."""
+    for new, old in zip(model.base_model.parameters(), tiny_model(seed=1).base_model.parameters(), strict=True):
+        new.copy_(old)
+
+
+def other_head(model):
+    for weight in model.classifier.parameters():
+        weight.add_(0.01)
+
+
+def a_little_larger(model):
+    """All weights, by less than a percent."""
+    for weight in model.parameters():
+        weight.mul_(1.009)
+
+
+def after_one_training_step(model):
+    for weight in model.parameters():
+        weight.add_(1e-4)
+
+
+@pytest.mark.parametrize("change", [other_encoder, other_head, a_little_larger, after_one_training_step])
+@torch.no_grad()
+def test_no_other_model_takes_a_state(tmp_path, change):
+    model, other = tiny_model(), tiny_model()
+    state = step(model, ["ann"] * 2).state
+    save_file(state.state_dict(), tmp_path / "state.safetensors")
+    change(other)
+    restored = StreamState.from_state_dict(load_file(tmp_path / "state.safetensors"))
+    for one in (state, restored):
+        before = one.state_dict()
+        with pytest.raises(ValueError, match="other weights"):
+            step(other, ["ann"], one)
+        assert all(torch.equal(before[name], tensor) for name, tensor in one.state_dict().items())
+    # The model itself does, also when it was loaded anew.
+    model.save_pretrained(tmp_path / "model")
+    loaded = TempoFormerForStreamClassification.from_pretrained(tmp_path / "model").eval()
+    assert step(loaded, ["ann"], restored).stream_lengths.tolist() == [3]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_context_is_remembered_and_not_classified(form):
+    """The posts after it get the logits that they get when it is classified too."""
+    model = tiny_model(**form)
+    names = ["ann", "bob", "ann", "ann", "cy", "ann", "ann"]
+    is_context = [True, True, False, True, True, True, False]
+    ids = torch.randint(5, 60, (len(names), 3), generator=torch.Generator().manual_seed(0))
+    times = [float(time) for time in range(len(names))]
+    expected = model.step(ids, timeline_ids=names, timestamps=times)
+    output = model.step(ids, timeline_ids=names, timestamps=times, is_context=is_context)
+    assert output.kept.all() and output.stream_lengths.tolist() == expected.stream_lengths.tolist()
+    for post, unasked in enumerate(is_context):
+        wanted = torch.zeros(3) if unasked else expected.logits[post]
+        torch.testing.assert_close(output.logits[post], wanted, atol=1e-5, rtol=1e-5)
+    # A step of context alone, and what comes after both.
+    later = {"timeline_ids": ["ann", "bob"], "timestamps": [9.0, 9.0]}
+    only = model.step(ids[:2], **later, is_context=[True, True], state=output.state)
+    assert not only.logits.any() and only.stream_lengths.tolist() == [4, 2]
+    model.step(ids[:2], **later, state=expected.state)
+    later["timestamps"] = [10.0, 10.0]
+    found, wanted = (model.step(ids[2:4], **later, state=one.state).logits for one in (output, expected))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="is_context"):
+        model.step(ids, timeline_ids=names, is_context=[True])
 
 
 @pytest.mark.parametrize("limits", [{"max_timelines": 0}, {"max_idle_seconds": 0}, {"max_idle_seconds": float("nan")}])
