@@ -17,11 +17,13 @@ own behind a proxy, which also has to know who may ask: this page asks nobody fo
 
 import argparse
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from itertools import groupby
+from typing import Annotated, Any, NamedTuple
 
 import redis
 import uvicorn
@@ -37,22 +39,27 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictStr
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
-from modeling_tempoformer.live.classifier import LiveClassifier, LivePost
+from modeling_tempoformer.live.classifier import LiveClassifier, read_times
 from modeling_tempoformer.live.redis_store import RedisStore
+from modeling_tempoformer.rows_tempoformer import tokenize_posts
 
 
-MAX_BATCH = 32  # posts of a step
+MAX_BATCH = 32  # posts that are computed together
+MAX_TOKENS = 8192  # of them; a post with a long history may have more, and is then computed alone
+MAX_EXPLAINED_TOKENS = 4096  # of a timeline to explain
 MAX_WAITING = 256  # posts; more are refused, so that nobody waits long for an answer
 MAX_POSTS = 100  # of a history, and of a timeline to explain
 MAX_CHARACTERS = 10_000  # of a text
 MAX_BODY = 1_000_000  # bytes
 MAX_IDLE_SECONDS = 90 * 86400  # then a timeline is forgotten
 AGAIN = {"Retry-After": "1"}  # seconds
+
+logger = logging.getLogger("uvicorn.error")
 
 METRICS = CollectorRegistry()
 ProcessCollector(registry=METRICS)
@@ -63,7 +70,8 @@ WAITING = Gauge("waiting_posts", "Posts that wait for a step", registry=METRICS)
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
-Time = float | str | None
+# Strict: `true` is no number.
+Time = StrictFloat | StrictStr | None
 
 
 class Body(BaseModel):
@@ -90,44 +98,62 @@ class Person(Body):
     timeline_id: Id
 
 
-class Batches:
-    """The posts that arrive while a batch is computed are the next batch. There is one at a time, in one thread."""
+class Job(NamedTuple):
+    function: Callable[[list], list]  # from items to their answers
+    item: Any
+    tokens: int
+    answer: asyncio.Future
 
-    def __init__(self, score: Callable[[Sequence[LivePost]], list]):
-        self.score = score
-        self.waiting: asyncio.Queue[tuple[LivePost, asyncio.Future]] = asyncio.Queue(MAX_WAITING)
+
+class Batches:
+    """
+    What arrives while a batch is computed is the next batch. There is one at a time, in one thread, in order of
+    arrival: who is forgotten stays forgotten, also where posts of that timeline were waiting.
+    """
+
+    def __init__(self):
+        self.waiting: asyncio.Queue[Job] = asyncio.Queue(MAX_WAITING)
         self.thread = ThreadPoolExecutor(1)
 
-    async def answer(self, post: LivePost) -> dict[str, Any] | None:
-        answer = asyncio.get_running_loop().create_future()
+    async def answer(self, function: Callable[[list], list], item: Any, tokens: int = 0) -> Any:
+        job = Job(function, item, tokens, asyncio.get_running_loop().create_future())
         try:
-            self.waiting.put_nowait((post, answer))
+            self.waiting.put_nowait(job)
         except asyncio.QueueFull:
             POSTS.labels("busy").inc()
             raise HTTPException(503, "Too many posts are waiting: send this one again.", AGAIN) from None
-        return await answer
-
-    async def run(self, function: Callable, *arguments):
-        return await asyncio.get_running_loop().run_in_executor(self.thread, function, *arguments)
+        return await job.answer
 
     async def serve(self):
         while True:
             batch = [await self.waiting.get()]
-            while len(batch) < MAX_BATCH and not self.waiting.empty():
+            while (
+                len(batch) < MAX_BATCH and sum(job.tokens for job in batch) < MAX_TOKENS and not self.waiting.empty()
+            ):
                 batch.append(self.waiting.get_nowait())
             BATCH.observe(len(batch))
-            try:
-                found = await self.run(self.score, [post for post, _ in batch])
-            except Exception as problem:
-                POSTS.labels("failed").inc(len(batch))
-                found = [problem] * len(batch)
-            for (_, answer), result in zip(batch, found, strict=True):
-                if answer.done():  # its client has gone
-                    continue
-                if isinstance(result, Exception):
-                    answer.set_exception(result)
-                else:
-                    answer.set_result(result)
+            for function, jobs in groupby(batch, key=lambda job: job.function):
+                await self.compute(function, list(jobs))
+
+    async def compute(self, function: Callable[[list], list], jobs: list[Job]):
+        items = [job.item for job in jobs]
+        try:
+            results = await asyncio.get_running_loop().run_in_executor(self.thread, function, items)
+        except Exception as problem:
+            if len(jobs) > 1 and not isinstance(problem, (redis.ConnectionError, redis.TimeoutError)):
+                # Each by itself: what is wrong with one must not cost the others their answers.
+                for job in jobs:
+                    await self.compute(function, [job])
+                return
+            POSTS.labels("failed").inc(len(jobs))
+            results = [problem] * len(jobs)
+        for job, result in zip(jobs, results, strict=True):
+            if job.answer.done():  # its client has gone
+                continue
+            if isinstance(result, Exception):
+                job.answer.set_exception(result)
+            else:
+                job.answer.set_result(result)
 
 
 def create_app(model: str, redis_url: str) -> FastAPI:
@@ -138,8 +164,22 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     # A tokenizer is for one thread at a time, and `explain` runs in another one than the reading of posts.
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
-    batches, explaining = Batches(classifier.score), asyncio.Lock()
+    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS), tokens_at_once=MAX_TOKENS)
+    batches, explaining = Batches(), asyncio.Lock()
+
+    def forget_all(timeline_ids: list[str]) -> list[bool]:
+        return [classifier.forget(timeline_id) for timeline_id in timeline_ids]
+
+    def explain_one(timeline: Timeline) -> list[dict[str, Any]]:
+        given: dict[str, list] = {"text": timeline.text}
+        if timeline.timestamp is not None:
+            names = [f"post {place}" for place in range(len(timeline.timestamp))]
+            given["timestamp"] = read_times(timeline.timestamp, names)
+        columns, _ = tokenize_posts(explainer.tokenizer, timeline.text, classifier.max_tokens)
+        if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
+            raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
+        # Few posts at a time: the streams of each are computed once for each post that they could do without.
+        return explainer.explain(given, targets_per_row=8)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI):
@@ -159,7 +199,9 @@ def create_app(model: str, redis_url: str) -> FastAPI:
 
     @app.exception_handler(redis.RedisError)
     async def wait_for_redis(request: Request, problem: redis.RedisError):
-        return JSONResponse({"detail": f"Redis: {problem}"}, 503, AGAIN)
+        # What it says is for who runs the service.
+        logger.error("Redis: %s", problem)
+        return JSONResponse({"detail": "Redis cannot be reached, or refuses: send this again."}, 503, AGAIN)
 
     @app.post("/score")
     async def score(post: NewPost):
@@ -170,7 +212,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         except ValueError as problem:
             POSTS.labels("refused").inc()
             raise HTTPException(422, str(problem)) from None
-        answer = await batches.answer(read)
+        answer = await batches.answer(classifier.score, read, read.num_tokens)
         SECONDS.observe(time.perf_counter() - start)
         POSTS.labels("late" if answer is None else "scored").inc()
         if answer is None:
@@ -183,13 +225,14 @@ def create_app(model: str, redis_url: str) -> FastAPI:
             raise HTTPException(503, "Another timeline is being explained: send this one again.", AGAIN)
         async with explaining:
             try:
-                return await batches.run(explainer.explain, timeline.model_dump(exclude_none=True))
+                # In a thread of its own, so that no post waits for it.
+                return await asyncio.to_thread(explain_one, timeline)
             except ValueError as problem:
                 raise HTTPException(422, str(problem)) from None
 
     @app.post("/forget")
-    def forget(person: Person):
-        return {"forgotten": classifier.forget(person.timeline_id)}
+    async def forget(person: Person):
+        return {"forgotten": await batches.answer(forget_all, person.timeline_id)}
 
     @app.get("/health")
     def health():

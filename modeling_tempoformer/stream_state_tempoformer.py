@@ -275,7 +275,7 @@ class StreamState:
                 their timelines count as used now.
 
         Returns:
-            `StreamState`. Raises a `ValueError` if tensors are missing or cut, or a time is not finite.
+            `StreamState`. Raises a `ValueError` if tensors are missing or cut, or a number is not finite.
         """
         if missing := sorted(set(cls().state_dict()) - {"limits", "last_used"} - set(tensors)):
             raise ValueError(f"The state lacks {', '.join(missing)}.")
@@ -299,6 +299,8 @@ class StreamState:
         for wrong in (~times.isfinite()).nonzero()[:1].flatten():
             timeline_id = timeline_ids[int(torch.searchsorted(num_times.cumsum(0), wrong, right=True))]
             raise ValueError(f"The state has the time {times[wrong].item()} in timeline {timeline_id!r}.")
+        if not states.isfinite().all():
+            raise ValueError("The state has hidden states that are not finite.")
 
         max_timelines, max_idle = (None if math.isinf(limit) else limit for limit in read("limits", 2).tolist())
         state = cls(None if max_timelines is None else int(max_timelines), max_idle)

@@ -1,7 +1,7 @@
 """Texts of posts that keep arriving in, labels out, with a memory that several processes share."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -45,6 +45,11 @@ class LivePost:
     def key(self) -> tuple[str, str]:
         return self.timeline_id, self.post_id
 
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens there are to read, those of the earlier posts included."""
+        return sum(map(len, self.columns["input_ids"]))
+
 
 @dataclass
 class Memory:
@@ -66,15 +71,21 @@ class LiveClassifier:
     - An answer is in the store before it is returned. A process that dies loses no post that was answered.
     - Two processes that read posts of a timeline at the same time do so one after the other: the later one reads again
       what the earlier one wrote.
+    - A timeline that is forgotten while posts of it are computed stays forgotten: these posts get an answer, and
+      nothing of them is kept.
+    - A memory that cannot be read, because it was damaged, counts as nothing, and the log says so.
     - Of the texts nothing is kept; hidden states, times and answers are.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
         store ([`~modeling_tempoformer.live.redis_store.RedisStore`]): Where timelines are remembered.
+        tokens_at_once (`int`, *optional*, defaults to 8192):
+            A step takes no more posts once their streams have so many tokens. It bounds the memory of a step.
     """
 
-    def __init__(self, pipe: StreamClassificationPipeline, store: RedisStore):
+    def __init__(self, pipe: StreamClassificationPipeline, store: RedisStore, tokens_at_once: int = 8192):
         self.model, self.tokenizer, self.store = pipe.model.eval(), pipe.tokenizer, store
+        self.tokens_at_once = tokens_at_once
         config = self.model.config
         # As in training; where the configuration does not say, posts that arrive have a time.
         self.timed = config.timed is not False
@@ -106,17 +117,14 @@ class LiveClassifier:
 
         Returns:
             [`LivePost`]. Raises a `ValueError` for a timestamp that is missing, not a time, or of a model without
-            times; for earlier posts that are newer than the post; and for a text that cannot be read.
+            times; for earlier posts that are newer than the post; and for a text that cannot be read. It repeats no
+            text.
         """
         posts = [*history, (text, timestamp)]
-        column, times = TimeColumn(), []
-        for place, (_, value) in enumerate(posts):
-            name = f"post {place} of `history`" if place < len(history) else "the post"
-            try:
-                times.append(column.read(name, value))
-            except ValueError as problem:
-                raise ValueError(f"The timestamp {value!r} of {name}: {problem}") from None
-            if (times[-1] is not None) != self.timed:
+        names = [*(f"post {place} of `history`" for place in range(len(history))), "the post"]
+        times = read_times([value for _, value in posts], names)
+        for name, seconds in zip(names, times, strict=True):
+            if (seconds is not None) != self.timed:
                 rule = "needs a timestamp" if self.timed else "must have no timestamp"
                 raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {name} {rule}.")
         if self.timed and times[-1] < max(times):
@@ -148,15 +156,23 @@ class LiveClassifier:
         # Of copies the first.
         waiting = list({post.key: post for post in reversed(posts)}.values())[::-1]
         waiting.sort(key=lambda post: post.times[-1] if self.timed else 0)
+        remembered: set[str] = set()
         while waiting:
-            answers |= self.try_to_score(waiting)
-            # Another process has written to their timelines meanwhile.
+            memories = self.recall(dict.fromkeys(post.timeline_id for post in waiting))
+            forgotten = {name for name in remembered if name in memories and not memories[name].version}
+            remembered |= {name for name, memory in memories.items() if memory.version}
+            answers |= self.try_to_score(waiting, memories, forgotten)
+            # Another process has written to their timelines meanwhile, or forgotten them.
             waiting = [post for post in waiting if post.key not in answers]
         return [answers[post.key] for post in posts]
 
-    def try_to_score(self, posts: list[LivePost]) -> dict[tuple[str, str], dict[str, Any] | None]:
-        """The answers of posts whose timelines no other process has changed meanwhile."""
-        memories = self.recall(dict.fromkeys(post.timeline_id for post in posts))
+    def try_to_score(
+        self, posts: list[LivePost], memories: dict[str, Memory], forgotten: set[str]
+    ) -> dict[tuple[str, str], dict[str, Any] | None]:
+        """
+        The answers of posts whose timelines no other process has changed since they were recalled. Nothing is kept of
+        timelines that were forgotten after these posts came.
+        """
         known = {
             post.key: memories[post.timeline_id].answers[post.post_id]
             for post in posts
@@ -166,7 +182,7 @@ class LiveClassifier:
         found, state = self.classify(new, memories)
         changed = {}
         for (timeline_id, post_id), answer in found.items():
-            if answer is not None:
+            if answer is not None and timeline_id not in forgotten:
                 memory = changed.setdefault(timeline_id, memories[timeline_id])
                 memory.answers[post_id] = answer
         saved = self.keep(changed, state)
@@ -174,36 +190,58 @@ class LiveClassifier:
         return known | found
 
     def recall(self, timeline_ids: Sequence[str]) -> dict[str, Memory]:
-        """What the store has of timelines. What another model has written counts as nothing."""
+        """What the store has of timelines. What another model has written, or is damaged, counts as nothing."""
         memories = {}
         for timeline_id, (version, data) in self.store.load(timeline_ids).items():
             memories[timeline_id] = Memory(version, None, {})
             if not data:
                 continue
-            tensors = load(data)
-            state = self.model.restore_state(tensors)
+            try:
+                tensors = load(data)
+                state = self.model.restore_state(tensors)
+                answers = dict(json.loads(tensors["answers"].numpy().tobytes()))
+            # Damaged bytes may break the reading anywhere.
+            except Exception as problem:
+                logger.error(f"A timeline begins anew: its memory cannot be read ({type(problem).__name__}).")
+                continue
             try:
                 state.check_sizes(self.window, self.model.config.encoder_config.hidden_size)
                 state.check_weights(self.weights)
             except ValueError:
                 continue
-            memories[timeline_id] = Memory(version, state, json.loads(tensors["answers"].numpy().tobytes()))
+            memories[timeline_id] = Memory(version, state, answers)
         return memories
 
     def classify(
         self, posts: list[LivePost], memories: dict[str, Memory]
-    ) -> tuple[dict[tuple[str, str], dict[str, Any] | None], StreamState | None]:
+    ) -> tuple[dict[tuple[str, str], dict[str, Any] | None], StreamState]:
         """The answers of new posts, None for late ones, and the state after them."""
-        if not posts:
-            return {}, None
-        states = [memory.state for memory in memories.values() if memory.state is not None]
-        for other in states[1:]:
-            states[0].update(other)
-        # The posts of the step, and which of them are asked for.
+        state, answers = StreamState(), {}
+        for memory in memories.values():
+            if memory.state is not None:
+                state.update(memory.state)
+        for some in self.cut(posts, state):
+            answers |= self.step(some, state)
+        return answers, state
+
+    def cut(self, posts: list[LivePost], state: StreamState) -> Iterator[list[LivePost]]:
+        """Posts in pieces, each complete once the streams of its posts have `tokens_at_once` tokens."""
+        piece, size = [], 0
+        for post in posts:
+            piece.append(post)
+            size += post.num_tokens + sum(map(len, state.posts.get(post.timeline_id, ())))
+            if size >= self.tokens_at_once:
+                yield piece
+                piece, size = [], 0
+        if piece:
+            yield piece
+
+    def step(self, posts: list[LivePost], state: StreamState) -> dict[tuple[str, str], dict[str, Any] | None]:
+        """The answers of new posts, None for late ones. `state` is then that after them."""
         columns: dict[str, list] = {name: [] for name in posts[0].columns}
         timeline_ids: list[str] = []
         times: list[float] = []
-        asked, contexts, begun = [], [], {name for name, memory in memories.items() if memory.state is not None}
+        asked, contexts, begun = [], [], set(state.posts)
         for post in posts:
             is_known, size = post.timeline_id in begun, len(post.columns["input_ids"])
             begun.add(post.timeline_id)
@@ -214,13 +252,17 @@ class LiveClassifier:
             times += post.times[first:] if self.timed else []
             timeline_ids += [post.timeline_id] * (size - first)
             asked.append(len(timeline_ids) - 1)
+        is_context = [True] * len(timeline_ids)
+        for place in asked:
+            is_context[place] = False
         # One row that holds all posts.
         tensors = self.collator.pad_posts([columns])
         output = self.model.step(
             **{name: tensor[0] for name, tensor in tensors.items()},
             timeline_ids=timeline_ids,
             timestamps=times if self.timed else None,
-            state=states[0] if states else None,
+            is_context=is_context,
+            state=state,
             drop_late=True,
         )
         probabilities, ranked = self.model.decide(output.logits[asked])
@@ -239,9 +281,9 @@ class LiveClassifier:
             # A late post.
             if not lengths[place]:
                 answers[post.key] = None
-        return answers, output.state
+        return answers
 
-    def keep(self, memories: dict[str, Memory], state: StreamState | None) -> set[str]:
+    def keep(self, memories: dict[str, Memory], state: StreamState) -> set[str]:
         """Writes timelines; returns those that no other process has changed since they were read."""
         if not memories:
             return set()
@@ -265,3 +307,24 @@ class LiveClassifier:
             `bool`: Whether anything was remembered.
         """
         return self.store.forget(timeline_id)
+
+
+def read_times(values: Sequence[Any], names: Sequence[str]) -> list[float | None]:
+    """
+    Timestamps in seconds, None where there is none.
+
+    Args:
+        values (`Sequence[Any]`): As [`~modeling_tempoformer.timestamps_tempoformer.to_seconds`] takes them.
+        names (`Sequence[str]`): What errors call the post of each.
+
+    Returns:
+        `list[float | None]`. Raises a `ValueError` that names the first post whose timestamp is not a time. It does
+        not repeat that, which may be a text in the wrong field.
+    """
+    column, times = TimeColumn(), []
+    for name, value in zip(names, values, strict=True):
+        try:
+            times.append(column.read(name, value))
+        except ValueError as problem:
+            raise ValueError(f"The timestamp of {name}: {problem}.") from None
+    return times

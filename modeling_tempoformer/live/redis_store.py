@@ -63,13 +63,18 @@ class RedisStore:
                 For each timeline the version that was read and the new memory.
 
         Returns:
-            `set[str]`: The timelines that were written. The others have changed since they were read.
+            `set[str]`: The timelines that were written. The others have changed since they were read. Raises a
+            `redis.ResponseError` if Redis refuses one, in Redis's own words: without the id of the timeline.
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (version, memory) in memories.items():
             value = secrets.token_bytes(VERSION_BYTES) + memory
             self.save_script([KEY + timeline_id], [version, value, self.milliseconds], client=pipeline)
-        return {timeline_id for timeline_id, done in zip(memories, pipeline.execute(), strict=True) if done}
+        # By itself the library would put the command into the error, with the id and the memory.
+        written = pipeline.execute(raise_on_error=False)
+        for error in (done for done in written if isinstance(done, redis.RedisError)):
+            raise error
+        return {timeline_id for timeline_id, done in zip(memories, written, strict=True) if done}
 
     def forget(self, timeline_id: str) -> bool:
         """

@@ -5,6 +5,7 @@ import torch
 from arrivals import TIMELINES, DictStore, assert_same, make_pipe, send
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load, save
 
 from modeling_tempoformer.live.classifier import LiveClassifier
 
@@ -141,6 +142,84 @@ def test_a_step_under_way_brings_no_forgotten_timeline_back(pipe):
     assert_same([answer], pipe({key: values[2:3] for key, values in TIMELINES["ann"].items()}))
 
 
+def test_forgetting_while_a_post_with_its_texts_is_read_leaves_nothing(pipe):
+    """The post gets an answer, from the texts that came with it. Only a later one is remembered."""
+    store = DictStore()
+    classifier = LiveClassifier(pipe, store)
+    send(classifier, TIMELINES, [("ann", 0), ("bob", 0)])
+    store.meanwhile = lambda: classifier.forget("ann")
+    answers = send(classifier, TIMELINES, [("ann", 1), ("bob", 1)], 1)
+    assert_same(answers, [pipe(TIMELINES[name])[1] for name in ("ann", "bob")])
+    assert set(store.memories) == {"bob"}
+    (answer,) = send(classifier, TIMELINES, [("ann", 2)])
+    assert (answer["context"], answer["stream_length"]) == ("none", 1) and "ann" in store.memories
+
+
+def damaged(memory: bytes) -> list[bytes]:
+    """Cut, empty, without answers, of no number, and other bytes."""
+    tensors = load(memory)
+    without = save({name: tensor for name, tensor in tensors.items() if name != "answers"})
+    no_number = save({**tensors, "states": torch.full_like(tensors["states"], float("nan"))})
+    no_answers = save({**tensors, "answers": torch.tensor(list(b"[1]"), dtype=torch.uint8)})
+    return [
+        memory[:-10],
+        memory[:20],
+        b"no",
+        without,
+        no_number,
+        no_answers,
+        memory.replace(b"num_posts", b"num_toast"),
+    ]
+
+
+def test_a_damaged_memory_costs_no_other_timeline_its_answer(pipe):
+    store = DictStore()
+    classifier = LiveClassifier(pipe, store)
+    send(classifier, TIMELINES, [("ann", 0), ("bob", 0)])
+    before = dict(store.memories)
+    for memory in damaged(before["ann"][1]):
+        store.memories = {**before, "ann": (before["ann"][0], memory)}
+        ann, bob = send(classifier, TIMELINES, [("ann", 1), ("bob", 1)])
+        assert_same([bob], pipe(TIMELINES["bob"])[1:2])
+        assert (ann["context"], ann["stream_length"], bob["context"]) == ("none", 1, "memory")
+        # It is whole again.
+        (ann,) = send(classifier, TIMELINES, [("ann", 2)])
+        assert (ann["context"], ann["stream_length"]) == ("memory", 2)
+
+
+@pytest.mark.parametrize("tokens_at_once", [1, 12, 10_000])
+def test_posts_of_a_batch_in_several_steps_get_the_same_answers(pipe, tokens_at_once):
+    store = DictStore()
+    classifier = LiveClassifier(pipe, store, tokens_at_once)
+    posts = [("ann", 0), ("bob", 0), ("ann", 1), ("ann", 3), ("bob", 1), ("ann", 2)]
+    answers = send(classifier, TIMELINES, posts)
+    expected = {name: pipe(timeline) for name, timeline in TIMELINES.items()}
+    assert_same(answers, [expected[name][number] for name, number in posts])
+    assert_same(send(classifier, TIMELINES, [("ann", 4)]), expected["ann"][4:5])
+
+
+def test_a_step_takes_no_more_posts_than_its_tokens_allow(pipe, monkeypatch):
+    """Tokens of remembered posts count, and those of texts that come with a post; the post alone is classified."""
+    sizes, step = [], pipe.model.step
+
+    def count(**inputs):
+        sizes.append((len(inputs["timeline_ids"]), inputs["is_context"].count(False)))
+        return step(**inputs)
+
+    monkeypatch.setattr(pipe.model, "step", count)
+    # A post has a word and two special tokens.
+    timelines = {name: {"text": ["sad"] * 6, "timestamp": list(range(6))} for name in "abcd"}
+    classifier = LiveClassifier(pipe, DictStore(), tokens_at_once=9)
+    send(classifier, timelines, [(name, 3) for name in "abcd"], 3)
+    # Twelve tokens each, then twelve in two steps: three posts of each timeline are remembered.
+    assert sizes == [(4, 1)] * 4
+    send(classifier, timelines, [(name, 4) for name in "abcd"])
+    assert sizes[4:] == [(1, 1)] * 4
+    sizes.clear()
+    send(LiveClassifier(pipe, DictStore(), tokens_at_once=6), timelines, [(name, 0) for name in "abcd"])
+    assert sizes == [(2, 2)] * 2
+
+
 def test_another_model_begins_anew(pipe):
     store = DictStore()
     send(LiveClassifier(pipe, store), TIMELINES, [("ann", 0)])
@@ -171,7 +250,9 @@ def test_memory_is_in_the_model_s_dtype(dtype):
     ("settings", "post", "problem"),
     [
         ({}, ("now", None, ()), "trained with times.*the post needs"),
-        ({}, ("now", 1e12, ()), "1000000000000.*the post.*milliseconds"),
+        ({}, ("now", 1e12, ()), "the post.*milliseconds"),
+        ({}, ("now", "9999-12-31", ()), "the post.*years"),
+        ({}, ("now", "so sad", ()), "the post.*ISO-8601"),
         ({}, ("now", 1e9, [("then", None)]), "post 0 of `history`"),
         ({}, ("now", 1e9, [("then", 1e9 + 1)]), "newer"),
         ({}, ("now", 1e9, [("then", "2001-01-01")]), "all numbers of seconds"),
@@ -182,5 +263,7 @@ def test_memory_is_in_the_model_s_dtype(dtype):
 )
 def test_a_post_that_cannot_be_read_is_refused(settings, post, problem):
     text, timestamp, history = post
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(ValueError, match=problem) as refused:
         LiveClassifier(make_pipe(**settings), DictStore()).read("ann", "1", text, timestamp, history)
+    # A text may stand in the wrong field.
+    assert "so sad" not in str(refused.value)

@@ -2,9 +2,9 @@
 
 import asyncio
 import http.client
+import importlib.util
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -13,62 +13,161 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
-from arrivals import TIMELINES, assert_same, free_port, wait_for
-from fastapi import HTTPException
+from arrivals import TIMELINES, DictStore, assert_same, free_port, wait_for
+from fastapi.testclient import TestClient
 from helpers import ROOT
+
+from modeling_tempoformer.live.redis_store import KEY
 
 
 SERVER = ROOT / "examples" / "server.py"
 
 
-def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_refused():
-    server = runpy.run_path(str(SERVER))
-    batches, most_waiting, most = server["Batches"], server["MAX_WAITING"], server["MAX_BATCH"]
-    busy, go_on, sizes = threading.Event(), threading.Event(), []
+@pytest.fixture
+def server():
+    """The module, not yet serving."""
+    spec = importlib.util.spec_from_file_location("server", SERVER)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    def score(posts):
+
+def serve_while_busy(server, jobs: list[tuple], most_seconds: float = 30) -> list:
+    """
+    The answers of jobs (function, item, tokens) that arrive, in this order, while another one is computed; also those
+    that are exceptions.
+    """
+    busy, go_on = threading.Event(), threading.Event()
+
+    def first(items):
         busy.set()
-        go_on.wait(10)
-        sizes.append(len(posts))
-        return [-post for post in posts]
+        go_on.wait(most_seconds)
+        return items
 
     async def arrive():
-        served = batches(score)
-        serving = asyncio.create_task(served.serve())
-        first = asyncio.create_task(served.answer(0))
-        await asyncio.to_thread(busy.wait, 60)
-        others = [asyncio.create_task(served.answer(number)) for number in range(1, most_waiting + 1)]
+        batches = server.Batches()
+        serving = asyncio.create_task(batches.serve())
+        begun = asyncio.create_task(batches.answer(first, 0))
+        await asyncio.to_thread(busy.wait, most_seconds)
+        others = [asyncio.create_task(batches.answer(*job)) for job in jobs]
         await asyncio.sleep(0)
-        with pytest.raises(HTTPException) as refused:
-            await served.answer(most_waiting + 1)
-        assert refused.value.status_code == 503 and refused.value.headers["Retry-After"] == "1"
         go_on.set()
-        answers = await asyncio.gather(first, *others)
+        answers = await asyncio.gather(begun, *others, return_exceptions=True)
         serving.cancel()
-        return answers
+        return answers[1:]
 
-    assert asyncio.run(asyncio.wait_for(arrive(), 30)) == [-number for number in range(most_waiting + 1)]
-    assert sum(sizes) == most_waiting + 1 and sizes[0] == 1 and max(sizes) == most
+    return asyncio.run(asyncio.wait_for(arrive(), most_seconds))
 
 
-def test_a_step_that_fails_fails_its_posts_and_not_the_next():
-    batches = runpy.run_path(str(SERVER))["Batches"]
+class Doubler:
+    """Doubles numbers; fails with the error of an item that has one. Remembers what it was asked for at once."""
+
+    def __init__(self, **errors: Exception):
+        self.asked, self.errors = [], errors
+
+    def __call__(self, items: list) -> list:
+        self.asked.append(items)
+        for item in items:
+            if item in self.errors:
+                raise self.errors[item]
+        return [2 * item for item in items]
+
+
+def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_refused(server):
+    double, most_waiting = Doubler(), server.MAX_WAITING
+    answers = serve_while_busy(server, [(double, number, 1) for number in range(most_waiting + 1)])
+    assert answers[:-1] == [2 * number for number in range(most_waiting)]
+    assert answers[-1].status_code == 503 and answers[-1].headers["Retry-After"] == "1"
+    assert max(map(len, double.asked)) == server.MAX_BATCH and sum(map(len, double.asked)) == most_waiting
+
+
+def test_long_posts_share_no_step(server):
+    double, most = Doubler(), server.MAX_TOKENS
+    serve_while_busy(server, [(double, number, tokens) for number, tokens in enumerate([most, 1, 1, most - 2, 1, 1])])
+    assert double.asked == [[0], [1, 2, 3], [4, 5]]
+
+
+def test_a_post_that_fails_fails_alone(server):
+    """Not where Redis is gone, which would be asked for every post again."""
+    double = Doubler(bad=RuntimeError("broken"), late=redis.ResponseError("of one key"))
+    answers = serve_while_busy(server, [(double, item, 1) for item in (1, "bad", 2, "late", 3)])
+    assert [str(answer) for answer in answers] == ["2", "broken", "4", "of one key", "6"]
+    double = Doubler(bad=redis.ConnectionError("nobody there"))
+    answers = serve_while_busy(server, [(double, item, 1) for item in (1, "bad", 2)])
+    assert [str(answer) for answer in answers] == ["nobody there"] * 3 and len(double.asked) == 1
+
+
+def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server):
+    kept, done = [], []
 
     def score(posts):
-        if "bad" in posts:
-            raise RuntimeError("broken")
+        kept.extend(posts)
+        done.append(("score", len(posts)))
         return posts
 
-    async def arrive():
-        served = batches(score)
-        serving = asyncio.create_task(served.serve())
-        with pytest.raises(RuntimeError, match="broken"):
-            await served.answer("bad")
-        answer = await served.answer("good")
-        serving.cancel()
-        return answer
+    def forget(names):
+        done.append(("forget", len(names)))
+        return [kept.remove(name) for name in names]
 
-    assert asyncio.run(asyncio.wait_for(arrive(), 30)) == "good"
+    serve_while_busy(server, [(score, "ann", 1), (score, "bob", 1), (forget, "ann"), (score, "cy", 1)])
+    assert done == [("score", 2), ("forget", 1), ("score", 1)] and kept == ["bob", "cy"]
+
+
+@pytest.fixture
+def client(server, pipe, tmp_path, monkeypatch):
+    """The service in this process, with a store of its own."""
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+        yield client
+
+
+def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
+    """The explanation ends only after the post has its answer."""
+    explaining, scored = threading.Event(), threading.Event()
+    explain = server.StreamClassificationPipeline.explain
+
+    def wait(pipe, *arguments, **settings):
+        explaining.set()
+        assert scored.wait(60)
+        return explain(pipe, *arguments, **settings)
+
+    monkeypatch.setattr(server.StreamClassificationPipeline, "explain", wait)
+    with ThreadPoolExecutor() as pool:
+        explained = pool.submit(client.post, "/explain", json=TIMELINES["bob"])
+        assert explaining.wait(60)
+        answer = client.post("/score", json={"timeline_id": "ann", "post_id": "1", "text": "why", "timestamp": 1})
+        busy = client.post("/explain", json=TIMELINES["bob"])
+        scored.set()
+        assert explained.result(60).status_code == 200
+    assert answer.status_code == 200 and busy.status_code == 503
+
+
+def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypatch):
+    """A word is a token, each post has two special ones, and the model reads no more than 24."""
+    monkeypatch.setattr(server, "MAX_EXPLAINED_TOKENS", 120)
+    statuses = [client.post("/explain", json={"text": ["so " * words] * 5}).status_code for words in (22, 23, 99)]
+    assert statuses == [200, 200, 200]
+    assert client.post("/explain", json={"text": ["so " * 22] * 5 + [""]}).status_code == 422
+    assert client.post("/explain", json={"text": []}).json() == []
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [True, "secret", "9999-12-31", 1e12, None, float("nan"), "1" * 400, [1], {"secret": 1}],
+    ids=str,
+)
+def test_a_time_that_is_none_is_refused_and_no_text_is_repeated(client, timestamp):
+    secret = {"text": "secret", "timestamp": timestamp}
+    good = {"text": "word", "timestamp": 1}
+    requests = [
+        ("/score", {**secret, "timeline_id": "ann", "post_id": "1"}),
+        ("/score", {**good, "timeline_id": "ann", "post_id": "1", "history": [good, secret]}),
+        ("/explain", {"text": ["word", "secret"], "timestamp": [1, timestamp]}),
+    ]
+    for path, body in requests:
+        answer = client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422 and "secret" not in answer.text, (path, answer.text)
 
 
 class Service:
@@ -168,11 +267,23 @@ def test_the_service_scores_explains_forgets_and_refuses(pipe, start, redis_url)
         service.ask("POST", "/explain", {"text": ["secret"], "timestamp": [1, 2]}),
     ]
     assert [status for status, _ in refused] == [422] * len(refused), refused
+    assert "secret" not in str(refused)
+
+    # A value in Redis that is none of ours is an error of that timeline alone, and no answer names another one.
+    client.delete(f"{KEY}bob")
+    client.lpush(f"{KEY}bob", "no memory")
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(lambda name: service.score(name, 5, post_id="5"), ["ann", "bob"] * 10))
+    assert {(name, status) for name, (status, _) in zip(["ann", "bob"] * 10, answers, strict=True)} == {
+        ("ann", 200),
+        ("bob", 503),
+    }
+    assert "bob" not in str(answers) and "EVALSHA" not in str(answers)
     status, _ = service.ask("POST", "/score", json.dumps({"text": "x" * 2_000_000}).encode())
     assert status == 413
 
     _, metrics = service.ask("GET", "/metrics")
-    for line in ('posts_total{outcome="scored"} 6.0', 'posts_total{outcome="late"} 1.0', "waiting_posts 0.0"):
+    for line in ('posts_total{outcome="scored"} 16.0', 'posts_total{outcome="late"} 1.0', "waiting_posts 0.0"):
         assert line in metrics.splitlines(), metrics
 
     # Without Redis nothing is answered, and nothing breaks.
