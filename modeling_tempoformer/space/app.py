@@ -8,9 +8,14 @@ from pathlib import Path
 
 import gradio as gr
 from markupsafe import Markup
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..evaluation.predictions import PREDICTIONS, to_csv
-from .posts import MOST_CHARACTERS, MOST_POSTS
+from .posts import MOST_BYTES, MOST_CHARACTERS, MOST_POSTS
 from .timelines import Models, load_pipeline, predict_posts
 
 
@@ -52,13 +57,15 @@ LIMITS = (
 )
 # The browser reads the file: it is never uploaded as one, so that there is nothing to delete.
 FILE = '<label>Open a CSV file <input type="file" accept=".csv,.tsv,.txt"></label>'
-READ_FILE = """
-element.querySelector("input").addEventListener("change", async ({target}) => {
+READ_FILE = f"""
+element.querySelector("input").addEventListener("change", async ({{target}}) => {{
   if (!target.files.length) return;
-  props.value = await target.files[0].text();
+  props.value = await target.files[0].slice(0, {MOST_BYTES}).text();
   trigger("input");
-});
+}});
 """
+# A character has at most two of the units that a browser counts.
+CUT = f"(text, name) => [text.slice(0, {2 * MOST_CHARACTERS + 1}), name]"
 RESULT = Markup(
     """<p class="done"><span>Posts: {posts:,}. Timelines: {timelines:,}.</span>
 <a download="{name}" href="data:text/csv;charset=utf-8;base64,{table}">Download the predictions (CSV)</a></p>
@@ -92,6 +99,20 @@ def show_posts(text: str, name: str, models: Models) -> str:
     )
 
 
+class RefuseFiles:
+    """Refuses requests that carry files. The app needs none, and Gradio would store them on its disk."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send):
+        is_form = scope["type"] == "http" and Headers(scope=scope).get("content-type", "").lower().startswith(
+            "multipart/"
+        )
+        refused = PlainTextResponse("No files are taken.", status_code=415)
+        await (refused if is_form else self.app)(scope, receive, send)
+
+
 def make_app(models: Models) -> gr.Blocks:
     """The app, not yet served."""
     with gr.Blocks(title="Timelines of posts", analytics_enabled=False) as app:
@@ -120,6 +141,7 @@ def make_app(models: Models) -> gr.Blocks:
             partial(show_posts, models=models),
             [posts, name],
             result,
+            js=CUT,
             scroll_to_output=True,
             api_visibility="private",
         )
@@ -145,8 +167,9 @@ def run_app(default: str, public: bool = False):
         # Gradio would keep what was given and shown in the browser.
         run_history=False,
         enable_monitoring=False,
-        # Nothing is uploaded as a file: no other use of the server writes to its disk.
-        max_file_size=1,
+        app_kwargs={
+            "middleware": [Middleware(RequestBodyLimitMiddleware, max_body_size=MOST_BYTES), Middleware(RefuseFiles)]
+        },
         ssr_mode=False,
         mcp_server=False,
         footer_links=[],

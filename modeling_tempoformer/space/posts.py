@@ -10,6 +10,9 @@ from datasets import Dataset
 # What a page shows well and a small server computes in a minute or two.
 MOST_POSTS = 2000
 MOST_CHARACTERS = 1_000_000
+# More than so many characters take in a request, whatever they are. What is longer is cut in the browser: it has too
+# many characters nevertheless.
+MOST_BYTES = 8 * MOST_CHARACTERS
 SEPARATORS = "\t;,"
 COLUMNS = ("timeline_id", "timestamp", "text", "label")
 # More times than the reader of times takes: what it refuses must not become part of a text.
@@ -35,7 +38,7 @@ def parse_posts(text: str) -> Dataset:
         posts or 1,000,000 characters, and one that names the line for posts in neither form.
     """
     if len(text) > MOST_CHARACTERS:
-        raise too_many(f"{len(text):,} characters")
+        raise too_many(f"more than {MOST_CHARACTERS:,} characters")
     if "\ufffd" in text:
         raise ValueError('The file is not UTF-8: save it again as UTF-8 (in a spreadsheet: "CSV UTF-8").')
     text = text.removeprefix("\ufeff").strip("\r\n")

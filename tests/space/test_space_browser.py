@@ -32,6 +32,7 @@ POSTS = [
     ("ann", "2024-05-02T22:10:00Z", f"tired {WORD} {ATTACK}", "IS"),
     ("ann", "2024-05-02T22:20:00Z", f"sad {WORD}", ""),
 ]
+LENGTH = "return document.querySelector('#posts textarea').value.length"
 LINES = f"2024-05-01 09:00 the {WORD} was glad\n2024-05-01 09:10 the {WORD} was sad\n"
 
 
@@ -165,6 +166,21 @@ def test_on_this_machine(browser, model, tmp_path):
         browser.find("#show").click()
         browser.wait_for(lambda: "Line 1" in "".join(browser.texts("#result .problem")))
         assert browser.find_all("#result iframe") == []
+
+        # More characters than a request may have bytes: the page cuts them, so that it can say that they are too many.
+        path = tmp_path / "given" / "long.csv"
+        path.write_text("2024-05-01 so glad of the sun\n" * 300_000)
+        browser.find("#file input").send_keys(str(path))
+        browser.wait_for(lambda: browser.driver.execute_script(LENGTH) > 1_000_000)
+        browser.find("#show").click()
+        browser.wait_for(lambda: "more than 1,000,000 characters" in "".join(browser.texts("#result .problem")))
+        # Nor does the server take requests that no page sends: long ones, at once or in pieces, and files.
+        for content in (b" " * 20_000_000, (b" " * 1_000_000 for _ in range(20))):
+            assert httpx.post(f"{url}gradio_api/queue/join", content=content, timeout=60).status_code == 413
+        for content in (b"", b"x", f"a {WORD}".encode()):
+            for path in ("upload", "component_server", "process_recording"):
+                files = {"files": (f"{WORD}.csv", content), "video": (f"{WORD}.mp4", content)}
+                assert httpx.post(f"{url}gradio_api/{path}", files=files, timeout=60).status_code == 415
 
         # The made-up posts
         browser.find("#example").click()
