@@ -90,7 +90,8 @@ def test_a_space_has_the_package_as_the_wheel_maps_it(hub):
 def test_a_space_needs_what_the_package_needs():
     cfg = settings()
     extras = cfg["options.extras_require"]
-    needed = names_in(cfg["options"]["install_requires"].strip()) | names_in(extras["view"].strip()) | {"gradio"}
+    needed = names_in(cfg["options"]["install_requires"].strip())
+    needed |= names_in(extras["view"].strip()) | names_in(extras["space"].strip())
     files = pushing.space_files("me/mine")
     lines = files["requirements.txt"].decode().split()
     # The card names the version of gradio.
