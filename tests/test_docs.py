@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+import yaml
 from accelerate.commands.launch import launch_command_parser
 from helpers import ROOT, TINY, of_others, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
@@ -33,9 +34,11 @@ import modeling_tempoformer
 
 # Before what it imports is patched below: it would keep that.
 import modeling_tempoformer.training.fine_tuning
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
+from modeling_tempoformer.training.recipes import split_recipes
 
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -535,6 +538,41 @@ def test_every_recipe_is_described():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     for path in (ROOT / "configuration").glob("*.yaml"):
         assert f"`{re.sub('^(variant|baseline)_', '', path.stem)}`" in text, path.name
+
+
+def test_commands_keep_the_settings_of_their_recipe():
+    """What a recipe was tuned to is not replaced by a page's command."""
+    for place, commands in COMMANDS.items():
+        for words in commands:
+            if not (scripts := [word for word in words if word in ("run_glue_style.py", "run_temporal_mlm.py")]):
+                continue
+            recipes, options = split_recipes(words[words.index(scripts[0]) + 1 :])
+            # A saved model has no recipe.
+            if scripts == ["run_glue_style.py"] and not recipes and "me/my-model" not in options:
+                recipes = ["configuration/default.yaml"]
+            texts = [(ROOT / recipe).read_text(encoding="utf-8") for recipe in recipes if (ROOT / recipe).exists()]
+            settings = {f"--{name}" for text in texts for name in yaml.safe_load(text)}
+            assert not settings & set(options), (place, words)
+
+
+def test_the_memory_of_a_timeline():
+    """What a state keeps, in the shape of BERT-base, is what its docstring and the pages say."""
+    window, tokens, hidden_size = 20, 29, 768
+    doc = inspect.getdoc(modeling_tempoformer.StreamState)
+    formula = re.search(r"`(\(window - 1\)[^`]+)`", doc)[1]
+    encoder = BertConfig(hidden_size=hidden_size, num_hidden_layers=3, intermediate_size=16, vocab_size=50)
+    for form, remembered in (("token", tokens), ("post", 1)):
+        settings = {"encoder_config": encoder, "window": window, "stream_form": form}
+        model = TempoFormerForStreamClassification(TempoFormerConfig(**settings)).eval()
+        posts = torch.ones((window + 2, tokens), dtype=torch.long)
+        names, times = ["ann"] * len(posts), list(range(len(posts)))
+        size = model.step(posts, timeline_ids=names, timestamps=times).state.nbytes
+        assert size == eval(formula, {"window": window, "tokens": remembered, "hidden_size": hidden_size})
+        texts = [doc, *((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("live.md", "speed.md"))]
+        assert all(f"{size:,} bytes" in text for text in texts), size
+        for name in ("production.md", "python.md"):
+            rounded = f"{size / 1e6:.1f} MB" if size > 1e6 else f"{size / 1e3:.0f} kB"
+            assert rounded in (ROOT / "docs" / name).read_text(encoding="utf-8"), (name, rounded)
 
 
 API = re.findall(
