@@ -32,8 +32,9 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentP
 
 import modeling_tempoformer
 
-# Before what it imports is patched below: it would keep that.
+# Before what they import is patched below: they would keep that.
 import modeling_tempoformer.training.fine_tuning
+import modeling_tempoformer.training.text_parts
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.report import results_table
@@ -50,8 +51,8 @@ RUN_PROGRAMS = (
     *("run_cross_validation.py", "run_semantic_change.py", "run_timeline_view.py"),
     *("modeling_tempoformer.data.synthetic", "accelerate"),
 )
-# That page also exports and quantises a model.
-SLOW_PAGES = {"docs/speed.md"}
+# These also export and quantise a model.
+SLOW_PAGES = {"docs/production.md", "docs/speed.md"}
 NOT_RUN = ("source .venv/bin/activate", "redis-server --appendonly yes")
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|hf|make|pip|python|redis-server|source) ")
 # Where programs read what they work on, after they have checked their arguments.
@@ -529,9 +530,11 @@ def test_options_in_the_text_exist():
     programs = (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py"))
     for path in (*programs, *modules):
         known |= set(re.findall(r'"--(\w+)"', path.read_text(encoding="utf-8")))
-    for page in PAGES:
-        named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / page).read_text(encoding="utf-8")))
-        assert named <= known, (page, named - known)
+    texts = [*PAGES, *(place for place in sources() if place.endswith(".md"))]
+    texts += [f"configuration/{path.name}" for path in ROOT.glob("configuration/*.yaml")]
+    for place in texts:
+        named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / place).read_text(encoding="utf-8")))
+        assert named <= known, (place, named - known)
 
 
 def test_every_recipe_is_described():
