@@ -51,8 +51,8 @@ RUN_PROGRAMS = (
     *("run_cross_validation.py", "run_semantic_change.py", "run_timeline_view.py"),
     *("modeling_tempoformer.data.synthetic", "accelerate"),
 )
-# These also export and quantise a model.
-SLOW_PAGES = {"docs/production.md", "docs/speed.md"}
+# These also export and quantise a model, which takes the extra `slow`.
+SLOW_PAGES = {"benchmarks/results/speed.md", "docs/production.md", "docs/speed.md"}
 NOT_RUN = ("source .venv/bin/activate", "redis-server --appendonly yes")
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|hf|make|pip|python|redis-server|source) ")
 # Where programs read what they work on, after they have checked their arguments.
@@ -359,7 +359,9 @@ def check_install(arguments: list[str]):
         assert set(arguments[1:]) <= set(known["slow"].split()), arguments
 
 
-@pytest.mark.parametrize("place", COMMANDS)
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=[pytest.mark.slow] if place in SLOW_PAGES else []) for place in COMMANDS]
+)
 def test_commands_are_understood(place, clone):
     """By the programs that they start, with all that these check before they read."""
     # Models of other pages.
