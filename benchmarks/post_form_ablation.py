@@ -1,7 +1,7 @@
 r"""What each part of the post form is worth: the default with one part changed, over the same five folds.
 
     python benchmarks/post_form_ablation.py --output_dir outputs/ablation -- \
-        --task_name lrs --model_name_or_path M --train_file threads.jsonl.gz
+        --task_name lrs --model_name_or_path outputs/minilm --train_file threads.jsonl.gz
 
 Everything after `--` goes to run_cross_validation.py. Finished runs are not repeated.
 """

@@ -23,9 +23,10 @@ class StreamState:
     The memory of [`TempoFormerForStreamClassification.step`]: for each timeline, the hidden states of the last
     `window - 1` posts below the stream layers (real tokens only), and their times.
 
-    A timeline takes `4 * hidden_size` bytes for each remembered token in float32 (half of that in bfloat16), and 16
-    bytes for each post: 1.5 MB with BERT-base, a window of 20 and 25 tokens a post. An encoder with temporal attention
-    needs 8 bytes more for each token. In the post form, and without stream layers, one vector of a post is remembered.
+    In float32 a timeline takes `(window - 1) * (4 * hidden_size * tokens + 16)` bytes, with the mean number of tokens
+    of a post: 1,692,976 bytes with BERT-base, a window of 20 and 29 tokens a post. In the post form, and without
+    stream layers, a post is one vector, as if it had one token: 58,672 bytes. In bfloat16 the 4 is a 2. An encoder
+    with temporal attention needs 8 bytes more for each token.
 
     Without limits the state grows with the number of timelines. A timeline that left because of a limit begins anew
     with its next post, unless its last `window` posts are given again in one step; `stream_lengths` of

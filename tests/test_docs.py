@@ -1,55 +1,77 @@
-"""Every block of the README and of the docs runs or is checked, and every public name is described."""
+"""Every block and every command of the docs runs or is checked, and every public name is described."""
 
 import argparse
+import ast
 import configparser
 import contextlib
 import csv
 import dataclasses
 import doctest
+import gzip
 import inspect
 import io
+import json
 import os
 import pkgutil
 import re
 import runpy
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import torch
+import yaml
 from accelerate.commands.launch import launch_command_parser
-from helpers import ROOT, TINY, tiny_model
+from helpers import ROOT, TINY, of_others, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
 import modeling_tempoformer
 
-# Before `recipes.parse` is patched below: it would keep the patched one.
+# Before what they import is patched below: they would keep that.
 import modeling_tempoformer.training.fine_tuning
+import modeling_tempoformer.training.text_parts
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
-from modeling_tempoformer.training import recipes
+from modeling_tempoformer.training.recipes import split_recipes
 
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-# Their commands are run, for two steps where they train; those of other pages are parsed.
-RUN_PAGES = {"README.md", "docs/many_gpus.md", "docs/production.md", "docs/quick_start.md", "docs/semantic_change.md"}
-# That page also exports and quantises a model.
-SLOW_PAGES = RUN_PAGES | {"docs/speed.md"}
-TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py")
-RUN_SCRIPTS = (*TRAINING_SCRIPTS, "run_baseline.py", "run_semantic_change.py", "modeling_tempoformer.data.synthetic")
-NOT_RUN = ("source .venv/bin/activate", "hf auth login", "hf upload me/my-model outputs/by_hand")
+TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py", "run_baseline.py")
+# What a page's test runs, with two steps where it trains. Other programs begin as they are given, and stop where they
+# would read posts, texts or words.
+RUN_PROGRAMS = (
+    *TRAINING_SCRIPTS,
+    *("run_cross_validation.py", "run_semantic_change.py", "run_timeline_view.py"),
+    *("modeling_tempoformer.data.synthetic", "accelerate"),
+)
+# These also export and quantise a model, which takes the extra `slow`.
+SLOW_PAGES = {"benchmarks/results/speed.md", "docs/production.md", "docs/speed.md"}
+NOT_RUN = ("source .venv/bin/activate", "redis-server --appendonly yes")
+COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|hf|make|pip|python|redis-server|source) ")
+# Where programs read what they work on, after they have checked their arguments.
+READERS = (
+    "scoring.folders.absolute",
+    "semantic_change.corpora.read_targets",
+    "semantic_change.corpora.read_truth",
+    "training.fine_tuning.load_splits",
+    "training.parts.load_file",
+    "training.parts.load_splits",
+    "training.text_parts.load_text_splits",
+)
 # Longer commands are cut off beside the menus of the site at 1,280 pixels.
 WIDEST_COMMAND = 90
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
 # A line of benchmarks/demo_reload.py.
 TIMELINE_LINE = re.compile(r"  .{16}  .{42} [# ]{10} [ \d]{3}%  (>> SWITCH| {9}) \(label: (No-)?Switch\)")
 NAMES = ["No-Switch", "Switch"]
+BERT = "google-bert/bert-base-uncased"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +84,12 @@ class Block:
     text: str
 
 
+def commands_in(lines: str) -> list[list[str]]:
+    """The words of each command."""
+    found = (shlex.split(line, comments=True) for line in lines.replace("\\\n", " ").splitlines())
+    return [words for words in found if words]
+
+
 def blocks_of(page: str) -> list[Block]:
     text = (ROOT / page).read_text(encoding="utf-8")
     found = list(FENCE.finditer(text))
@@ -70,9 +98,50 @@ def blocks_of(page: str) -> list[Block]:
     return [Block(f"{page}, line {text[: match.start()].count(chr(10)) + 1}", *match.groups("")) for match in found]
 
 
+def commands_of(place: str) -> list[list[str]]:
+    """The commands of a page, in its blocks and in its sentences, or of a module's docstring."""
+    text = (ROOT / place).read_text(encoding="utf-8")
+    if place.endswith(".py"):
+        doc = (ast.get_docstring(ast.parse(text)) or "").replace("\\\n", " ")
+        lines = [line.strip() for line in doc.splitlines() if line.startswith("    ")]
+        return commands_in("\n".join(line for line in lines if COMMAND.match(line)))
+    blocks = [words for block in blocks_of(place) if block.language == "bash" for words in commands_in(block.text)]
+    # A card is a template.
+    spans = re.findall(r"`([^`]+)`", FENCE.sub("", text).replace("{{ model }}", "me/my-model"))
+    spans = [" ".join(span.split()) for span in spans]
+    return blocks + commands_in("\n".join(span for span in spans if COMMAND.match(span)))
+
+
+def sources() -> list[str]:
+    """The other files that may have commands."""
+    texts = [*ROOT.glob("benchmarks/results/*.md"), *ROOT.glob("hub_cards/**/*.md")]
+    folders = ("benchmarks", "docs", "examples", "hub_cards", "modeling_tempoformer", "tokenization")
+    modules = [*ROOT.glob("*.py"), *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
+    return sorted(path.relative_to(ROOT).as_posix() for path in texts + modules)
+
+
+COMMANDS = {place: found for place in (*PAGES, *sources()) if (found := commands_of(place))}
+
+
+def program_of(words: list[str]) -> tuple[str, list[str]]:
+    """What a command starts, a script or a module of Python or another program, and the arguments."""
+    while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+        words = words[1:]
+    if words[0] == "python":
+        words = words[2:] if words[1] == "-m" else words[1:]
+    return words[0], words[1:]
+
+
+def is_run(page: str) -> bool:
+    return any(program_of(words)[0] in RUN_PROGRAMS for words in COMMANDS.get(page, ()))
+
+
 def write_table(path: Path, rows: list[dict]):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
+        if path.suffix == ".jsonl":
+            file.writelines(f"{json.dumps(row)}\n" for row in rows)
+            return
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
@@ -94,7 +163,7 @@ def stand_ins(tmp_path_factory) -> Path:
         label2id={name: index for index, name in enumerate(NAMES)},
     )
     sentence_encoders = [f"sentence-transformers/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2")]
-    encoders = ("google-bert/bert-base-uncased", *sentence_encoders)
+    encoders = (BERT, *sentence_encoders)
     for name, saved in (*((name, encoder) for name in encoders), ("me/my-model", model)):
         saved.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
@@ -111,21 +180,28 @@ def demo(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path, stand_ins, monkeypatch, request) -> Path:
-    """Where a page is run: with what the repository has, the checkpoints, and files that pages take for granted."""
+def clone(tmp_path, stand_ins, monkeypatch) -> Path:
+    """A folder with what the repository has, and the checkpoints that pages name."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    monkeypatch.syspath_prepend(str(ROOT))
+    for name in ("docs/pictures", "benchmarks", ""):
+        monkeypatch.syspath_prepend(str(ROOT / name))
     for name in ("configuration", "tokenization", "benchmarks"):
         Path(name).symlink_to(ROOT / name)
     for name in ("google-bert", "sentence-transformers", "me"):
         Path(name).symlink_to(stand_ins / name)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(clone, request) -> Path:
+    """Where a page is run: with files that pages take for granted, too."""
     if request.node.callspec.params["page"] == "README.md":
-        Path("outputs").mkdir(exist_ok=True)
+        Path("outputs").mkdir()
         Path("outputs/demo").symlink_to(request.getfixturevalue("demo"))
     posts = list(synthetic_posts(12, seed=0, posts_per_timeline=6))
     write_table(Path("posts.csv"), posts)
     write_table(Path("new.csv"), [{**post, "label": ""} for post in posts])
+    write_table(Path("validation.jsonl"), of_others(posts, "validation"))
     # Of the years 1999 to 2002.
     write_table(Path("dated_posts.csv"), [{**post, "timestamp": post["timestamp"] - 685_000_000} for post in posts])
     words = ["plane_nn", "tree_nn", "air_nn"]
@@ -141,30 +217,47 @@ def folder(tmp_path, stand_ins, monkeypatch, request) -> Path:
     for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):
         lines = [f"the {word} {verb} {number}" for word in words for number in range(20)]
         Path(f"texts/{time}.txt").write_text("\n".join(lines), encoding="utf-8")
-    return tmp_path
+    write_corpora()
+    return clone
+
+
+def write_corpora():
+    """LRS and AnnoMI in their original form."""
+    stances, talks = ("comment", "support", "query", "support"), ("change", "neutral", "sustain", "neutral")
+    with gzip.open("threads.jsonl.gz", "wt", encoding="utf-8") as threads:
+        for thread in range(12):
+            source, *replies = (
+                {"id": f"{thread}-{place}", "created_at": f"2015-01-01T00:00:0{place}Z", "text": "hm", "stance": said}
+                for place, said in enumerate(stances)
+            )
+            threads.write(json.dumps({"thread_id": str(thread), "source": source, "replies": replies}) + "\n")
+    with gzip.open("annomi_full.csv.gz", "wt", encoding="utf-8") as utterances:
+        utterances.write("transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n")
+        for transcript in range(12):
+            for place, talk in enumerate(talks):
+                utterances.write(f"{transcript},{place},client,00:00:0{place},hm,{talk}\n")
 
 
 def lengthen(path: Path):
     """Rows of the same kind below those that a page shows, so that there are enough to train on."""
-    with path.open(encoding="utf-8", newline="") as file:
-        shown = list(csv.DictReader(file))
+    text = path.read_text(encoding="utf-8").splitlines()
+    shown = [json.loads(line) for line in text] if path.suffix == ".jsonl" else list(csv.DictReader(text))
     assert shown and all(None not in row and None not in row.values() for row in shown), f"{path}: not a table"
-    if path.name == "posts.csv":
-        posts = list(synthetic_posts(12, seed=0, posts_per_timeline=6))
-        for post in posts:
-            post["timestamp"] = datetime.fromtimestamp(post["timestamp"], UTC).isoformat()
-        shown += [{name: post[name] for name in shown[0]} for post in posts]
+    if path.name in ("diary.csv", "posts.csv", "posts.jsonl"):
+        timeline = next(iter(shown[0]))
+        # Whole timelines, as in the file of a stream.
+        shown += [{**row, timeline: f"{row[timeline]}-{copy}"} for copy in range(12) for row in shown]
     elif path.name == "texts.csv":
         shown *= 20
     write_table(path, shown)
 
 
-def run_python(block: Block, names: dict):
-    """Executes a block; each of its prints has what it prints behind it, with `...` for what varies."""
+def run_python(block: Block):
+    """Executes a block alone; each of its prints has what it prints behind it, with `...` for what varies."""
     printing = [line for line in block.text.splitlines() if line.lstrip().startswith("print(")]
     expected = [line.partition("  # ")[2] for line in printing]
     printed: list[str] = []
-    names["print"] = lambda *values: printed.append(" ".join(map(str, values)))
+    names = {"__name__": "docs", "print": lambda *values: printed.append(" ".join(map(str, values)))}
     exec(compile(block.text, block.place, "exec"), names)
     assert len(printed) == len(expected), f"{block.place}: a print was not run, or several times"
     for want, got in zip(expected, printed, strict=True):
@@ -172,14 +265,14 @@ def run_python(block: Block, names: dict):
         assert check, f"{block.place}: expected {want}, got {got}"
 
 
-class Parsed(Exception):
-    """Raised where a program has understood its arguments."""
+class Understood(Exception):
+    """Raised where a program has checked its arguments."""
 
 
 def and_stop(parse):
     def parse_and_stop(*args, **kwargs):
         parse(*args, **kwargs)
-        raise Parsed
+        raise Understood
 
     return parse_and_stop
 
@@ -193,29 +286,105 @@ def start(program: str, arguments: list[str]):
             runpy.run_module(program, run_name="__main__")
 
 
-def parse_only(program: str, arguments: list[str]):
-    """Lets a program read its arguments, with its own parser."""
-    with (
-        patch.object(argparse.ArgumentParser, "parse_args", and_stop(argparse.ArgumentParser.parse_args)),
-        patch.object(recipes, "parse", and_stop(recipes.parse)),
-        contextlib.redirect_stderr(io.StringIO()) as said,
-    ):
+def check_program(program: str, arguments: list[str]):
+    """Starts a program, and stops it where it has parsed its arguments (argparse) or would read what they name."""
+    with contextlib.ExitStack() as stack:
+        parse = and_stop(argparse.ArgumentParser.parse_args)
+        stack.enter_context(patch.object(argparse.ArgumentParser, "parse_args", parse))
+        for reader in READERS:
+            stack.enter_context(patch(f"modeling_tempoformer.{reader}", side_effect=Understood))
+        said = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         try:
             start(program, arguments)
-        except Parsed:
+        except Understood:
             return
         except SystemExit as problem:
             pytest.fail(f"{program} {shlex.join(arguments)}: {problem} {said.getvalue()}")
     pytest.fail(f"{program} {shlex.join(arguments)}: it does not read its arguments")
 
 
-def launch(arguments: list[str], really: bool):
+def check_passed_on(program: str, arguments: list[str]):
+    """What a program gives to others, after `--`."""
+    run = ["--output_dir", "outputs/run", "--do_train", "--do_eval", "--do_predict"]
+    if program == "run_cross_validation.py":
+        is_baseline = any("baseline" in word or word == "--method" for word in arguments)
+        check_program(f"run_{'baseline' if is_baseline else 'glue_style'}.py", [*arguments, *run])
+    elif program == "benchmarks/post_form_ablation.py":
+        check_passed_on("run_cross_validation.py", arguments)
+    else:
+        place = arguments.index("--score")
+        scoring = ["--model_name_or_path", "outputs/run", "--output_dir", "outputs/scores", *arguments[place + 1 :]]
+        check_program("run_temporal_mlm.py", [*arguments[:place], *run[:3]])
+        check_program("run_semantic_change.py", scoring)
+
+
+def check_command(words: list[str]):
+    """Fails for a command that is not understood."""
+    if shlex.join(words) in NOT_RUN:
+        return
+    program, arguments = program_of(words)
+    if program == "make":
+        targets = re.findall(r"^\.PHONY: (.+)", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert {word for word in arguments if "=" not in word} <= set(targets[0].split()), words
+    elif program == "pip":
+        check_install(arguments)
+    elif program == "hf":
+        # Which commands there are; their arguments are the Hub's.
+        named = [word for word in arguments if re.fullmatch("[a-z]+", word)]
+        command = [Path(sys.executable).with_name("hf"), *named, "--help"]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    elif program == "accelerate":
+        given = launch_command_parser().parse_args(arguments[1:])
+        check_program(given.training_script, [*given.training_script_args, "--use_cpu"])
+    elif "python" in words:
+        check_program(program, arguments)
+        if "--" in arguments:
+            check_passed_on(program, arguments[arguments.index("--") + 1 :])
+    else:
+        pytest.fail(f"A command of no known kind: {shlex.join(words)}")
+
+
+def check_install(arguments: list[str]):
+    """`pip install -c FILE .[EXTRA]`: the file and the extra are there. Other packages are those of the tests."""
+    extras = configparser.ConfigParser()
+    extras.read(ROOT / "setup.cfg", encoding="utf-8")
+    known = extras["options.extras_require"]
+    assert arguments[0] == "install", arguments
+    if arguments[1] == "-c":
+        assert (ROOT / arguments[2]).is_file(), arguments
+        for requirement in arguments[3:]:
+            name = re.fullmatch(r"\.(?:\[(\w+)\])?", requirement)
+            assert name and (name[1] is None or name[1] in known), requirement
+    else:
+        assert set(arguments[1:]) <= set(known["slow"].split()), arguments
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=[pytest.mark.slow] if place in SLOW_PAGES else []) for place in COMMANDS]
+)
+def test_commands_are_understood(place, clone):
+    """By the programs that they start, with all that these check before they read."""
+    # Models of other pages.
+    for name, model in (("mine", "me/my-model"), ("dated", BERT), ("minilm", BERT)):
+        shutil.copytree(model, Path("outputs") / name)
+    for block in blocks_of(place) if place.endswith(".md") else ():
+        if block.language == "yaml":
+            Path(block.title).write_text(block.text, encoding="utf-8")
+    for words in COMMANDS[place]:
+        check_command(words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_can_be_read_on_the_site(page):
+    for block in blocks_of(page):
+        if block.language == "bash":
+            assert max(map(len, block.text.splitlines())) <= WIDEST_COMMAND, block.place
+
+
+def launch(arguments: list[str]):
     """`accelerate launch`, with two processes on the CPU: of one machine, or one of each of two."""
     given = launch_command_parser().parse_args(arguments)
     program, passed_on = given.training_script, [*given.training_script_args, "--use_cpu"]
-    parse_only(program, passed_on)
-    if not really:
-        return
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     options = [*arguments[: arguments.index(program)], "--num_processes", "2", "--main_process_port", str(port)]
@@ -236,51 +405,34 @@ def launch(arguments: list[str], really: bool):
     assert not any(machine.returncode for machine in machines), said
 
 
-def run_command(words: list[str], really: bool) -> str:
-    """Runs or checks one command; returns what it printed."""
-    while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
-        words = words[1:]
-    if shlex.join(words) in NOT_RUN:
+def first_fold(output_dir: Path, script: Path, arguments: list[str], inputs, folds_file: Path, *settings):
+    """Instead of a whole cross-validation its first run, for two steps."""
+    run = ["--folds_file", str(folds_file), "--output_dir", str(output_dir / "fold_0"), "--max_steps", "2"]
+    start(script.name, [*arguments, *run, "--do_train", "--do_eval", "--do_predict"])
+    return []
+
+
+def run_command(words: list[str]) -> str:
+    """Runs a command, or for two steps where it trains; returns what it printed."""
+    program, arguments = program_of(words)
+    if program not in RUN_PROGRAMS:
         return ""
-    if words[0] == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-        assert set(words[1:]) <= set(targets), words
-    elif words[:2] == ["pip", "install"]:
-        check_install(words[2:])
-    elif words[:2] == ["accelerate", "launch"]:
-        launch(words[2:], really)
-    elif words[0] == "python":
-        program, *arguments = words[2:] if words[1] == "-m" else words[1:]
-        if not really or program not in RUN_SCRIPTS:
-            parse_only(program, arguments)
-            if "--" in arguments:
-                passed_on = arguments[arguments.index("--") + 1 :]
-                if program == "run_cross_validation.py":
-                    is_baseline = any("baseline" in word or word == "--method" for word in passed_on)
-                    name = "baseline" if is_baseline else "glue_style"
-                    parse_only(f"run_{name}.py", [*passed_on, "--output_dir", "outputs"])
-                else:
-                    place = passed_on.index("--score")
-                    scoring = ["--model_name_or_path", "outputs", *passed_on[place + 1 :]]
-                    parse_only("run_temporal_mlm.py", [*passed_on[:place], "--output_dir", "outputs"])
-                    parse_only("run_semantic_change.py", [*scoring, "--output_dir", "outputs"])
-            return ""
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            start(program, [*arguments, *(["--max_steps", "2"] if program in TRAINING_SCRIPTS else [])])
-        return printed.getvalue()
-    else:
-        pytest.fail(f"A command of no known kind: {shlex.join(words)}")
-    return ""
-
-
-def check_install(arguments: list[str]):
-    """`pip install -c FILE .[EXTRA]`: the file and the extra are there."""
-    assert arguments[0] == "-c" and (ROOT / arguments[1]).is_file(), arguments
-    extras = configparser.ConfigParser()
-    extras.read(ROOT / "setup.cfg", encoding="utf-8")
-    for requirement in arguments[2:]:
-        name = re.fullmatch(r"\.(?:\[(\w+)\])?", requirement)
-        assert name and (name[1] is None or name[1] in extras["options.extras_require"]), requirement
+    if program == "accelerate":
+        launch(arguments[1:])
+        return ""
+    # There is no Hub.
+    arguments = arguments[: arguments.index("--push_to_hub")] if "--push_to_hub" in arguments else arguments
+    if program in TRAINING_SCRIPTS:
+        arguments = [*arguments, "--max_steps", "2"]
+    package = "modeling_tempoformer.training"
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        patch(f"{package}.cross_validation.cross_validate", first_fold),
+        patch(f"{package}.cross_validation_scores.collect"),
+        patch(f"{package}.comparison.compare_methods"),
+    ):
+        start(program, arguments)
+    return printed.getvalue()
 
 
 def check_shown(block: Block, printed: str):
@@ -328,23 +480,22 @@ def check_shown(block: Block, printed: str):
 
 @pytest.mark.filterwarnings("ignore:'modeling_tempoformer.* found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW_PAGES else []) for page in PAGES]
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW_PAGES or is_run(page) else []) for page in PAGES],
 )
 @patch.dict(ENCODER_ADAPTERS)
 def test_the_blocks_of_a_page_run(page, folder):
-    names, printed = {"__name__": "docs"}, ""
+    printed = ""
     for block in blocks_of(page):
-        if block.language in ("csv", "yaml", "text") and block.title:
+        if block.language in ("csv", "json", "yaml", "text") and block.title:
             Path(block.title).write_text(block.text, encoding="utf-8")
-            if block.language == "csv":
+            if block.language in ("csv", "json"):
                 lengthen(Path(block.title))
         elif block.language == "python":
-            run_python(block, names)
+            run_python(block)
         elif block.language == "bash":
-            assert max(map(len, block.text.splitlines())) <= WIDEST_COMMAND, block.place
-            for line in block.text.replace("\\\n", " ").splitlines():
-                if words := shlex.split(line, comments=True):
-                    printed = run_command(words, page in RUN_PAGES) or printed
+            for words in commands_in(block.text):
+                printed = run_command(words) or printed
         elif block.language == "text":
             check_shown(block, printed)
         else:
@@ -381,15 +532,52 @@ def test_options_in_the_text_exist():
     programs = (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py"))
     for path in (*programs, *modules):
         known |= set(re.findall(r'"--(\w+)"', path.read_text(encoding="utf-8")))
-    for page in PAGES:
-        named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / page).read_text(encoding="utf-8")))
-        assert named <= known, (page, named - known)
+    texts = [*PAGES, *(place for place in sources() if place.endswith(".md"))]
+    texts += [f"configuration/{path.name}" for path in ROOT.glob("configuration/*.yaml")]
+    for place in texts:
+        named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / place).read_text(encoding="utf-8")))
+        assert named <= known, (place, named - known)
 
 
 def test_every_recipe_is_described():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     for path in (ROOT / "configuration").glob("*.yaml"):
         assert f"`{re.sub('^(variant|baseline)_', '', path.stem)}`" in text, path.name
+
+
+def test_commands_keep_the_settings_of_their_recipe():
+    """What a recipe was tuned to is not replaced by a page's command."""
+    for place, commands in COMMANDS.items():
+        for words in commands:
+            if not (scripts := [word for word in words if word in ("run_glue_style.py", "run_temporal_mlm.py")]):
+                continue
+            recipes, options = split_recipes(words[words.index(scripts[0]) + 1 :])
+            # A saved model has no recipe.
+            if scripts == ["run_glue_style.py"] and not recipes and "me/my-model" not in options:
+                recipes = ["configuration/default.yaml"]
+            texts = [(ROOT / recipe).read_text(encoding="utf-8") for recipe in recipes if (ROOT / recipe).exists()]
+            settings = {f"--{name}" for text in texts for name in yaml.safe_load(text)}
+            assert not settings & set(options), (place, words)
+
+
+def test_the_memory_of_a_timeline():
+    """What a state keeps, in the shape of BERT-base, is what its docstring and the pages say."""
+    window, tokens, hidden_size = 20, 29, 768
+    doc = inspect.getdoc(modeling_tempoformer.StreamState)
+    formula = re.search(r"`(\(window - 1\)[^`]+)`", doc)[1]
+    encoder = BertConfig(hidden_size=hidden_size, num_hidden_layers=3, intermediate_size=16, vocab_size=50)
+    for form, remembered in (("token", tokens), ("post", 1)):
+        settings = {"encoder_config": encoder, "window": window, "stream_form": form}
+        model = TempoFormerForStreamClassification(TempoFormerConfig(**settings)).eval()
+        posts = torch.ones((window + 2, tokens), dtype=torch.long)
+        names, times = ["ann"] * len(posts), list(range(len(posts)))
+        size = model.step(posts, timeline_ids=names, timestamps=times).state.nbytes
+        assert size == eval(formula, {"window": window, "tokens": remembered, "hidden_size": hidden_size})
+        texts = [doc, *((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("live.md", "speed.md"))]
+        assert all(f"{size:,} bytes" in text for text in texts), size
+        for name in ("production.md", "python.md"):
+            rounded = f"{size / 1e6:.1f} MB" if size > 1e6 else f"{size / 1e3:.0f} kB"
+            assert rounded in (ROOT / "docs" / name).read_text(encoding="utf-8"), (name, rounded)
 
 
 API = re.findall(

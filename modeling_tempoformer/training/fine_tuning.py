@@ -129,8 +129,8 @@ def run(
         )
     if data.streaming and training.freeze_encoder:
         raise ValueError(
-            "--freeze_encoder keeps the vector of every post, and --streaming keeps nothing: give --freeze_encoder "
-            "false, or leave --streaming out."
+            "--freeze_encoder keeps the vector of every post, and --streaming keeps nothing: train the encoder with "
+            "the recipes configuration/default.yaml and configuration/trained_encoder.yaml, or leave --streaming out."
         )
     with lock_folder(training.output_dir, training.process_index == 0):
         return run_locked(model_args, data, training)
