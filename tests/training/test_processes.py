@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ROOT, of_others, read_json, read_table, tiny_encoder, write_posts
+from helpers import ROOT, assert_same, of_others, read_json, read_table, tiny_encoder, write_posts
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
@@ -175,7 +175,7 @@ def test_two_processes_predict_as_one(tmp_path, files):
         others = read_json(tmp_path / other / "all_results.json")
         for part in ("validation", "test"):
             assert others[part]["macro_f1"] == pytest.approx(scores[part]["macro_f1"], abs=1e-12)
-            assert others[part]["classes"] == scores[part]["classes"]
+            assert_same(others[part]["classes"], scores[part]["classes"])
 
 
 def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
