@@ -13,7 +13,6 @@ from pyarrow import parquet
 from transformers.utils import logging
 
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from .cluster import ray
 from .folders import Folder
 from .shards import POSTS_AT_ONCE, Corpus, Shard, told_in_one_sentence, told_to
 
@@ -113,7 +112,7 @@ class ScoringProcess:
 
     def __init__(
         self,
-        pipe: list[ray.ObjectRef],
+        pipe: list[Any],
         corpus: Corpus,
         files: list[str],
         work: Folder,
@@ -125,6 +124,8 @@ class ScoringProcess:
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         # What the pipeline says of single timelines is counted instead.
         logging.set_verbosity_error()
+        import ray  # Only here, because it reads settings that [`started_ray`] makes.
+
         (kept,) = ray.get(pipe)
         kept.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         kept.model.to(kept.device)
@@ -160,6 +161,8 @@ def score_shards(
         num_workers (`int`, *optional*): How many processes hold the model, on all cores together. One for each GPU by
             default, or for each core if there is none.
     """
+    import ray.data  # Only here, because it reads settings that [`started_ray`] makes.
+
     if not corpus.shards:
         return
     kept, resources = ray.put(pipe), ray.cluster_resources()

@@ -16,7 +16,6 @@ from transformers.utils.logging import tqdm
 from ..data.tables import load_table
 from ..data.timelines import read_posts
 from ..timestamps_tempoformer import TimeColumn
-from .cluster import ray
 from .folders import Folder, Table, on_this_machine
 
 
@@ -83,6 +82,8 @@ def make_shards(tables: list[Table], columns: dict[str, str | None], work: Folde
     `columns` names the columns of the timeline, the time, the text and the id as [`to_timelines`] takes them. Raises
     a `ValueError` that names the file, the row, the column and the value of a post that cannot be read.
     """
+    import ray.data  # Only here, because it reads settings that [`started_ray`] makes.
+
     num_shards, size = count_shards(tables), sum(table.size for table in tables)
     logger.info("Sorting the posts of %d files (%.1f MB) by timeline.", len(tables), size / 1e6)
     files = [{"file": number, "name": table.name, "place": table.place} for number, table in enumerate(tables)]
@@ -189,6 +190,8 @@ def told_to(work: Folder) -> Iterator[None]:
 @contextmanager
 def told_in_one_sentence(work: Folder) -> Iterator[None]:
     """Raises a user's error that a process of Ray has written down as what it was."""
+    import ray  # Only here, because it reads settings that [`started_ray`] makes.
+
     # That of an earlier run.
     work.write_json(PROBLEM, None)
     try:
