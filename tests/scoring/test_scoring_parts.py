@@ -72,6 +72,30 @@ def test_a_file_counts_once_however_it_is_named(tmp_path, monkeypatch):
         assert Path(found).read_text(encoding="utf-8") == "x"
 
 
+def test_a_folder_counts_once_with_links_to_it(tmp_path):
+    write(tmp_path / "posts" / "deep" / "a.csv")
+    (tmp_path / "link").symlink_to("posts")
+    (tmp_path / "posts" / "b.csv").symlink_to("deep/a.csv")
+    (tmp_path / "posts" / "again").symlink_to("deep")
+    # Every way through these is longer than the one before.
+    for name in ("up", "up_too"):
+        (tmp_path / "posts" / name).symlink_to("..")
+    for given in (["posts"], ["posts", "link"], ["link", "posts"], ["posts/deep/a.csv", "link/b.csv", "posts"]):
+        (table,) = find_tables([str(tmp_path / name) for name in given])
+        assert table.size == 1 and table.name.startswith(str(tmp_path / given[0]))
+
+
+def test_predictions_are_not_written_among_the_posts_by_way_of_a_link(tmp_path):
+    for name in ("posts", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "to_posts").symlink_to("posts")
+    (tmp_path / "posts" / "more").symlink_to("../elsewhere")
+    check_apart([str(tmp_path / "elsewhere")], Folder(str(tmp_path / "to_posts" / "scored")))
+    for given, output in (("posts", "to_posts/scored"), ("to_posts", "posts/scored"), ("posts", "elsewhere/scored")):
+        with pytest.raises(ValueError, match="outside of it"):
+            check_apart([str(tmp_path / given)], Folder(str(tmp_path / output)))
+
+
 def test_predictions_are_not_written_among_the_posts(tmp_path):
     output = Folder(str(tmp_path / "posts" / "scored"))
     check_apart(
