@@ -20,7 +20,13 @@ from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassifi
 from modeling_tempoformer.scoring.cluster import started_ray
 from modeling_tempoformer.scoring.folders import Folder, Table, absolute, check_apart, find_tables
 from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
-from modeling_tempoformer.scoring.scorer import NamedTimelines, count_truncated, score_shards
+from modeling_tempoformer.scoring.scorer import (
+    NamedTimelines,
+    check_whole,
+    count_posts,
+    count_truncated,
+    score_shards,
+)
 from modeling_tempoformer.scoring.shards import make_shards, read_shards
 from modeling_tempoformer.training.arguments import check_positive
 from modeling_tempoformer.training.recipes import parse, run_script
@@ -72,6 +78,8 @@ def main(arguments: list[str]):
             scored = score(pipe, tables, columns, record if is_new else None, output, args.num_workers)
         except KeyboardInterrupt:
             sys.exit("Stopped. The same command goes on with what is left.")
+    else:
+        check_whole(output, scored["files"])
     (output / WORK).delete()
     logger.info("%d posts of %d files are scored: %s", scored["posts"], len(tables), output.name)
     if scored["truncated_posts"]:
@@ -96,21 +104,23 @@ def score(
     new_record: dict[str, Any] | None,
     output: Folder,
     num_workers: int | None,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Sorts the posts if the run is new, scores the shards that are left, and counts."""
     work = output / WORK
     with started_ray(pipe.model.get_memory_footprint()):
         if new_record is not None:
             # Of a run that was stopped while it sorted.
             work.delete()
-            make_shards(tables, columns, work)
+            is_dated = "time_ids" in pipe.tokenizer.model_input_names
+            make_shards(tables, columns, work, pipe.tokenizer if is_dated else None)
             output.write_json(RECORD, new_record)
         corpus = read_shards(work)
-        left = corpus.without(output.files())
+        left = corpus.without(count_posts(output))
         with tqdm(total=corpus.posts, initial=corpus.posts - left.posts, desc="Scoring", unit="post") as bar:
             for num_posts in score_shards(pipe, left, [table.name for table in tables], work, output, num_workers):
                 bar.update(num_posts)
-    scored = {"posts": corpus.posts, "truncated_posts": count_truncated(output, corpus)}
+    files = {shard.part: shard.posts for shard in corpus.shards}
+    scored = {"posts": corpus.posts, "truncated_posts": count_truncated(output, corpus), "files": files}
     output.write_json(SCORED, scored)
     return scored
 

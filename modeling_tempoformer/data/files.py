@@ -8,13 +8,26 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any
 
 
 PACKAGE = Path(__file__).parents[1]
+CSV_LIMIT = Lock()
 
-# The default is 131,072 characters; a post may be longer.
-csv.field_size_limit(2**31 - 1)
+
+@contextmanager
+def cells_of_any_length() -> Iterator[None]:
+    """
+    Python's CSV reader without its limit of 131,072 characters to a cell, since a post may be longer. The limit is the
+    whole process's and not ours, so it is back when the block ends.
+    """
+    with CSV_LIMIT:
+        before = csv.field_size_limit(2**31 - 1)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
 
 
 def open_text(path: str | Path, newline: str | None = None) -> IO[str]:

@@ -2,31 +2,29 @@
 
 import csv
 import json
-import os
 import re
 import zlib
 from collections.abc import Collection, Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset, Features, IterableDataset, get_dataset_split_names, load_dataset
-from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 from pyarrow.parquet import ParquetFile
 
-from .files import name_bad_byte, open_text, read_lines
+from .files import cells_of_any_length, name_bad_byte, open_text, read_lines
 
 
-# Datasets would tell a server of every dataset that it reads, local ones too.
-datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
-
-# Bytes that the CSV reader holds at a time; a row must fit in.
-BLOCK_SIZE = 1 << 24
 ROWS_AT_ONCE = 1000
+# In a cell of CSV whose writer protects quotes by backslashes: the quote is there, or was taken for the cell's end.
+PROTECTED_QUOTE = r'\\("|$)'
+DOUBLED = (
+    'a quote in a text must be doubled and not written after a backslash: in Spark by option("escape", \'"\'), in '
+    "MySQL by ESCAPED BY '\"'"
+)
 
 
 def load_table(path: str | Path, streaming: bool = False) -> Dataset | IterableDataset:
@@ -61,17 +59,17 @@ def load_table(path: str | Path, streaming: bool = False) -> Dataset | IterableD
 
 def stream_rows(path: str) -> Iterator[dict[str, Any]]:
     """The rows of a table that [`load_table`] has checked."""
-    for table in read_tables(path, check_quotes=False):
+    for table in read_tables(path):
         for batch in table.to_batches(ROWS_AT_ONCE):
             yield from batch.to_pylist()
 
 
-def read_tables(path: str, check_quotes: bool = True) -> Iterator[pa.Table]:
+def read_tables(path: str) -> Iterator[pa.Table]:
     """A table piece by piece. The pieces of a JSON file may differ in their columns."""
     name = path.lower().removesuffix(".gz")
     try:
         if name.endswith((".csv", ".tsv")):
-            yield from read_csv(path, "," if name.endswith(".csv") else "\t", check_quotes)
+            yield from read_csv(path, "," if name.endswith(".csv") else "\t")
         elif name.endswith((".json", ".jsonl")):
             rows = read_objects(path)
             while part := list(islice(rows, ROWS_AT_ONCE)):
@@ -92,36 +90,92 @@ def read_tables(path: str, check_quotes: bool = True) -> Iterator[pa.Table]:
         raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}") from None
 
 
-def read_csv(path: str, separator: str, check_quotes: bool) -> Iterator[pa.Table]:
+def read_csv(path: str, separator: str) -> Iterator[pa.Table]:
     """The rows of a CSV file, every cell as text."""
-    with open_text(path, newline="") as file:
-        columns = next(csv.reader(file, delimiter=separator), [])
+    rows = read_rows(path, separator)
+    (columns,) = take(rows, 1) or [[]]
     check_header(path, columns)
-    try:
-        batches = open_csv(
-            path,
-            read_options=ReadOptions(block_size=BLOCK_SIZE),
-            parse_options=ParseOptions(delimiter=separator, newlines_in_values=True),
-            convert_options=ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+    is_suspect = False
+    while part := take(rows, ROWS_AT_ONCE):
+        table = pa.table([pa.array(cells, pa.string()) for cells in zip(*part, strict=True)], names=columns)
+        is_suspect |= any(pc.any(pc.match_substring_regex(cells, PROTECTED_QUOTE)).as_py() for cells in table.columns)
+        yield table
+    if is_suspect:
+        check_backslashes(path, separator)
+
+
+def take(rows: Iterator[list[str]], count: int) -> list[list[str]]:
+    """The next rows of a CSV file, at most `count`."""
+    with cells_of_any_length():
+        return list(islice(rows, count))
+
+
+def read_rows(path: str, separator: str, **dialect: str) -> Iterator[list[str]]:
+    """
+    The rows of a CSV file, its header first. Raises a `ValueError` that names the line where the first bad row begins:
+    one of more or fewer cells than the header, with quotes that RFC 4180 does not allow, or with a NUL.
+    """
+    end, number, num_columns = find_line_end(path), 0, None
+    with open_text(path, newline=end) as file:
+        lines = csv.reader(file, delimiter=separator, strict=True, **dialect)
+        try:
+            for cells in lines:
+                if cells:
+                    num_columns = num_columns or len(cells)
+                    if len(cells) != num_columns:
+                        raise csv.Error(f"{len(cells)} cells in a table of {num_columns} columns")
+                    if "\0" in "".join(cells):
+                        raise csv.Error("a NUL character")
+                    yield cells
+                number = lines.line_num
+        except csv.Error as problem:
+            with open_text(path, newline=end) as again:
+                row = "".join(islice(again, number, lines.line_num))
+            raise ValueError(f"{path}, line {number + 1}: {explain(str(problem), row)}.") from None
+
+
+def find_line_end(path: str) -> str:
+    """The last character of the lines of a CSV file. Old programs write a carriage return alone."""
+    with open_text(path, newline="") as file:
+        end = re.search("\r*\n|\r", file.read(1 << 16))
+    return end[0][-1] if end else "\n"
+
+
+def explain(problem: str, row: str) -> str:
+    """What is wrong with a row of a CSV file, and what to do about it."""
+    if problem.startswith("new-line character"):
+        return (
+            "a carriage return or line feed outside quotes that is not the end of a line; cells that have one must be "
+            "quoted, as pandas does by to_csv(path, index=False, quoting=csv.QUOTE_ALL)"
         )
-        # pyarrow says nothing about a quote that is never closed: it swallows lines, or the file ends within a cell.
-        is_suspect = ends_without_newline(path)
-        for batch in batches:
-            is_suspect |= any(pc.any(pc.match_substring_regex(cells, "[\n\0]")).as_py() for cells in batch)
-            if check_quotes and is_suspect:
-                check_quotes = False
-                check_lines(path, separator, len(columns))
-            yield pa.Table.from_batches([batch])
-    except pa.ArrowInvalid:
-        check_lines(path, separator, len(columns))
-        raise
+    if "\0" in row:
+        return "the character NUL; is the file UTF-16?"
+    if '\\"' in row:
+        return f"{problem}; {DOUBLED}"
+    hint = "text that holds the separator or quotes must be quoted, its quotes doubled"
+    return f"{problem}; {hint}, or the file was cut short"
 
 
-def ends_without_newline(path: str) -> bool:
-    """Whether the last line of a file may have been cut short; a gzipped file says so itself."""
-    with open(path, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-        return not path.lower().endswith(".gz") and file.read() not in b"\r\n"
+def check_backslashes(path: str, separator: str):
+    """
+    Raises a `ValueError` if a CSV file is a table also if backslashes protect quotes, and has other cells then: it is
+    unknown which of both was written.
+    """
+    differs = None
+    both = zip_longest(read_rows(path, separator), read_rows(path, separator, escapechar="\\"), fillvalue=())
+    try:
+        with cells_of_any_length():
+            for row, readings in enumerate(both, -1):
+                plain, protected = ([cell.replace("\\", "") for cell in cells] for cells in readings)
+                if differs is None and plain != protected:
+                    differs = row
+    except ValueError:
+        return
+    if differs is not None:
+        raise ValueError(
+            f"{path}, row {differs} (counting from 0): a quote after a backslash, which may be text or the end of a "
+            f"cell; {DOUBLED}."
+        )
 
 
 def check_header(path: str, columns: list[str]):
@@ -142,58 +196,64 @@ def check_header(path: str, columns: list[str]):
             raise ValueError(f"{path}: column {place} (counting from 0) has the name of another: {column!r}.")
 
 
-def check_lines(path: str, separator: str, num_columns: int):
-    """Raises a `ValueError` that names the first bad line of a CSV file, if Python's own reader finds one."""
-    number = 0
-    with open_text(path, newline="") as file:
-        lines = csv.reader(file, delimiter=separator, strict=True)
-        try:
-            for cells in lines:
-                if cells and len(cells) != num_columns:
-                    what = f"{len(cells)} cells in a table of {num_columns} columns"
-                    hint = "text that holds the separator or quotes must be quoted, or the file was cut short"
-                    raise ValueError(f"{path}, line {lines.line_num}: {what}; {hint}.")
-                if any("\0" in cell for cell in cells):
-                    raise ValueError(f"{path}, line {lines.line_num}: a cell has the character NUL; is it UTF-16?")
-                number = lines.line_num
-        except csv.Error as problem:
-            raise ValueError(
-                f"{path}, line {number + 1}: {problem}; text that holds quotes must be quoted, its quotes doubled."
-            ) from None
-    if number <= 1:
-        raise ValueError(f"{path} has no rows.")
-
-
 def read_objects(path: str) -> Iterator[dict[str, str | None]]:
     """The objects of a JSON file, their values as text."""
     as_integer = partial(re.sub, r"\.0+$", "")
     decode = partial(json.loads, parse_int=str, parse_float=as_integer, parse_constant=lambda _: None)
     lines = read_lines(path)
-    number, first = next(lines, (0, ""))
+    number, first = start = next(lines, (0, ""))
     try:
         if first.lstrip().startswith("["):
-            with open_text(path) as file:
-                number, whole = 1, file.read()
-            for place, row in enumerate(decode(whole)):
+            number = 1
+            for place, row in enumerate(decode(read_whole(path))):
                 yield to_texts(row, f"{path}, entry {place} (counting from 0)")
             return
-        for number, line in chain([(number, first)], lines) if first else ():
+        for number, line in chain([start], lines) if first else ():
             yield to_texts(decode(line), f"{path}, line {number}")
     except json.JSONDecodeError as problem:
+        if number == start[0]:
+            check_object(path)
         line = number + problem.lineno - 1
         what = "a JSON file must have one object in each line, or be one list of objects"
         raise ValueError(f"{path}, line {line}: {problem.msg}; {what}, and may have been cut short.") from None
+    except RecursionError:
+        raise ValueError(f"{path}, line {number}: what begins here is nested too deep to be read.") from None
+
+
+def read_whole(path: str) -> str:
+    """The text of a file."""
+    with open_text(path) as file:
+        return file.read()
+
+
+def check_object(path: str):
+    """Raises a `ValueError` for a JSON file that is one object over several lines."""
+    try:
+        whole = json.loads(read_whole(path))
+    except (json.JSONDecodeError, RecursionError):
+        return
+    raise no_post(f"{path}: the file is one object over several lines", whole)
+
+
+def no_post(problem: str, content: dict) -> ValueError:
+    """The error of an object that is no post."""
+    lists = [name for name, value in content.items() if isinstance(value, list)]
+    hint = f"if the posts are in {lists[0]!r}, save that list alone" if lists else "give one object for each post"
+    return ValueError(f"{problem}; {hint}, as pandas does by to_json(path, orient='records', lines=True).")
 
 
 def to_texts(row: Any, place: str) -> dict[str, str | None]:
     """The values of an object as text, without nested ones."""
     if not isinstance(row, dict):
         raise ValueError(f"{place}: expected a JSON object, got {row!r:.80}.")
-    return {
+    texts = {
         name: json.dumps(value) if isinstance(value, bool) else value
         for name, value in row.items()
         if not isinstance(value, (dict, list))
     }
+    if not texts:
+        raise no_post(f"{place}: the object has no values of its own", row)
+    return texts
 
 
 def check_column(present: Collection[str], column: str, role: str):

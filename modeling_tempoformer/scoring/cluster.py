@@ -8,25 +8,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
-# Ray tells its makers nothing about its use, and this script's own part of it writes no log to the screen.
-os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
-if "RAY_ADDRESS" not in os.environ:
-    # Ray's name for "no other machine takes part": its ports are open on the loopback alone, as they are on macOS.
-    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    # Other users of this machine cannot give it work either.
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    # By default its processes give way to all others (nice 15): on a busy machine a run would stand still.
-    os.environ["RAY_worker_niceness"] = "0"
 if importlib.util.find_spec("ray") is None:
     raise ImportError("run_scoring.py needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
 
-import ray  # noqa: E402
-import ray.data  # noqa: E402
-from ray._private.node import Node  # noqa: E402
-
-
+# Other users of this machine cannot give Ray work. It reads the token once for a process.
+TOKEN = secrets.token_hex(32)
 # Bytes of posts that Ray holds in shared memory; what does not fit waits on disk.
 SHARED_MEMORY = 1 << 30
 # Bytes of posts that one task of the shuffle takes, and that pass between tasks.
@@ -46,11 +35,16 @@ LEVELS = {
 def started_ray(model_bytes: int) -> Iterator[None]:
     """
     Ray while the block runs: the cluster that `RAY_ADDRESS` names, else one of this machine's own, which ends with the
-    block and leaves nothing behind. A Ray that runs already is taken as it is.
+    block and leaves nothing behind. A Ray that runs already is taken as it is. Ray's settings in the environment are
+    set, which it reads when it is imported: it must not be imported before.
 
     Args:
         model_bytes (`int`): Size of what is sent to every worker.
     """
+    set_environment()
+    import ray.data
+    from ray._private.node import Node
+
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     context.shuffle_input_batch_bytes, context.target_max_block_size = SHUFFLED_AT_ONCE, BLOCK
@@ -82,6 +76,18 @@ def started_ray(model_bytes: int) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def without_dashboard(node: Node, **settings):
+def set_environment():
+    """Ray's settings for this process and those that Ray starts."""
+    # Ray tells its makers nothing about its use, and this script's own part of it writes no log to the screen.
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    if "RAY_ADDRESS" not in os.environ:
+        # Ray's name for "no other machine takes part": its ports are open on the loopback alone, as they are on macOS.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+        # By default its processes give way to all others (nice 15): on a busy machine a run would stand still.
+        os.environ["RAY_worker_niceness"] = "0"
+
+
+def without_dashboard(node: Any, **settings):
     """In place of starting the dashboard."""
     node._webui_url = ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
 
 TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
@@ -40,29 +40,53 @@ def absolute(name: str) -> str:
     return name if "://" in name else os.path.abspath(name)
 
 
+def real(files: FileSystem, path: str) -> str:
+    """Where a path leads through links, which object stores do not have."""
+    return os.path.realpath(path) if isinstance(files, LocalFileSystem) else path
+
+
+def walk(files: FileSystem, path: str, seen: set[str]) -> Iterator[FileInfo]:
+    """
+    What is in a folder, at every depth, in order of the names; what begins with `_` or `.` is left out. A folder of
+    this machine is read once, also if links lead to it: `seen` has those that were.
+    """
+    # Object stores have no links, and list a whole tree at once.
+    if is_local := isinstance(files, LocalFileSystem):
+        if (place := os.path.realpath(path)) in seen:
+            return
+        seen.add(place)
+    inside = files.get_file_info(FileSelector(path, recursive=not is_local))
+    for info in sorted(inside, key=lambda info: info.path):
+        if any(part.startswith(("_", ".")) for part in info.path[len(path) :].split("/")):
+            continue
+        yield info
+        if is_local and info.type == FileType.Directory:
+            yield from walk(files, info.path, seen)
+
+
 def find_tables(names: list[str]) -> list[Table]:
     """
     The files that are named and those in the folders that are named, at every depth, in order of their names; each
-    once. Files and folders whose names begin with `_` or `.` are left out.
+    once, also if links lead to it. Files and folders whose names begin with `_` or `.` are left out.
 
     Raises a `ValueError` for a name that leads nowhere, for a file that is not a table, and if there is no file.
     """
-    tables = {}
+    tables, seen = {}, set()
     for name in names:
         files, path = locate(name)
         found = files.get_file_info(path)
         if found.type == FileType.NotFound:
             raise ValueError(f"--input_files: there is no {name}.")
-        inside = files.get_file_info(FileSelector(path, recursive=True)) if found.type == FileType.Directory else None
-        for info in [found] if inside is None else inside:
-            below = info.path[len(path) :]
-            if info.type == FileType.Directory or any(part.startswith(("_", ".")) for part in below.split("/")):
+        for info in walk(files, path, seen) if found.type == FileType.Directory else [found]:
+            below = info.path[len(path) :].lstrip("/")
+            table = f"{name.rstrip('/')}/{below}" if below else name
+            if info.type == FileType.Directory:
                 continue
-            table = name if inside is None else f"{name.rstrip('/')}/{below.lstrip('/')}"
             if not table.lower().endswith(TABLES):
                 raise ValueError(f"--input_files: {table} is not a table of posts ({', '.join(TABLES)}).")
             place = info.path if isinstance(files, LocalFileSystem) else table
-            tables.setdefault((files.type_name, info.path), Table(table, place, info.size, info.mtime_ns))
+            key = (files.type_name, real(files, info.path))
+            tables.setdefault(key, Table(table, place, info.size, info.mtime_ns))
     if not tables:
         raise ValueError(f"--input_files: no table of posts ({', '.join(TABLES)}) in {', '.join(names)}.")
     return sorted(tables.values())
@@ -73,7 +97,13 @@ def check_apart(inputs: list[str], output: "Folder"):
     files, path = output.place
     for name in inputs:
         of_input, folder = locate(name)
-        if of_input.type_name == files.type_name and f"{path}/".startswith(f"{folder.rstrip('/')}/"):
+        folders = {real(of_input, folder)}
+        if isinstance(of_input, LocalFileSystem) and os.path.isdir(folder):
+            linked: set[str] = set()
+            list(walk(of_input, folder, linked))
+            folders |= linked
+        is_inside = any(f"{real(files, path)}/".startswith(f"{place.rstrip('/')}/") for place in folders)
+        if of_input.type_name == files.type_name and is_inside:
             raise ValueError(f"--output_dir {output.name} is in --input_files {name}: give a folder outside of it.")
 
 

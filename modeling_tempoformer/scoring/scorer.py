@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyarrow import parquet
 from transformers.utils import logging
 
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from .cluster import ray
+from ..timestamps_tempoformer import to_date
 from .folders import Folder
 from .shards import POSTS_AT_ONCE, Corpus, Shard, told_in_one_sentence, told_to
 
@@ -84,7 +85,8 @@ class ShardScorer:
                 waiting.append(posts)
                 columns = {"text": [post.pop("text") for post in posts]}
                 if self.corpus.timed:
-                    columns["timestamp"] = [post["time"] for post in posts]
+                    # Numbers would be checked for dates without dashes, which these are not.
+                    columns["timestamp"] = [to_date(post["time"]) for post in posts]
                 yield posts[0]["timeline_id"], columns
 
         for results in self.pipe(read(), top_k=len(self.classes)):
@@ -113,7 +115,7 @@ class ScoringProcess:
 
     def __init__(
         self,
-        pipe: list[ray.ObjectRef],
+        pipe: list[Any],
         corpus: Corpus,
         files: list[str],
         work: Folder,
@@ -125,6 +127,8 @@ class ScoringProcess:
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
         # What the pipeline says of single timelines is counted instead.
         logging.set_verbosity_error()
+        import ray  # Only here, because it reads settings that [`started_ray`] makes.
+
         (kept,) = ray.get(pipe)
         kept.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         kept.model.to(kept.device)
@@ -160,6 +164,8 @@ def score_shards(
         num_workers (`int`, *optional*): How many processes hold the model, on all cores together. One for each GPU by
             default, or for each core if there is none.
     """
+    import ray.data  # Only here, because it reads settings that [`started_ray`] makes.
+
     if not corpus.shards:
         return
     kept, resources = ray.put(pipe), ray.cluster_resources()
@@ -178,6 +184,27 @@ def score_shards(
     )
     with told_in_one_sentence(work):
         yield from (row["posts"] for row in scored.iter_rows())
+
+
+def count_posts(output: Folder) -> dict[str, int]:
+    """The files of predictions that are whole, and how many posts each has."""
+    posts = {}
+    for name in output.files():
+        if name.startswith("part-"):
+            with suppress(pa.ArrowInvalid), output.open(name) as file:
+                posts[name] = parquet.read_metadata(file).num_rows
+    return posts
+
+
+def check_whole(output: Folder, posts: dict[str, int]):
+    """Raises a `ValueError` that names a file of predictions that is gone, or has not as many posts as it had."""
+    present = count_posts(output)
+    for name, count in posts.items():
+        if present.get(name) != count:
+            raise ValueError(
+                f"--output_dir {output.name} was finished, and since then {name} is gone or was cut short: put it "
+                "back, or delete the folder to start anew."
+            )
 
 
 def count_truncated(output: Folder, corpus: Corpus) -> int:

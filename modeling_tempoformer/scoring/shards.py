@@ -1,7 +1,7 @@
 """From files of posts to shards: files that hold whole timelines, sorted, each small enough for one process."""
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,12 +11,12 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
+from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import tqdm
 
 from ..data.tables import load_table
-from ..data.timelines import read_posts
-from ..timestamps_tempoformer import TimeColumn
-from .cluster import ray
+from ..data.timelines import Post, PostError, read_posts
+from ..timestamps_tempoformer import TimeColumn, to_date
 from .folders import Folder, Table, on_this_machine
 
 
@@ -66,9 +66,9 @@ class Corpus:
         """How many posts there are."""
         return sum(shard.posts for shard in self.shards)
 
-    def without(self, parts: Collection[str]) -> "Corpus":
-        """What is left to score."""
-        return replace(self, shards=[shard for shard in self.shards if shard.part not in parts])
+    def without(self, parts: Mapping[str, int]) -> "Corpus":
+        """What is left to score: shards without a file of as many predictions as they have posts."""
+        return replace(self, shards=[shard for shard in self.shards if parts.get(shard.part) != shard.posts])
 
 
 def count_shards(tables: list[Table]) -> int:
@@ -77,16 +77,24 @@ def count_shards(tables: list[Table]) -> int:
     return max(LEAST_SHARDS, -(-sum(sizes) // SHARD))
 
 
-def make_shards(tables: list[Table], columns: dict[str, str | None], work: Folder):
+def make_shards(
+    tables: list[Table],
+    columns: dict[str, str | None],
+    work: Folder,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+):
     """
     Reads and checks all posts, writes them by timeline to files in `work`, and at the end what [`read_shards`] reads.
-    `columns` names the columns of the timeline, the time, the text and the id as [`to_timelines`] takes them. Raises
-    a `ValueError` that names the file, the row, the column and the value of a post that cannot be read.
+    `columns` names the columns of the timeline, the time, the text and the id as [`to_timelines`] takes them; a
+    `tokenizer` of dated texts must know the times. Raises a `ValueError` that names the file, the row, the column and
+    the value of a post that cannot be read or scored.
     """
+    import ray.data  # Only here, because it reads settings that [`started_ray`] makes.
+
     num_shards, size = count_shards(tables), sum(table.size for table in tables)
     logger.info("Sorting the posts of %d files (%.1f MB) by timeline.", len(tables), size / 1e6)
     files = [{"file": number, "name": table.name, "place": table.place} for number, table in enumerate(tables)]
-    settings = {"columns": {**columns, "label": None}, "work": work}
+    settings = {"columns": {**columns, "label": None}, "work": work, "tokenizer": tokenizer}
     written = (
         ray.data.from_items(files, override_num_blocks=len(files))
         .map_batches(read_files, batch_size=1, batch_format="pyarrow", fn_kwargs=settings)
@@ -113,8 +121,10 @@ def read_shards(work: Folder) -> Corpus:
     return Corpus(**{**content, "shards": [Shard(**shard) for shard in content["shards"]]})
 
 
-def read_files(batch: pa.Table, columns: dict[str, str | None], work: Folder) -> Iterator[pa.Table]:
-    """The posts of files, and for each file a JSON file that says of which kind its times are."""
+def read_files(
+    batch: pa.Table, columns: dict[str, str | None], work: Folder, tokenizer: PreTrainedTokenizerBase | None = None
+) -> Iterator[pa.Table]:
+    """The posts of files, and for each file a JSON file about its times, which [`check_times`] reads."""
     with told_to(work):
         for file in batch.to_pylist():
             times = TimeColumn()
@@ -123,7 +133,8 @@ def read_files(batch: pa.Table, columns: dict[str, str | None], work: Folder) ->
                     posts = read_posts(load_table(path, streaming=True), None, columns, times)
                     rows = (
                         {
-                            **{"timeline_id": post.timeline_id, "time": post.timestamp, "text": post.text},
+                            **{"timeline_id": post.timeline_id, "text": post.text},
+                            **{"time": check_time(post, columns["timestamp"] or "timestamp", tokenizer)},
                             **{"post_id": post.post_id if columns["id"] else None},
                             **{"file": file["file"], "row": post.row},
                         }
@@ -135,8 +146,20 @@ def read_files(batch: pa.Table, columns: dict[str, str | None], work: Folder) ->
                     said = str(problem).removeprefix(f"{path}: ").replace(path, file["name"])
                     raise ValueError(f"{file['name']}: {said}") from None
             kind, _, value = times.first
-            said = {"kind": kind, "value": str(value), "warning": times.warning}
+            marks = [(place, str(value)) for place, value in filter(None, (times.bare_date, times.recent))]
+            said = {"kind": kind, "value": str(value), "warning": times.warning, "marks": marks}
             (work / "read").write_json(f"{file['file']}.json", said)
+
+
+def check_time(post: Post, column: str, tokenizer: PreTrainedTokenizerBase | None) -> float | None:
+    """The time of a post. Raises a [`PostError`] for one that is no date, or that the tokenizer does not know."""
+    try:
+        date = None if post.timestamp is None else to_date(post.timestamp)
+        if tokenizer is not None:
+            tokenizer.time_id(date)
+    except (ValueError, OverflowError) as problem:
+        raise PostError(post.row, column, post.timestamp, str(problem).rstrip(".")) from None
+    return post.timestamp
 
 
 def write_shard(posts: pa.Table, work: Folder) -> Iterator[pa.Table]:
@@ -160,8 +183,11 @@ def check_ids(posts: pa.Table):
 
 
 def check_times(tables: list[Table], work: Folder) -> bool:
-    """Whether the posts have times. Raises a `ValueError` that names two files whose times are of different kinds."""
-    first = None
+    """
+    Whether the posts have times. Raises a `ValueError` that names two files whose times are of different kinds, or of
+    which one has seconds and the other one dates without dashes.
+    """
+    first, together = None, TimeColumn()
     for number, table in enumerate(tables):
         times = (work / "read").read_json(f"{number}.json")
         if times["warning"]:
@@ -173,6 +199,8 @@ def check_times(tables: list[Table], work: Folder) -> bool:
                 f"The times of {first[0]} are {was}, those of {table.name} are {now}; the times of a corpus must be "
                 "all ISO-8601 dates (2024-05-01), all numbers of seconds, or all missing."
             )
+        for place, value in times["marks"]:
+            together.read(f"{place} of {table.name}", value)
     return first[1]["kind"] != "missing"
 
 
@@ -189,6 +217,8 @@ def told_to(work: Folder) -> Iterator[None]:
 @contextmanager
 def told_in_one_sentence(work: Folder) -> Iterator[None]:
     """Raises a user's error that a process of Ray has written down as what it was."""
+    import ray  # Only here, because it reads settings that [`started_ray`] makes.
+
     # That of an earlier run.
     work.write_json(PROBLEM, None)
     try:

@@ -6,6 +6,8 @@ import re
 
 from datasets import Dataset
 
+from ..data.files import cells_of_any_length
+
 
 # What a page shows well and a small server computes in a minute or two.
 MOST_POSTS = 2000
@@ -23,6 +25,7 @@ FORMS = (
 )
 
 
+@cells_of_any_length()
 def parse_posts(text: str) -> Dataset:
     """
     The posts in a text, as rows for [`to_timelines`].

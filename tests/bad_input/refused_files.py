@@ -1,6 +1,7 @@
 """Tables and posts that are refused; each function gets an empty folder."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -48,6 +49,32 @@ TABLES = {
     "a quote that is never closed": (table(f'{QUOTE}"hello\n{GOOD}'), "posts.csv…line 2"),
     "a quote that the next quote closes": (table(f'{QUOTE}"hello\nann,2024-05-02,"you\n'), "posts.csv…line 2…quote"),
     "a file cut short within quotes": (table(f'{QUOTE}hello\nann,2024-05-02,"you'), "posts.csv…line 3"),
+    "a quote after a backslash": (
+        table(f'{HEADER}{GOOD}ann,2024-05-02,"She said \\"I am done\\" and left",O\n{GOOD}'),
+        "posts.csv…line 3…doubled…backslash",
+    ),
+    "a quote after a backslash, at the end of a text": (
+        table(f'{HEADER}{GOOD}ann,2024-05-02,"I am 5\'2\\"",O\n{GOOD}ann,2024-05-03,"well, yes",O\n'),
+        "posts.csv…line 3…backslash",
+    ),
+    "a quote after a backslash, before a comma": (
+        table(f'{HEADER}{GOOD}ann,2024-05-02,"5\\", wide",O\n{GOOD}'),
+        "posts.csv…line 3…5…4…backslash",
+    ),
+    # Both readings of these are tables.
+    "quotes after backslashes, as many cells without them": (
+        table('text,reply\n"a","b"\n"x\\"",",\\" z"\n'),
+        "posts.csv…row 1…backslash",
+    ),
+    "quotes after backslashes, other rows without them": (
+        table('text\n"a"\n"5\\""\n"\nhello"\n'),
+        "posts.csv…row 1…backslash",
+    ),
+    "a carriage return outside quotes": (
+        table(f"{HEADER}{GOOD}ann,2024-05-02,hello\ryou,O\n"),
+        "posts.csv…line 3…carriage return…QUOTE_ALL",
+    ),
+    "a carriage return outside quotes in the only column": (table("text\nhello\ryou\n"), "line 2…carriage return"),
     "a column without a name": (table(f",{HEADER}0,{GOOD}"), "posts.csv…column 0…index=False"),
     "semicolons": (table("timeline_id;text\nann;well, yes\n"), "posts.csv…semicolons"),
     "commas in a TSV file": (table("timeline_id,text\nann,well\n", "posts.tsv"), "posts.tsv…commas"),
@@ -73,6 +100,30 @@ TABLES = {
     "a JSON list of nothing": (table("[]", "posts.json"), "posts.json…no rows"),
     "a JSON list of texts": (table('[{"text": "a"}, "b"]', "posts.json"), "posts.json…entry 1…'b'"),
     "a JSON list cut short": (table('[{"text": "hello"},\n{"te', "posts.json"), "posts.json…line 2"),
+    "a JSON object around the list": (
+        table('{"version": {}, "data": [{"text": "hello"}]}', "posts.json"),
+        "posts.json, line 1…'data'…list",
+    ),
+    "a JSON object around the list, over several lines": (
+        table(json.dumps({"version": 2, "data": [{"text": "hello"}]}, indent=1), "posts.json"),
+        "posts.json…'data'…list",
+    ),
+    "a JSON object of columns": (
+        table(pd.DataFrame({"text": ["a", "b"]}).to_json(), "posts.json"),
+        "posts.json, line 1…orient='records'",
+    ),
+    "a JSON object over several lines": (
+        table('{\n"text": "hello"\n}\n', "posts.jsonl"),
+        "posts.jsonl…one object over several lines",
+    ),
+    "a JSON line that is nested 100,000 deep": (
+        table('{"text": ""}\n{"text": "", "a": ' + "[" * 100_000 + "]" * 100_000 + "}\n", "posts.jsonl"),
+        "posts.jsonl, line 2…nested",
+    ),
+    "a JSON list that is nested 100,000 deep": (
+        table("[" * 100_000 + "]" * 100_000, "posts.json"),
+        "posts.json…nested",
+    ),
     "a Parquet file cut short": (parquet(["hello"] * 100, 0.5), "posts.parquet"),
     "a Parquet file without rows": (parquet([]), "posts.parquet…no rows"),
     "a file of another kind": (table(HEADER, "posts.xlsx"), "posts.xlsx….csv"),

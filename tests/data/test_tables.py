@@ -130,6 +130,27 @@ def test_csv_as_programs_write_it(tmp_path, mark, end, streaming):
 
 
 @STREAMING
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_backslashes_and_carriage_returns_are_text(tmp_path, quoting, streaming):
+    """Of programs that double quotes, as RFC 4180 says."""
+    texts = ["C:\\dir\\", "C:\\new, \\", "\\", "\\\\", 'wrote \\"hi\\"', '\\"', '"\\', "o\\\n", "so\r", "\r\n\rso", ""]
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, quoting=quoting, lineterminator="\r\n")
+        writer.writerows([["text", "place"], *([text, text] for text in texts)])
+    assert [tuple(row.values()) for row in load_table(path, streaming)] == [(text, text) for text in texts]
+
+
+@STREAMING
+def test_lines_end_as_old_programs_end_them(tmp_path, streaming):
+    """In a carriage return, also with line feeds in cells, or in two carriage returns and a line feed."""
+    for end in ("\r", "\r\r\n"):
+        (tmp_path / "a.csv").write_bytes(f'text,label{end}"so\nhappy",O{end}sad,"O"{end}'.encode())
+        rows = [tuple(row.values()) for row in load_table(tmp_path / "a.csv", streaming)]
+        assert rows == [("so\nhappy", "O"), ("sad", "O")]
+
+
+@STREAMING
 def test_a_column_may_change_late_in_a_file(tmp_path, streaming):
     """A label and a kind of id come only behind 1,000 posts, and a cell is larger than any buffer by default."""
     posts = [{"timeline_id": number, "text": "glad"} for number in range(3000)]

@@ -120,7 +120,8 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
             seen.add(ranked[0]["label"])
     assert seen == set(NAMES.values())
     truncated = sum(len(pipe.tokenizer(post["words"])["input_ids"]) > 24 for post in posts)
-    assert json.loads((output / "_scored.json").read_text()) == {"posts": 600, "truncated_posts": truncated}
+    done = json.loads((output / "_scored.json").read_text())
+    assert (done["posts"], done["truncated_posts"]) == (600, truncated)
     assert any(f"{truncated} posts were longer" in message for message in said)
     assert not (output / "_work").exists()
     # The same command has nothing to do; another one is refused.
@@ -129,6 +130,15 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
     with pytest.raises(ValueError, match="--id_column number, not None"):
         start(*command, *COLUMNS)
     assert {path: path.stat().st_mtime_ns for path in output.iterdir()} == before
+    # Of a file of predictions that is gone or cut short it says so.
+    part = output / "part-00003.parquet"
+    whole = part.read_bytes()
+    for spoil in (part.unlink, lambda: part.write_bytes(b""), lambda: part.write_bytes(whole[: len(whole) // 2])):
+        spoil()
+        with pytest.raises(ValueError, match="part-00003.parquet"):
+            start(*command, *COLUMNS, "--id_column", "number")
+    part.write_bytes(whole)
+    start(*command, *COLUMNS, "--id_column", "number")
 
 
 def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_row(ray, model, tmp_path):
@@ -148,17 +158,31 @@ def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_
             assert row[f"probability_{result['label']}"] == pytest.approx(result["score"], abs=1e-5)
 
 
-def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, model, tmp_path):
-    posts = [{"timeline_id": "a", "timestamp": f"2024-05-{day:02}", "text": "x"} for day in range(1, 9)]
-    bad = [*posts[:3], {**posts[3], "timestamp": "yesterday"}]
+DATES = [f"2024-05-{day:02}" for day in range(1, 8)] + ["9999-12-31"]
+SECONDS = [1.7e9 + day * 86400 for day in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("times", "bad_time", "said"),
+    [
+        (DATES, "yesterday", "2.csv: Row 3 .*'timestamp', value 'yesterday'"),
+        # Seconds in this file, and a date without dashes beside those of the other.
+        (SECONDS, 20240501, "2.csv.*20240501.*1.csv"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(
+    ray, model, tmp_path, times, bad_time, said
+):
+    posts = [{"timeline_id": "a", "timestamp": time, "text": "x"} for time in times]
+    bad = [{**post, "timestamp": bad_time} for post in posts[3:4]]
+    bad = [*posts[:3], *bad] if isinstance(bad_time, str) else bad
     command = ["--model_name_or_path", model, "--input_files", str(tmp_path / "posts"), "--output_dir"]
     command.append(str(tmp_path / "scored"))
     (tmp_path / "posts").mkdir()
     write_posts(tmp_path / "posts" / "1.csv", posts[:3])
-    named = write_posts(tmp_path / "posts" / "2.csv", bad)
-    with pytest.raises(ValueError, match="Row 3 .*'timestamp', value 'yesterday'") as refused:
+    write_posts(tmp_path / "posts" / "2.csv", bad)
+    with pytest.raises(ValueError, match=said):
         start(*command)
-    assert str(refused.value).startswith(f"{named}: ")
     write_posts(tmp_path / "posts" / "2.csv", posts[3:])
     start(*command)
     assert len(pd.read_parquet(tmp_path / "scored")) == 8
@@ -188,6 +212,9 @@ def test_a_run_goes_on_after_a_worker_and_then_the_script_were_killed(model, tmp
     script.wait()
     before = parts()
     assert len(before) < 16
+    # As after a full disk: this one is not done.
+    cut = output / before.popitem()[0]
+    cut.write_bytes(cut.read_bytes()[:-9])
     # Nothing stays behind that computes.
     psutil.wait_procs(processes, timeout=60)
     subprocess.run([*command, str(output)], check=True)

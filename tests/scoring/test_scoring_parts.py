@@ -4,13 +4,23 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from helpers import tiny_model, write_posts
+from helpers import VOCABULARY, tiny_model, write_posts
+from pyarrow import parquet
 from transformers import AutoTokenizer
 
+from modeling_tempoformer import TemporalBertTokenizer
 from modeling_tempoformer.scoring.folders import Folder, Table, check_apart, find_tables, on_this_machine
 from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
-from modeling_tempoformer.scoring.scorer import read_timelines
-from modeling_tempoformer.scoring.shards import POSTS, check_times, count_shards, read_files, write_shard
+from modeling_tempoformer.scoring.scorer import count_posts, read_timelines
+from modeling_tempoformer.scoring.shards import (
+    POSTS,
+    Corpus,
+    Shard,
+    check_times,
+    count_shards,
+    read_files,
+    write_shard,
+)
 
 
 COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "label": None, "id": None}
@@ -72,6 +82,30 @@ def test_a_file_counts_once_however_it_is_named(tmp_path, monkeypatch):
         assert Path(found).read_text(encoding="utf-8") == "x"
 
 
+def test_a_folder_counts_once_with_links_to_it(tmp_path):
+    write(tmp_path / "posts" / "deep" / "a.csv")
+    (tmp_path / "link").symlink_to("posts")
+    (tmp_path / "posts" / "b.csv").symlink_to("deep/a.csv")
+    (tmp_path / "posts" / "again").symlink_to("deep")
+    # Every way through these is longer than the one before.
+    for name in ("up", "up_too"):
+        (tmp_path / "posts" / name).symlink_to("..")
+    for given in (["posts"], ["posts", "link"], ["link", "posts"], ["posts/deep/a.csv", "link/b.csv", "posts"]):
+        (table,) = find_tables([str(tmp_path / name) for name in given])
+        assert table.size == 1 and table.name.startswith(str(tmp_path / given[0]))
+
+
+def test_predictions_are_not_written_among_the_posts_by_way_of_a_link(tmp_path):
+    for name in ("posts", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "to_posts").symlink_to("posts")
+    (tmp_path / "posts" / "more").symlink_to("../elsewhere")
+    check_apart([str(tmp_path / "elsewhere")], Folder(str(tmp_path / "to_posts" / "scored")))
+    for given, output in (("posts", "to_posts/scored"), ("to_posts", "posts/scored"), ("posts", "elsewhere/scored")):
+        with pytest.raises(ValueError, match="outside of it"):
+            check_apart([str(tmp_path / given)], Folder(str(tmp_path / output)))
+
+
 def test_predictions_are_not_written_among_the_posts(tmp_path):
     output = Folder(str(tmp_path / "posts" / "scored"))
     check_apart(
@@ -92,10 +126,10 @@ def test_the_number_of_shards_follows_from_the_size_alone():
         assert count_shards([Table(name, name, 4 * gigabyte, 0)]) == 256
 
 
-def read(folder: Path, posts: list[dict], columns: dict = COLUMNS, name: str = "posts.csv") -> pa.Table:
-    place = write_posts(folder / name, posts)
+def read(folder: Path, posts: list[dict], columns: dict = COLUMNS, tokenizer=None) -> pa.Table:
+    place = write_posts(folder / "posts.csv", posts)
     file = pa.table({"file": [0], "name": [place], "place": [place]})
-    return pa.concat_tables(read_files(file, columns, Folder(str(folder / "work"))))
+    return pa.concat_tables(read_files(file, columns, Folder(str(folder / "work")), tokenizer))
 
 
 def test_a_file_is_read_and_its_times_are_described(tmp_path):
@@ -135,6 +169,37 @@ def test_files_with_other_kinds_of_times_are_refused(tmp_path):
     assert check_times(tables[:2], work)
     with pytest.raises(ValueError, match=r"0.csv are a date .*2.csv are a number \(1714521600\)"):
         check_times(tables, work)
+
+
+def test_dates_without_dashes_in_one_file_and_seconds_in_another_are_refused(tmp_path):
+    work, tables = Folder(str(tmp_path / "work")), []
+    for number, time in enumerate((20240501, 1714521600, 1714521600.5)):
+        name = write_posts(tmp_path / f"{number}.csv", [{"timeline_id": "a", "timestamp": time, "text": "x"}])
+        list(read_files(pa.table({"file": [number], "name": [name], "place": [name]}), COLUMNS, work))
+        tables.append(Table(name, name, 1, 0))
+    assert check_times(tables[:1], work)
+    with pytest.raises(ValueError, match=r"0.csv has '20240501'.*1.csv has seconds \('1714521600'\)"):
+        check_times(tables, work)
+
+
+@pytest.mark.parametrize(("time", "said"), [("1890-05-01", "1890"), ("9999-12-31T23:59:59-05:00", "out of range")])
+def test_a_time_that_cannot_be_scored_is_refused_before_the_scoring(tmp_path, time, said):
+    tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=["1810-1860"])
+    good = {"timeline_id": "a", "timestamp": "1850-05-01", "text": "x"}
+    assert read(tmp_path, [good], tokenizer=tokenizer).num_rows == 1
+    with pytest.raises(ValueError, match=f"posts.csv: Row 1 .*'timestamp', value .*{said}"):
+        read(tmp_path, [good, {**good, "timestamp": time}], tokenizer=tokenizer)
+
+
+def test_a_file_of_predictions_that_is_cut_or_has_other_posts_is_scored_again(tmp_path):
+    output = Folder(str(tmp_path))
+    for number, rows in enumerate((3, 3, 3, 2)):
+        parquet.write_table(pa.table({"post_id": ["x"] * rows}), tmp_path / f"part-{number}")
+    (tmp_path / "part-1").write_bytes(b"")
+    (tmp_path / "part-2").write_bytes((tmp_path / "part-2").read_bytes()[:-1])
+    write(tmp_path / "_scored.json")
+    corpus = Corpus([Shard(f"{number}", 3, f"part-{number}") for number in range(5)], timed=False, has_ids=False)
+    assert [shard.part for shard in corpus.without(count_posts(output)).shards] == [f"part-{n}" for n in (1, 2, 3, 4)]
 
 
 def test_a_shard_has_its_posts_in_order_of_time_and_then_of_the_input(tmp_path):

@@ -77,3 +77,8 @@ def test_as_many_as_are_taken():
     assert len(parse_posts("text\n" + "x\n" * MOST_POSTS)) == MOST_POSTS
     long = "x" * (MOST_CHARACTERS - 5)
     assert parse_posts(f"text\n{long}").to_list() == [{"timeline_id": "your posts", "text": long}]
+
+
+def test_a_long_post_after_its_time():
+    long = "x" * (MOST_CHARACTERS - 11)
+    assert parse_posts(f"2024-05-01 {long}").to_list()[0]["text"] == long
