@@ -22,9 +22,9 @@ class StreamState:
     """
     The memory of [`TempoFormerForStreamClassification.step`], on the CPU: for each timeline what `forward` takes of
     the last `window - 1` posts, and their times. In the post form that is a vector of each post,
-    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline in float32: 58,672 with BERT-base and a window of 20. In
-    bfloat16 the 4 is a 2. In the token form it is what the tokenizer returned, 8 bytes for each number: with three
-    columns and 29 tokens a post `(window - 1) * (3 * 8 * 29 + 8)`, 13,376 bytes.
+    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline in float32: 58,672 bytes with BERT-base and a window of
+    20. In bfloat16 the 4 is a 2. In the token form it is what the tokenizer returned, 8 bytes for each number: with
+    the three columns of a BERT `(window - 1) * (24 * tokens + 8)`, for 29 tokens a post 13,376 bytes.
 
     Without limits the state grows with the number of timelines. A timeline that left because of a limit begins anew
     with its next post, unless its last `window` posts are given again in one step; `stream_lengths` of

@@ -74,7 +74,8 @@ class LiveClassifier:
     - A timeline that is forgotten while posts of it are computed stays forgotten: these posts get an answer, and
       nothing of them is kept.
     - A memory that cannot be read, because it was damaged, counts as nothing, and the log says so.
-    - Of the texts nothing is kept; hidden states, times and answers are.
+    - Of a post its time and its answer are kept, and what the model reads: in the post form its vector, in the token
+      form its tokens, from which the text can be read.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
