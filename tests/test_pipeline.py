@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 import torch
-from helpers import FORMS, run_without_package, tiny_encoder, tiny_model
+from helpers import FORMS, assert_same, run_without_package, tiny_encoder, tiny_model
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, pipeline
 
@@ -83,7 +83,7 @@ def test_one_timeline_or_a_generator(saved):
 def test_a_model_in_memory(saved):
     folder, model, tokenizer = saved
     pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
-    assert pipe(TIMELINES) == load(folder)(TIMELINES)
+    assert_same(pipe(TIMELINES), load(folder)(TIMELINES))
 
 
 def test_all_scores_of_a_post(saved):
@@ -129,9 +129,9 @@ def test_a_calibration_is_applied_unless_it_is_refused(calibrated, parts):
             order = sorted(range(3), key=lambda label: -scores[label] / thresholds[label])
             assert [entry["label"] for entry in ranked] == [LABELS["id2label"][label] for label in order]
             assert [entry["score"] for entry in ranked] == pytest.approx([scores[label] for label in order], abs=1e-5)
-            assert post == ranked[0]
+            assert_same(post, ranked[0])
             moved += scores[order[0]] < max(scores)
-        assert pipe(timeline, calibrated=True) == pipe(timeline)
+        assert_same(pipe(timeline, calibrated=True), pipe(timeline))
         for refusing in (pipe(timeline, calibrated=False), load(folder, calibrated=False)(timeline)):
             assert [post["score"] for post in refusing] == pytest.approx(plain.amax(-1).tolist(), abs=1e-5)
     assert bool(moved) == ("thresholds" in parts)
@@ -155,12 +155,13 @@ def test_times_in_any_form(saved):
         [datetime(2024, 5, 1, 10, tzinfo=UTC), datetime(2024, 5, 1, 10, 1, 40)],
     ]
     first, *others = [pipe({"text": ["sad", "glad"], "timestamp": form}) for form in forms]
-    assert all(other == first for other in others)
+    for other in others:
+        assert_same(other, first)
 
 
 def test_times_that_are_all_missing_are_no_times(saved):
     pipe = load(saved[0])
-    assert pipe({**TIMELINES[2], "timestamp": [None, None]}) == pipe(TIMELINES[2])
+    assert_same(pipe({**TIMELINES[2], "timestamp": [None, None]}), pipe(TIMELINES[2]))
 
 
 def test_bad_options_are_named_by_the_constructor_too(saved):
@@ -172,8 +173,7 @@ def test_bad_options_are_named_by_the_constructor_too(saved):
 def test_long_posts_are_cut_to_what_the_encoder_reads(saved):
     pipe = load(saved[0])
     pipe.tokenizer.model_max_length = int(1e30)
-    (post,) = pipe({"text": ["sad " * 60]})
-    assert post == pipe({"text": ["sad " * 22]})[0]
+    assert_same(pipe({"text": ["sad " * 60]}), pipe({"text": ["sad " * 22]}))
 
 
 ELSEWHERE = """
@@ -195,7 +195,7 @@ def test_it_travels_with_the_model(calibrated, tmp_path):
     folder, *_ = calibrated
     timeline = {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
     expected = [post["score"] for asked in (False, True) for post in load(folder, calibrated=asked)(timeline)]
-    assert expected[:2] != expected[2:]
+    assert expected[:2] != pytest.approx(expected[2:], abs=1e-3)
     for number in range(2):
         target, scores = tmp_path / f"again_{number}", tmp_path / f"scores_{number}.safetensors"
         run_without_package(ELSEWHERE, folder, target, scores)

@@ -48,7 +48,8 @@ def test_a_variant_is_built_runs_and_is_saved(tmp_path, variant):
     model.save_pretrained(tmp_path / "model")
     loaded = TempoFormerForStreamClassification.from_pretrained(tmp_path / "model")
     assert loaded.config.to_diff_dict() | {"_name_or_path": ""} == model.config.to_diff_dict() | {"_name_or_path": ""}
-    assert torch.equal(loaded(**batch).logits, logits)
+    assert all(torch.equal(loaded.state_dict()[name], weight) for name, weight in model.state_dict().items())
+    torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("family", list(ENCODERS))
@@ -64,7 +65,7 @@ def test_the_residual_form_starts_from_the_encoder_s_own_cls(family):
     with torch.no_grad():
         model(**posts)
         own, joined = seen[0]
-        assert torch.equal(own, joined)
+        torch.testing.assert_close(own, joined, atol=1e-5, rtol=0)
         plain = plain_encoder(model)(batch["input_ids"][0]).last_hidden_state[:, 0]
     # The streams of the first row come first, and the newest post of each is in the last place.
     torch.testing.assert_close(own[:6, -1], plain, atol=1e-5, rtol=1e-5)
@@ -88,9 +89,8 @@ def test_the_post_form_with_residual_starts_from_each_post_alone():
     later["input_ids"] = later["input_ids"].clone()
     later["input_ids"][:, 2] = 7
     with torch.no_grad():
-        before, after = model(**batch).logits, model(**later).logits
-    changed = (before != after).any(-1)
-    assert changed[:, 2].all() and changed.sum() == 2
+        changes = (model(**later).logits - model(**batch).logits).abs().amax(-1)
+    assert (changes[:, 2] > 1e-3).all() and (changes > 1e-5).sum() == 2
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)

@@ -55,15 +55,16 @@ def test_scores_of_labelled_posts_timelines_and_probabilities(timelines):
     # Every confidence is 0.9, and three of four are right.
     assert scores["expected_calibration_error"] == pytest.approx(0.9 - 0.75)
     # The region of a is flagged at once, that of b at its second post, 30 seconds late.
-    assert scores["median_delay_posts_Switch"] == 0.5 and scores["median_delay_seconds_Switch"] == 15.0
+    assert scores["median_delay_posts_Switch"] == pytest.approx(0.5)
+    assert scores["median_delay_seconds_Switch"] == pytest.approx(15)
 
 
 def test_a_post_without_prediction_is_wrong_for_every_class(timelines):
     predicted = np.array([0, 1, 1, -1, 1])
     probabilities = np.eye(2)[predicted] * (predicted >= 0)[:, None]
     scores = score_posts(timelines, predicted, probabilities, NAMES)
-    assert scores["recall_Switch"] == pytest.approx(2 / 3) and scores["precision_No-Switch"] == 1
-    assert scores["expected_calibration_error"] == 0
+    assert scores["recall_Switch"] == pytest.approx(2 / 3) and scores["precision_No-Switch"] == pytest.approx(1)
+    assert scores["expected_calibration_error"] == pytest.approx(0)
 
 
 def test_posts_without_any_label_have_no_scores(timelines):

@@ -58,10 +58,10 @@ def test_the_interval_of_one_macro_f1_agrees_with_a_plain_loop():
 def test_all_samples_of_two_timelines():
     """One timeline where ours is right, one where theirs is: 1/4 of the samples have only one of them, 1/2 both."""
     found = paired_bootstrap([0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 1], "aabb", 2, resamples=4000)
-    assert found == {"difference": 0.0, "interval": (-1.0, 1.0), "p": 1.0}
+    assert found == {"difference": pytest.approx(0), "interval": pytest.approx((-1, 1)), "p": pytest.approx(1)}
     # Better on one timeline and equal on the other: only a quarter of the samples has no difference.
     found = paired_bootstrap([0, 1, 0, 1], [0, 1, 0, 1], [0, 1, 1, 0], "aabb", 2, resamples=4000)
-    assert found["difference"] == 0.5 and found["interval"] == (0.0, 1.0)
+    assert found["difference"] == pytest.approx(0.5) and found["interval"] == pytest.approx((0, 1))
     assert found["p"] == pytest.approx(0.5, abs=0.05)
 
 
@@ -69,11 +69,11 @@ def test_a_method_that_is_always_better_has_the_smallest_p():
     actual, _, theirs, groups = sample_posts()
     found = paired_bootstrap(actual, actual, theirs, groups, 3, resamples=200)
     swapped = paired_bootstrap(actual, theirs, actual, groups, 3, resamples=200)
-    assert found["p"] == swapped["p"] == 1 / 200
+    assert found["p"] == pytest.approx(1 / 200) and swapped["p"] == pytest.approx(1 / 200)
     assert found["interval"][0] > 0
     assert swapped["interval"] == pytest.approx([-end for end in reversed(found["interval"])])
     same = paired_bootstrap(actual, theirs, theirs, groups, 3, resamples=200)
-    assert same == {"difference": 0.0, "interval": (0.0, 0.0), "p": 1.0}
+    assert same == {"difference": pytest.approx(0), "interval": pytest.approx((0, 0)), "p": pytest.approx(1)}
 
 
 def test_over_several_seeds_macro_f1_is_averaged_not_pooled():

@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from helpers import NAMES, ROOT, of_others, write_posts
+from helpers import NAMES, ROOT, assert_same, of_others, write_posts
 from hub_server import HubServer
 from huggingface_hub import ModelCard
 
@@ -107,7 +107,8 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
 
         # Once in the cache, they load without the Hub.
         hub.requests.clear()
-        assert elsewhere(hub, tmp_path / "b", timelines, ["main", first], HF_HUB_OFFLINE="1") == [of_main, of_first]
+        offline = elsewhere(hub, tmp_path / "b", timelines, ["main", first], HF_HUB_OFFLINE="1")
+        assert_same(offline, [of_main, of_first])
         assert hub.requests == []
 
         # Where the package is installed, its script goes on from the Hub's model as from a folder.

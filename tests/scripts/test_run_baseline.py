@@ -75,7 +75,8 @@ def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path
     results, state = (read_json(tmp_path / "out" / name) for name in ("all_results.json", "trainer_state.json"))
     scores = [entry["eval_macro_f1"] for entry in state["log_history"] if "eval_macro_f1" in entry]
     # What is evaluated after training is the best epoch's; three more were no better.
-    assert results["validation"]["macro_f1"] == max(scores) == scores[-4] and len(scores) < 100
+    assert results["validation"]["macro_f1"] == pytest.approx(max(scores))
+    assert scores[-4] == max(scores) and len(scores) < 100
     assert state["train_batch_size"] == 64
     assert read_table(tmp_path / "out" / "_predictions.csv")
 
@@ -103,7 +104,8 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder, met
     run(run_baseline, tmp_path / "two", *settings, "--learning_rate", rate, "--new_parameters_learning_rate", "0.5")
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     for name, weights in one.items():
-        assert torch.equal(weights, two[name]) == (not is_new or is_new not in name), name
+        # The other rate moves a weight by tenths.
+        assert torch.allclose(weights, two[name], atol=1e-3) == (not is_new or is_new not in name), name
 
 
 def test_a_baseline_is_calibrated(tmp_path, encoder):

@@ -4,11 +4,12 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import NAMES, ROOT, of_others, read_json, read_table, save_encoder, write_posts
+from helpers import NAMES, ROOT, assert_same, of_others, read_json, read_table, save_encoder, write_posts
 from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 
@@ -156,7 +157,7 @@ def test_a_saved_model_is_evaluated_on_the_part_that_its_training_held_back(tmp_
     before, again = (read_json(folder / "all_results.json") for folder in (trained, tmp_path / "again"))
     for part in ("validation", "test"):
         for name in ("loss", "macro_f1", "expected_calibration_error"):
-            assert again[part][name] == pytest.approx(before[part][name]), name
+            assert again[part][name] == pytest.approx(before[part][name], abs=1e-5), name
         for name, scores in before[part]["classes"].items():
             assert again[part]["classes"][name] == pytest.approx(scores)
 
@@ -176,7 +177,7 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert [row["prediction"] for row in again] == [row["prediction"] for row in rows]
     for name in PROBABILITIES:
         expected = [float(row[name]) for row in rows]
-        assert [float(row[name]) for row in again] == pytest.approx(expected, abs=1e-6)
+        assert [float(row[name]) for row in again] == pytest.approx(expected, abs=1e-5)
     raw = ["--config_overrides", '{"calibration": null}']
     with pytest.raises(ValueError, match="--config_overrides"):
         run(tmp_path / "raw", *saved, *raw)
@@ -201,7 +202,8 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     ):
         figure = reliability_figure(labels[labels >= 0], {name: of[labels >= 0] for name, of in shown.items()})
         write_figure(tmp_path / "expected.png", figure)
-        assert (tmp_path / folder / "reliability.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
+        drawn = plt.imread(tmp_path / folder / "reliability.png")
+        np.testing.assert_allclose(drawn, plt.imread(tmp_path / "expected.png"), atol=0.05)
     thresholds = tune_thresholds(found[labels >= 0], labels[labels >= 0])
     assert calibration["thresholds"] == pytest.approx(thresholds, abs=1e-2)
     decided = (found / calibration["thresholds"]).argmax(-1)
@@ -216,6 +218,12 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert read_json(tmp_path / "further" / "config.json").get("calibration") is None
 
 
+def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
+    """Equal tables, but for rounding of the probabilities."""
+    for row, other in zip(rows, others, strict=True):
+        assert_same(*(one | {name: float(one[name]) for name in PROBABILITIES} for one in (row, other)))
+
+
 def read_parquet(folder: Path) -> pd.DataFrame:
     return pd.read_parquet(folder / "_predictions.parquet")
 
@@ -226,9 +234,10 @@ def test_predictions_without_texts(tmp_path, trained):
     arguments = ["--model_name_or_path", str(trained), "--test_file", write_posts(tmp_path / "new.csv", posts)]
     whole = run(tmp_path / "whole", *arguments, "--freeze_encoder")
     assert [row.pop("text") for row in whole] == [post["text"] for post in posts]
-    assert run(tmp_path / "without", *arguments, "--freeze_encoder", "--no_text") == whole
+    assert_same_predictions(run(tmp_path / "without", *arguments, "--freeze_encoder", "--no_text"), whole)
     table, without = read_parquet(tmp_path / "whole"), read_parquet(tmp_path / "without")
-    assert table.pop("text").tolist() == [post["text"] for post in posts] and table.equals(without)
+    assert table.pop("text").tolist() == [post["text"] for post in posts]
+    pd.testing.assert_frame_equal(table, without, rtol=0, atol=1e-5)
 
 
 def test_a_calibrated_copy_of_a_model_shows_its_own_figures(tmp_path, trained):
@@ -317,12 +326,12 @@ def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path,
     results = read_json(tmp_path / "out" / "all_results.json")
     weights = (tmp_path / "out" / "model.safetensors").stat()
     again = fine_tune(tmp_path / "out", encoder, "--calibrate")
-    assert again == first
+    assert_same_predictions(again, first)
     assert (tmp_path / "out" / "model.safetensors").stat().st_mtime_ns == weights.st_mtime_ns
     others = read_json(tmp_path / "out" / "all_results.json")
     assert others["train"] == results["train"]
     for part in ("validation", "test"):
-        assert others[part]["macro_f1"] == results[part]["macro_f1"]
+        assert others[part]["macro_f1"] == pytest.approx(results[part]["macro_f1"])
     # Another seed has other training posts; a test post of it may have been trained on.
     for other in (["--seed", "2"], ["--window", "5"]):
         with pytest.raises(ValueError, match="checkpoint-.*--output_dir"):

@@ -66,7 +66,7 @@ def test_times_are_learned_from_words_alone(folder, tmp_path, attention):
         *("--test_files", str(tmp_path / "new.jsonl")),
     )
     results = read_json(tmp_path / "out" / "all_results.json")
-    assert results["predict_accuracy"] == results["predict_macro_f1"] == 1.0
+    assert [results["predict_accuracy"], results["predict_macro_f1"]] == pytest.approx([1, 1])
     assert results["eval_perplexity"] < len(VOCABULARY)
     rows = read_table(tmp_path / "out" / "_predictions.csv")
     assert [row["prediction"] for row in rows] == [OLD, NEW] * 5
@@ -154,7 +154,7 @@ def test_some_samples_are_evenly_spaced(folder, tmp_path, caplog):
     assert results["predict_samples"] == 2
     assert [row["time"] for row in read_table(tmp_path / "out" / "_predictions.csv")] == [OLD, NEW]
     # Two steps of batches of 16 rows are two passes of four texts.
-    assert read_json(tmp_path / "out" / "trainer_state.json")["epoch"] == 2
+    assert read_json(tmp_path / "out" / "trainer_state.json")["epoch"] == pytest.approx(2)
 
 
 @pytest.mark.parametrize("column", [True, False])
@@ -271,8 +271,8 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
     )
     for row in read_table(tmp_path / "changes.csv"):
         # The third corpus is the first again.
-        assert float(row["prt"]) == pytest.approx(0, abs=1e-6)
-        assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-6)
+        assert float(row["prt"]) == pytest.approx(0, abs=1e-5)
+        assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-5)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_neighbours_of_few_words(caplog):
     vectors = {time: keyed(WORDS, generator.normal(size=(40, 4)), {"w0": 5}) for time in TIMES}
     half = neighbour_change(vectors, WORDS, TIMES, k=19)
     assert not caplog.text and len(set(half.values())) > 3
-    assert neighbour_change(vectors, WORDS, TIMES) == half
+    assert neighbour_change(vectors, WORDS, TIMES) == pytest.approx(half)
     assert all(number in caplog.text for number in ("39", "1000", "19"))
     with pytest.raises(ValueError, match="0 .*101"):
         neighbour_change(vectors, ["w1"], TIMES, min_frequency=101)
@@ -118,8 +118,8 @@ def test_word_that_swaps_its_contexts():
     other = train_sgns(sentences, TIMES, **SETTINGS, seed=1)
     for time in TIMES:
         assert again[time].index_to_key == vectors[time].index_to_key
-        assert np.array_equal(again[time].vectors, vectors[time].vectors)
-        assert not np.allclose(other[time].vectors, vectors[time].vectors)
+        np.testing.assert_allclose(again[time].vectors, vectors[time].vectors, atol=1e-5)
+        assert not np.allclose(other[time].vectors, vectors[time].vectors, atol=1e-2)
 
 
 def test_corpora_that_are_refused():

@@ -58,7 +58,10 @@ def test_hidden_states_are_chosen_by_index(batch, form, chosen):
         return
     assert len(returned) == len(everything)
     for index, (one, other) in enumerate(zip(returned, everything, strict=True)):
-        assert torch.equal(one, other) if index in wanted else one is None
+        if index in wanted:
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+        else:
+            assert one is None
 
 
 @IN_BOTH_FORMS
@@ -112,7 +115,7 @@ def test_a_loss_of_ones_own_is_possible(tmp_path, tokenization):
     parts = {"train_dataset": made.train_dataset, "data_collator": made.data_collator}
     trainer = Trainer(made.model, made.args, **parts, compute_loss_func=loss)
     trainer.train()
-    assert (given[0] >= 0).any() and trainer.state.log_history[0]["loss"] == 7
+    assert (given[0] >= 0).any() and trainer.state.log_history[0]["loss"] == pytest.approx(7)
 
 
 @pytest.mark.parametrize("make", [dated_bert, dated_roberta])
@@ -156,5 +159,5 @@ def test_saved_models_work_in_the_librarys_pipelines(tmp_path, task, settings):
     if task == "text-classification":
         batch = AutoTokenizer.from_pretrained(tmp_path, unknown_times="unknown")(text, return_tensors="pt")
         scores = model(**batch).logits.softmax(-1)[0]
-        assert result[0]["score"] == pytest.approx(scores.max().item(), abs=1e-6)
+        assert result[0]["score"] == pytest.approx(scores.max().item(), abs=1e-5)
     assert result

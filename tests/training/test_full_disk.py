@@ -58,4 +58,4 @@ def test_the_checkpoint_before_stays_whole(tmp_path):
     assert done.returncode == 0, done.stderr
     weights = load_file(full / "model.safetensors")
     for name, weight in expected.items():
-        torch.testing.assert_close(weights[name], weight, atol=1e-6, rtol=0, msg=name)
+        torch.testing.assert_close(weights[name], weight, atol=1e-5, rtol=0, msg=name)

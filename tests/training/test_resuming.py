@@ -51,7 +51,7 @@ def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None,
 
 def assert_same_weights(model, other):
     for (name, weight), found in zip(model.state_dict().items(), other.state_dict().values(), strict=True):
-        torch.testing.assert_close(found, weight, atol=1e-6, rtol=0, msg=name)
+        torch.testing.assert_close(found, weight, atol=1e-5, rtol=0, msg=name)
 
 
 def test_a_stopped_training_ends_in_the_weights_of_one_that_was_not(tmp_path, tokenization):
@@ -86,7 +86,7 @@ def test_a_training_that_has_ended_is_loaded_and_not_trained_again(tmp_path, tok
     again = begin(tmp_path, tokenization, own=moved, callbacks=[Stop(1), EarlyStoppingCallback(2)], **settings)
     assert_same_weights(best, again.model)
     assert again.state.log_history == first.state.log_history
-    assert again.evaluate()["eval_macro_f1"] == max(scores)
+    assert again.evaluate()["eval_macro_f1"] == pytest.approx(max(scores))
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):

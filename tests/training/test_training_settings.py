@@ -36,7 +36,7 @@ def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[
 def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance, form):
     losses, weights = train_a_little(tmp_path, tokenization, form=form)
     others, found = train_a_little(tmp_path, tokenization, form=form, **settings)
-    assert len(losses) == 3 and losses[2] != losses[0]
+    assert len(losses) == 3 and abs(losses[2] - losses[0]) > 1e-3
     assert others == pytest.approx(losses, abs=tolerance)
     for (name, weight), other in zip(weights.items(), found.values(), strict=True):
         torch.testing.assert_close(other, weight, atol=tolerance, rtol=0, msg=name)
