@@ -227,7 +227,7 @@ def measure_online(bench: Bench, form: str, timelines: int) -> dict:
     state = model.step(**old, timeline_ids=ids[:1] * (window - 1), timestamps=times).state
     remembered = state.posts[ids[0]]
     for timeline_id in ids[1:]:
-        state.remember(timeline_id, window, [post.clone() for post in remembered], times, None)
+        state.remember(timeline_id, window, remembered, times)
 
     def step():
         model.step(**new, timeline_ids=ids, timestamps=[60.0 * next(minutes)] * timelines, state=state)

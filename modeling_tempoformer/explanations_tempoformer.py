@@ -4,26 +4,22 @@ import torch
 
 from .configuration_tempoformer import TempoFormerConfig
 from .decisions_tempoformer import decide
-from .packing_tempoformer import PackedPosts, measure, read, scatter, to_device
 
 
 def explain_streams(
     model: torch.nn.Module,
-    attention_mask: torch.LongTensor,
     stream_index: torch.LongTensor,
     elapsed: torch.FloatTensor | None = None,
-    time_ids: torch.LongTensor | None = None,
-    **inputs: torch.LongTensor,
+    **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
-    Logits of streams, and of the same streams without each of their earlier posts.
-
-    Without a post, those before it move up by one place, and one older post enters. All posts are encoded once, and no
-    more streams are read at a time than the batch has, so that this takes no more memory than plain prediction.
+    Logits of streams, and of the same streams without each of their earlier posts: `forward` on the same posts with
+    more streams. Without a post, those before it move up by one place, and one older post enters. No more streams are
+    read at a time than the batch has, so that this takes no more memory than plain prediction.
 
     Args:
         model ([`TempoFormerForStreamClassification`]): In evaluation mode.
-        attention_mask, stream_index, elapsed, time_ids, inputs:
+        stream_index, elapsed, posts:
             A batch of [`StreamCollator`] with a window of one post more than the model's: the oldest post of each
             stream is the one that enters.
 
@@ -32,51 +28,45 @@ def explain_streams(
         the newest, oldest first; `attention` (batch_size, num_streams, num_stream_layers, window), from the newest
         post to each post of its stream, oldest first, mean over heads. The values of absent posts mean nothing.
     """
-    base, window, shape = model.base_model, model.config.window, stream_index.shape[:2]
-    base.check_times(elapsed, time_ids)
-    # All values that shapes depend on, in one transfer.
-    mask, streams_of_rows = attention_mask.flatten(0, 1).bool(), stream_index.flatten(0, 1)
-    lengths, counts, newest = read(*measure(mask), streams_of_rows[:, -1])
-    posts = PackedPosts(mask, lengths, counts, base.adapter.runs_on_groups)
-    times = None if time_ids is None else time_ids.flatten(0, 1)
-    states = base.encode_posts(posts, {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}, times)
-    states = base.pool_tokens(posts, states)
-    targets = to_device([stream for stream, post in enumerate(newest) if post >= 0], mask.device)
-    first_post = (targets // shape[1] * attention_mask.shape[1]).unsqueeze(-1)
-    index = streams_of_rows[targets]
-    index = torch.where(index < 0, -1, index + first_post)
-    elapsed = None if elapsed is None else elapsed.flatten(0, 1)[targets]
-    slots = torch.arange(window, device=index.device)
+    window, num_streams = model.config.window, stream_index.shape[1]
+    posts = model.base_model.post_inputs(**posts)
+    slots = torch.arange(window, device=stream_index.device)
     # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
-    all_kept = slots + (slots >= slots.unsqueeze(-1))
-
-    def classify(
-        part: slice, kept: torch.LongTensor, output_attentions: bool
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Logits (targets, len(kept), num_labels) of the streams of some targets, and their attention."""
-        # Not computed where there is no post to leave out.
-        is_real = (index[part, : len(kept)] >= 0) | (slots[: len(kept)] == 0)
-        streams = index[part, kept].masked_fill(~is_real.unsqueeze(-1), -1).flatten(0, 1)
-        tau = base.log_time(None if elapsed is None else elapsed[part, kept].flatten(0, 1), streams)
-        mask = streams >= 0
-        outputs, pooled, attentions = base.read_streams(
-            posts, states, times, streams.clamp_min(0), mask, *read(streams), tau, output_attentions
+    kept = slots + (slots >= slots.unsqueeze(-1))
+    # Not computed where there is no post to leave out.
+    is_absent = (stream_index[..., :window] < 0) & (slots > 0)
+    streams = stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)
+    elapsed = None if elapsed is None else elapsed[..., kept]
+    logits, attention = [], []
+    step = max(1, num_streams // window)
+    for first in range(0, num_streams, step):
+        part = slice(first, first + step)
+        output = classify(model, posts, streams[:, part], None if elapsed is None else elapsed[:, part])
+        logits.append(output.logits.unflatten(1, (-1, window)))
+        # From the newest post of the usual streams.
+        of_layers = [
+            weights[:, ::window, :, -1].float().mean(2).to(stream_index.device) for weights in output.stream_attentions
+        ]
+        attention.append(
+            torch.stack(of_layers, 2) if of_layers else logits[-1].new_zeros(*logits[-1].shape[:2], 0, window)
         )
-        # One row that holds all streams.
-        pooled = None if pooled is None else pooled.unsqueeze(0)
-        logits = model.classifier(outputs.unsqueeze(0), pooled, mask.unsqueeze(0)).squeeze(0)
-        return logits.unflatten(0, (-1, len(kept))), attentions
+    return {"logits": torch.cat(logits, 1), "attention": torch.cat(attention, 1)}
 
-    # Apart from the logits: streams that return attention compute all their posts.
-    _, attentions = classify(slice(None), all_kept[:1], output_attentions=True)
-    attention = torch.zeros(len(index), model.config.num_stream_layers, window, device=index.device)
-    for layer, weights in enumerate(attentions):
-        attention[:, layer] = weights[:, :, -1].float().mean(1)
-    step = max(1, len(index) // window)
-    parts = [slice(first, first + step) for first in range(0, len(index), step)]
-    logits = torch.cat([classify(part, all_kept, output_attentions=False)[0] for part in parts])
-    outputs = {"logits": logits, "attention": attention}
-    return {name: scatter(values, targets, shape) for name, values in outputs.items()}
+
+def classify(
+    model: torch.nn.Module, posts: dict[str, torch.Tensor], streams: torch.LongTensor, elapsed: torch.Tensor | None
+) -> torch.nn.Module:
+    """The output for streams (batch_size, some, window, window), from the posts that they have and no others."""
+    streams = streams.flatten(1, 2)
+    num_posts = posts["attention_mask"].shape[1]
+    first = min(int(streams.where(streams >= 0, num_posts).min()), num_posts - 1)
+    end = max(int(streams.max()), first) + 1
+    return model(
+        **{name: values[:, first:end] for name, values in posts.items()},
+        stream_index=streams.where(streams < 0, streams - first),
+        elapsed=None if elapsed is None else elapsed.flatten(1, 2),
+        output_stream_attentions=True,
+    )
 
 
 def explain_timeline(

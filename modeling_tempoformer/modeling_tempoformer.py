@@ -44,10 +44,10 @@ class TempoFormerModelOutput(ModelOutput):
             The newest post of each stream, pooled before the stream layers. Only in the token form, with stream layers
             and `head="mlp"`.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
-        stream_attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True`):
-            One tensor of shape `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the
-            attention of each post (fourth axis) to the posts of its stream (last axis); 0 where the stream has no
-            post.
+        stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
+            With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
+            `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the attention of each post
+            (fourth axis) to the posts of its stream (last axis); 0 where the stream has no post.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
             The embeddings and the output of each layer below the stream layers (in the post form of each layer of the
             encoder), of shape `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding. Gradients of the
@@ -294,7 +294,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
                 Only in the post form: the vectors of the posts, as [`TempoFormerModel.embed_posts`] returns them,
                 instead of `input_ids`; `num_tokens` is then 1.
             kwargs: `output_hidden_states` (True, or the index of a layer, or a list of them), `output_attentions`,
-                `return_dict`.
+                `output_stream_attentions` (those across posts alone), `return_dict`.
 
         Returns:
             [`TempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that is
@@ -308,6 +308,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             raise ValueError("`post_embeds` are for `stream_form='post'`.")
         output_hidden_states = pop_setting(kwargs, "output_hidden_states", self.config)
         output_attentions = bool(pop_setting(kwargs, "output_attentions", self.config))
+        output_stream_attentions = output_attentions or kwargs.pop("output_stream_attentions", False)
         if unknown := [name for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS]:
             raise TypeError(f"Unknown arguments: {', '.join(unknown)}.")
         # First, as it is what a pipeline for single texts gives.
@@ -366,7 +367,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
 
         tau = self.log_time(None if elapsed is None else elapsed.flatten(0, 1), slot_post)
         outputs, pooled, stream_attentions = self.read_streams(
-            posts, states, times, slot_post, slot_mask, slots, tau, output_attentions
+            posts, states, times, slot_post, slot_mask, slots, tau, output_stream_attentions
         )
 
         per_layer = len(attentions) // max(1, len(self.local_layers))
@@ -375,7 +376,7 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
             pooler_output=None if pooled is None else pooled.unflatten(0, streams),
             stream_mask=slot_mask.unflatten(0, streams),
             stream_attentions=tuple(weights.unflatten(0, streams) for weights in stream_attentions)
-            if output_attentions
+            if output_stream_attentions
             else None,
             hidden_states=tuple(hidden_states) or None,
             attentions=tuple(
@@ -405,6 +406,22 @@ class TempoFormerModel(TempoFormerPreTrainedModel):
         posts = PackedPosts(mask, *read(*measure(mask)), self.adapter.runs_on_groups)
         time_ids = inputs.pop("time_ids", None)
         return self.pool_tokens(posts, self.encode_posts(posts, {"input_ids": input_ids, **inputs}, time_ids))
+
+    def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
+        """
+        What `forward` takes of posts, without what it would compute again for each of their streams: in the post form
+        their vectors, in the token form their tokens, as given.
+
+        Args:
+            attention_mask, tokens (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`):
+                As `forward` takes them.
+        """
+        if self.post_reader is None:
+            return {"attention_mask": attention_mask, **tokens}
+        flat = {name: values.flatten(0, 1) for name, values in tokens.items()}
+        vectors = self.embed_posts(attention_mask=attention_mask.flatten(0, 1), **flat)
+        is_real = attention_mask.amax(-1, keepdim=True)
+        return {"attention_mask": is_real, "post_embeds": vectors.unflatten(0, attention_mask.shape[:2])}
 
     def pool_tokens(self, posts: PackedPosts, states: torch.Tensor) -> torch.Tensor:
         """

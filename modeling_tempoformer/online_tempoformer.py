@@ -10,9 +10,9 @@ from transformers.utils import ModelOutput
 from .configuration_temporal_bert import NUM_SPECIAL_TIMES
 from .decisions_tempoformer import check_finite, decide
 from .input_checks_tempoformer import check_shape
-from .packing_tempoformer import PackedPosts, measure, read, scatter, to_device
+from .rows_tempoformer import row_bounds
 from .stream_state_tempoformer import StreamState
-from .windows_tempoformer import elapsed_seconds
+from .windows_tempoformer import elapsed_seconds, stream_windows
 
 
 @dataclass
@@ -57,15 +57,16 @@ class StreamStepMixin:
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
         logits are those of a batch that holds the whole timelines; `model.decide` turns them into labels and scores.
 
-        Leave the new posts on the CPU, as a tokenizer returns them: the step checks them there, moves them to the
-        model itself, and waits for its device once, to read the logits.
+        What the model can compute of a post without its stream is remembered: in the post form its vector, so that a
+        new post costs one pass of the encoder; in the token form its tokens alone, so that it costs its window again.
+        Leave the new posts on the CPU, as a tokenizer returns them: the step checks them there and moves them itself.
 
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, any number for each timeline; posts of the same timeline must be in order of time.
             attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
-                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. All posts of a timeline have
-                `time_ids`, or none has.
+                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. In the token form all posts of a
+                timeline have `token_type_ids` and `time_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits. All posts of a timeline have them, or none has.
@@ -82,10 +83,9 @@ class StreamStepMixin:
         Returns:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode
             and for a state of another model, and one that names the post for token ids that the encoder does not have,
-            a post without tokens or with padding on the left, a masked token inside a post if the encoder cannot
-            remember it, a timestamp that is missing, not finite or a float of fewer than 64 bits, and logits that are
-            not finite. Raises a `TypeError` for a tensor of timestamps of fewer than 64 bits, and for timeline ids
-            that are not strings.
+            a post without tokens or with padding on the left, a timestamp that is missing, not finite or a float of
+            fewer than 64 bits, and logits that are not finite. Raises a `TypeError` for a tensor of timestamps of
+            fewer than 64 bits, and for timeline ids that are not strings.
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
@@ -110,9 +110,8 @@ class StreamStepMixin:
         self.check_values(inputs, timeline_ids)
         state = StreamState() if state is None else state
         window = self.config.window
-        state.check_sizes(window, self.config.encoder_config.hidden_size)
         state.evict_idle()
-        kept = state.check(timeline_ids, timestamps, time_ids is not None, drop_late)
+        kept = state.check(timeline_ids, timestamps, drop_late)
         logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype)
         is_kept = torch.zeros(len(input_ids), dtype=torch.bool)
         stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
@@ -120,24 +119,17 @@ class StreamStepMixin:
         stream_lengths[kept] = torch.tensor(state.stream_lengths([timeline_ids[post] for post in kept], window)).long()
         targets = [post for post in kept if not is_context[post]]
         if kept:
-            new_logits, updates = self.classify_new_posts(
-                {name: tensor[kept] for name, tensor in inputs.items()},
-                [timeline_ids[post] for post in kept],
-                None if timestamps is None else [float(timestamps[post]) for post in kept],
-                [not is_context[post] for post in kept],
-                state,
-            )
-            # The only transfer from the device. What it finds wrong leaves the state as it is.
-            samples = self.sample_weights()
-            scores, weights = read(new_logits, samples.to(new_logits.device))
-            weights = torch.tensor(weights, dtype=samples.dtype)
-            state.check_weights(weights)
-            scores = torch.tensor(scores, dtype=new_logits.dtype).view_as(new_logits)
-            logits = scatter(scores, torch.tensor(targets, dtype=torch.long), is_kept.shape)
-            check_finite(logits, lambda post: f"Post {post} of timeline {timeline_ids[post]!r}")
+            weights = self.sample_weights()
+            state.check_model(window, weights)
+            updates = self.join_posts(self.read_posts(inputs, kept), kept, timeline_ids, timestamps, state)
+            if targets:
+                new_logits = self.classify(targets, updates)
+                # Under autocast they need not have the model's dtype.
+                logits = logits.to(new_logits.dtype).index_copy(0, torch.tensor(targets), new_logits)
+                check_finite(logits, lambda post: f"Post {post} of timeline {timeline_ids[post]!r}")
             state.window, state.weights = window, weights
-            for timeline_id, update in updates.items():
-                state.remember(timeline_id, window, *update)
+            for timeline_id, (posts, times, _) in updates.items():
+                state.remember(timeline_id, window, posts, times)
             state.evict_surplus()
         state.num_dropped += len(input_ids) - len(kept)
         return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
@@ -169,11 +161,11 @@ class StreamStepMixin:
 
     def sample_weights(self) -> torch.Tensor:
         """
-        A number of each weight, in the precision of the model: a state knows its model by them. Quantised weights do
-        not count, biases and norms do.
+        A number of each weight, in the precision of the model, on the host: a state knows its model by them. Quantised
+        weights do not count, biases and norms do.
         """
         weights = [weight.flatten() for weight in self.parameters() if type(weight) is nn.Parameter]
-        return torch.stack([weight[len(weight) // 2] for weight in weights])
+        return torch.stack([weight[len(weight) // 2] for weight in weights]).cpu()
 
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str]):
         """Raises a `ValueError` that names the first wrong value of new posts."""
@@ -189,11 +181,6 @@ class StreamStepMixin:
         if times is not None:
             last = NUM_SPECIAL_TIMES + len(config.times) - 1
             violations.append(("time_ids", (times < 0) | (times > last), f"lie between 0 and {last}"))
-        if self.tempoformer.adapter.positions_in_layers and len(self.tempoformer.stream_layers):
-            # Only real tokens are remembered, and these layers would take the tokens around a gap for neighbours.
-            gap = ~is_real & nn.functional.pad(is_real[:, 1:], (0, 1))
-            rule = f"be 1 up to the last token of a post in a step of a '{config.model_type}'"
-            violations.append(("attention_mask", gap, rule))
         for name, wrong, must in violations:
             for post, token in wrong.nonzero()[:1].tolist():
                 raise ValueError(
@@ -201,80 +188,76 @@ class StreamStepMixin:
                     f"{inputs[name][post, token].item()} at token {token}."
                 )
 
-    def classify_new_posts(
+    def read_posts(self, inputs: dict[str, torch.Tensor], chosen: list[int]) -> list[dict[str, torch.Tensor]]:
+        """What `forward` takes of each chosen post, on the host: its vector in the post form, else its tokens."""
+        # One row of posts.
+        row = {name: values[chosen].unsqueeze(0).to(self.device) for name, values in inputs.items()}
+        row = {name: values[0].cpu() for name, values in self.tempoformer.post_inputs(**row).items()}
+        tokens = torch.arange(1, row["attention_mask"].shape[1] + 1)
+        lengths = (row["attention_mask"] * tokens).amax(-1).tolist()
+        # Copies, so that the memory of the batch that they come with is freed.
+        return [
+            {
+                name: values[post].to(self.dtype) if name == "post_embeds" else values[post, :length].clone()
+                for name, values in row.items()
+            }
+            for post, length in enumerate(lengths)
+        ]
+
+    def join_posts(
         self,
-        inputs: dict[str, torch.Tensor],
-        timeline_ids: list[str],
-        timestamps: list[float] | None,
-        is_target: list[bool],
+        new: list[dict[str, torch.Tensor]],
+        kept: list[int],
+        timeline_ids: Sequence[str],
+        timestamps: Sequence[float] | None,
         state: StreamState,
-    ) -> tuple[torch.Tensor, dict[str, tuple]]:
-        """
-        Logits (targets, classes) of those new posts that are targets, and what `state` is to remember of each
-        timeline. No new post is late.
-        """
-        base, window, device = self.tempoformer, self.config.window, self.device
-        mask = inputs.pop("attention_mask").bool()
-        lengths, counts = read(*measure(mask))
-        new = PackedPosts(to_device(mask, device), lengths, counts, base.adapter.runs_on_groups)
-        new_times = None
-        if "time_ids" in inputs:
-            new_times = [times[real] for times, real in zip(inputs["time_ids"], mask, strict=True)]
-        inputs = {name: to_device(tensor, device) for name, tensor in inputs.items()}
-        time_ids = inputs.pop("time_ids", None)
-        new_states = base.pool_tokens(new, base.encode_posts(new, inputs, time_ids))
-        if len(base.stream_layers):
-            new_posts = new.unpack(new_states)
-        else:
-            # One vector is read of each post: its own in the post form, [CLS] without stream layers.
-            new_posts = new_states if base.post_reader is not None else new.join(new.first_tokens(new_states))
-            new_posts, new_times = new_posts.split(1), new_times and [times[:1] for times in new_times]
-
-        # All posts that are needed, timeline by timeline, old and new.
-        members: dict[str, list[int]] = {}
-        for post, timeline_id in enumerate(timeline_ids):
-            members.setdefault(timeline_id, []).append(post)
-        states: list[torch.Tensor] = []
-        calendar: list[torch.Tensor] = []
-        streams: list[list[int]] = [[]] * len(timeline_ids)
-        seconds: list[float] = []
-        updates = {}
-        for timeline_id, posts in members.items():
-            old, times = state.recall(timeline_id)
-            sequence = [post.to(new_states) for post in old]
-            # Copies, so that the memory of the batch that they come with is freed.
-            sequence += [new_posts[post].clone() for post in posts]
-            for number, post in enumerate(posts, start=len(old)):
-                stream = range(max(0, number - window + 1), number + 1)
-                streams[post] = [-1] * (window - len(stream)) + [len(states) + place for place in stream]
-            time_points = None
-            if new_times is not None:
-                time_points = [*state.time_ids.get(timeline_id, []), *(new_times[post] for post in posts)]
-                calendar += time_points
+    ) -> dict[str, tuple[list[dict[str, torch.Tensor]], list[float] | None, dict[int, int]]]:
+        """For each timeline its posts, remembered and new, their times, and where each new one stands."""
+        joined = {}
+        for post, inputs in zip(kept, new, strict=True):
+            name = timeline_ids[post]
+            if name not in joined:
+                posts, times = state.recall(name, self.dtype)
+                if posts and posts[0].keys() != inputs.keys():
+                    differing = ", ".join(f"`{key}`" for key in posts[0].keys() ^ inputs.keys())
+                    raise ValueError(f"Only some posts of timeline {name!r} have {differing}.")
+                joined[name] = posts, None if timestamps is None else times, {}
+            posts, times, places = joined[name]
+            places[post] = len(posts)
+            posts.append(inputs)
             if timestamps is not None:
-                times = [*times, *(timestamps[post] for post in posts)]
-                seconds += times
-            states += sequence
-            updates[timeline_id] = (sequence, None if timestamps is None else times, time_points)
+                times.append(float(timestamps[post]))
+        return joined
 
-        if not any(is_target):
-            return new_states.new_zeros(0, self.config.num_labels), updates
-        lengths = [len(post) for post in states]
-        mask = torch.arange(max(lengths), device=device) < to_device(lengths, device).unsqueeze(-1)
-        groups = PackedPosts(mask, lengths, lengths, base.adapter.runs_on_groups)
-        states = torch.cat(states)
-        if base.post_reader is None:
-            # From post after post to the order of the groups.
-            states = states[(mask.flatten().cumsum(0) - 1)[groups.tokens].to(states.device)].unsqueeze(0)
-        times = to_device(nn.utils.rnn.pad_sequence(calendar, batch_first=True), device) if calendar else None
-        slots = [post for stream, is_read in zip(streams, is_target, strict=True) if is_read for post in stream]
-        index, elapsed = torch.tensor(slots).view(-1, window), None
-        if timestamps is not None:
-            elapsed = to_device(elapsed_seconds(torch.tensor(seconds, dtype=torch.float64), index), device)
-        index = to_device(index, device)
-        tau = base.log_time(elapsed, index)
-        outputs, pooled, _ = base.read_streams(groups, states, times, index.clamp_min(0), index >= 0, slots, tau)
-        # One row that holds all streams.
-        pooled = None if pooled is None else pooled.unsqueeze(0)
-        logits = self.classifier(outputs.unsqueeze(0), pooled, (index >= 0).unsqueeze(0)).squeeze(0)
-        return logits, updates
+    def classify(self, targets: list[int], timelines: dict[str, tuple]) -> torch.Tensor:
+        """Logits (targets, classes), on the host, of new posts in `timelines`, as `join_posts` returns them."""
+        window = self.config.window
+        rows, order = [], []
+        for posts, times, places in timelines.values():
+            asked = {place: post for post, place in places.items() if post in set(targets)}
+            # Rows of a bounded length, as for a whole timeline.
+            for start, first, end in row_bounds(len(posts), window, window, min(asked, default=len(posts))):
+                if chosen := [place for place in range(first, end) if place in asked]:
+                    index = stream_windows(torch.tensor(chosen) - start, window)
+                    row = {"posts": posts[start:end], "stream_index": index}
+                    if times is not None:
+                        row["elapsed"] = elapsed_seconds(torch.tensor(times[start:end], dtype=torch.float64), index)
+                    rows.append(row)
+                    order.append([asked[place] for place in chosen])
+        lengths = [len(row["posts"]) for row in rows]
+        fill = {"input_ids": self.config.encoder_config.pad_token_id or 0, "stream_index": -1}
+
+        def stack(name: str, values: list[torch.Tensor]) -> torch.Tensor:
+            return nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=fill.get(name, 0))
+
+        batch = {name: stack(name, [row[name] for row in rows]) for name in rows[0] if name != "posts"}
+        for name in rows[0]["posts"][0]:
+            of_posts = stack(name, [post[name] for row in rows for post in row["posts"]])
+            batch[name] = stack(name, of_posts.split(lengths))
+        logits = self(**{name: values.to(self.device) for name, values in batch.items()}).logits.cpu()
+        found = {
+            post: of_row[place]
+            for of_row, posts in zip(logits, order, strict=True)
+            for place, post in enumerate(posts)
+        }
+        return torch.stack([found[post] for post in targets])

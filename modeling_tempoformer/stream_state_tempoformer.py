@@ -20,13 +20,11 @@ class LatePostError(ValueError):
 
 class StreamState:
     """
-    The memory of [`TempoFormerForStreamClassification.step`]: for each timeline, the hidden states of the last
-    `window - 1` posts below the stream layers (real tokens only), and their times.
-
-    In float32 a timeline takes `(window - 1) * (4 * hidden_size * tokens + 16)` bytes, with the mean number of tokens
-    of a post: 1,692,976 bytes with BERT-base, a window of 20 and 29 tokens a post. In the post form, and without
-    stream layers, a post is one vector, as if it had one token: 58,672 bytes. In bfloat16 the 4 is a 2. An encoder
-    with temporal attention needs 8 bytes more for each token.
+    The memory of [`TempoFormerForStreamClassification.step`], on the CPU: for each timeline what `forward` takes of
+    the last `window - 1` posts, and their times. In the post form that is a vector of each post,
+    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline in float32: 58,672 bytes with BERT-base and a window of
+    20. In bfloat16 the 4 is a 2. In the token form it is what the tokenizer returned, 8 bytes for each number: with
+    the three columns of a BERT `(window - 1) * (24 * tokens + 8)`, for 29 tokens a post 13,376 bytes.
 
     Without limits the state grows with the number of timelines. A timeline that left because of a limit begins anew
     with its next post, unless its last `window` posts are given again in one step; `stream_lengths` of
@@ -54,9 +52,8 @@ class StreamState:
             raise ValueError(f"`max_idle_seconds` must be more than 0, got {max_idle_seconds}.")
         self.max_timelines, self.max_idle_seconds = max_timelines, max_idle_seconds
         # In the order of their last steps.
-        self.posts: dict[str, list[torch.Tensor]] = {}
+        self.posts: dict[str, list[dict[str, torch.Tensor]]] = {}
         self.times: dict[str, list[float] | None] = {}
-        self.time_ids: dict[str, list[torch.Tensor]] = {}
         # When the last step was, in seconds since 1970.
         self.last_used: dict[str, float] = {}
         self.num_dropped = 0
@@ -77,9 +74,12 @@ class StreamState:
     @property
     def nbytes(self) -> int:
         """The size of the remembered posts in bytes."""
-        posts = list(chain.from_iterable(self.posts.values()))
-        time_ids = chain.from_iterable(self.time_ids.values())
-        return 16 * len(posts) + sum(tensor.nbytes for tensor in chain(posts, time_ids))
+        tensors = (tensor for posts in self.posts.values() for post in posts for tensor in post.values())
+        return sum(tensor.nbytes for tensor in tensors) + 8 * sum(len(times or ()) for times in self.times.values())
+
+    def num_tokens(self, timeline_id: str) -> int:
+        """How many tokens `forward` reads of a timeline's remembered posts; a vector counts as one."""
+        return sum(len(post["attention_mask"]) for post in self.posts.get(timeline_id, ()))
 
     def last_seen(self, timeline_id: str) -> float | None:
         """
@@ -106,8 +106,8 @@ class StreamState:
         if unknown := sorted(repr(timeline_id) for timeline_id in timeline_ids if timeline_id not in self.posts):
             raise KeyError(f"The state has no timeline {', '.join(unknown)}.")
         for timeline_id in timeline_ids:
-            del self.posts[timeline_id], self.times[timeline_id], self.last_used[timeline_id]
-            self.time_ids.pop(timeline_id, None)
+            for of_timelines in self.by_timeline:
+                del of_timelines[timeline_id]
 
     def evict_idle(self):
         """Forgets the timelines that got no post for `max_idle_seconds`."""
@@ -124,8 +124,7 @@ class StreamState:
         state.window, state.weights = self.window, self.weights
         for timeline_id in timeline_ids:
             for of_timelines, own in zip(state.by_timeline, self.by_timeline, strict=True):
-                if timeline_id in own:
-                    of_timelines[timeline_id] = own[timeline_id]
+                of_timelines[timeline_id] = own[timeline_id]
         return state
 
     def update(self, other: "StreamState"):
@@ -136,7 +135,7 @@ class StreamState:
     @property
     def by_timeline(self) -> tuple[dict[str, Any], ...]:
         """All that is kept of each timeline."""
-        return self.posts, self.times, self.time_ids, self.last_used
+        return self.posts, self.times, self.last_used
 
     def stream_lengths(self, timeline_ids: Sequence[str], window: int) -> list[int]:
         """For each new post the number of posts in its stream, itself included."""
@@ -147,36 +146,31 @@ class StreamState:
             lengths.append(min(counts[timeline_id], window))
         return lengths
 
-    def check_sizes(self, window: int, hidden_size: int):
-        """Raises a `ValueError` if the state is of a model with another window or another width of its posts."""
-        if self.window and self.window != window:
+    def check_model(self, window: int, weights: torch.Tensor):
+        """
+        Raises a `ValueError` if the state is of a model with another window or with other `weights`, as
+        `sample_weights` returns them. Of the same model in two precisions the finer one rounds to the other.
+        """
+        if not len(self.weights):
+            return
+        if self.window != window:
             raise ValueError(f"The state is of a model with a window of {self.window} posts, this one has {window}.")
-        for post in islice(chain.from_iterable(self.posts.values()), 1):
-            if post.shape[-1] != hidden_size:
-                raise ValueError(f"The state is of a model that is {post.shape[-1]} wide, this one is {hidden_size}.")
-
-    def check_weights(self, weights: torch.Tensor):
-        """
-        Raises a `ValueError` if the state is of a model with other `weights`, as `sample_weights` returns them. Of the
-        same model in two precisions the finer one rounds to the other.
-        """
         coarser = min(self.weights.dtype, weights.dtype, key=lambda dtype: dtype.itemsize)
-        if len(self.weights) and not torch.equal(self.weights.to(coarser), weights.to(coarser)):
+        if not torch.equal(self.weights.to(coarser), weights.to(coarser)):
             raise ValueError("The state is of a model with other weights: begin without a state.")
 
     def check(
         self,
         timeline_ids: Sequence[str],
         timestamps: Sequence[float] | None,
-        has_time_ids: bool,
         drop_late: bool,
     ) -> list[int]:
         """
         The indices of the new posts that are not late.
 
         Raises a [`LatePostError`] for a late post, unless `drop_late`; a `ValueError` for a time that is not a number
-        of seconds, and for a timeline of which only some posts have times or `time_ids`; a `TypeError` for an id that
-        is not a string and for times of fewer than 64 bits.
+        of seconds, and for a timeline of which only some posts have times; a `TypeError` for an id that is not a
+        string and for times of fewer than 64 bits.
         """
         if timestamps is not None and len(timestamps) != len(timeline_ids):
             raise ValueError(f"There are {len(timestamps)} timestamps for {len(timeline_ids)} posts.")
@@ -186,9 +180,6 @@ class StreamState:
             if not isinstance(timeline_id, str):
                 raise TypeError(f"Post {post}: a timeline id must be a string, got {timeline_id!r}.")
         newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
-        for timeline_id in newest:
-            if self.posts.get(timeline_id) and (timeline_id in self.time_ids) != has_time_ids:
-                raise ValueError(f"The posts of timeline {timeline_id!r} had {'no ' * has_time_ids}`time_ids`.")
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
             if timeline_id in self.posts and (self.times[timeline_id] is None) != (timestamps is None):
@@ -207,30 +198,26 @@ class StreamState:
             kept.append(post)
         return kept
 
-    def recall(self, timeline_id: str) -> tuple[list[torch.Tensor], list[float]]:
-        """The remembered posts of a timeline, oldest to newest, and their times; empty for a new timeline."""
-        posts = self.posts.get(timeline_id, [])
+    def recall(self, timeline_id: str, dtype: torch.dtype) -> tuple[list[dict[str, torch.Tensor]], list[float]]:
+        """
+        New lists of the remembered posts of a timeline, oldest to newest, their vectors in `dtype`, and of their
+        times; empty for a new timeline.
+        """
+        posts = [
+            {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in post.items()}
+            for post in self.posts.get(timeline_id, [])
+        ]
         times = self.times.get(timeline_id) or []
         return posts, times[len(times) - len(posts) :]
 
-    def remember(
-        self,
-        timeline_id: str,
-        window: int,
-        posts: list[torch.Tensor],
-        times: list[float] | None,
-        time_ids: list[torch.Tensor] | None,
-    ):
+    def remember(self, timeline_id: str, window: int, posts: list[dict[str, torch.Tensor]], times: list[float] | None):
         """Replaces the remembered posts of a timeline by the last `window - 1` of `posts`."""
-        first = max(0, len(posts) - window + 1)
         # Behind all others: the first timelines are the least recently used.
         self.posts.pop(timeline_id, None)
         self.last_used[timeline_id] = now()
-        self.posts[timeline_id] = posts[first:]
+        self.posts[timeline_id] = posts[max(0, len(posts) - window + 1) :]
         # The newest time is needed even if no post is.
         self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
-        if time_ids is not None:
-            self.time_ids[timeline_id] = time_ids[first:]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """
@@ -239,16 +226,15 @@ class StreamState:
         Returns:
             `dict[str, torch.Tensor]`: The window and `weights` of the model, `num_dropped`, and the limits (infinite
             where there is none). Of each timeline its id (a JSON list of all, as bytes), how many posts it has,
-            whether they have times and `time_ids`, and when it was last used. Of the posts of all timelines, one after
-            the other: their states (tokens, hidden), their lengths in tokens, their times in seconds (float64), and
-            the `time_ids` of their tokens. A timeline without posts has one time.
+            whether they have times, and when it was last used. Of the posts of all timelines, one after the other,
+            their times in seconds (float64), and as `posts.NAME` and `lengths.NAME` each input of `forward` and how
+            many numbers each post has of it. A timeline without posts has one time.
         """
         posts = list(chain.from_iterable(self.posts.values()))
-        time_ids = [post for timeline_id in self.posts for post in self.time_ids.get(timeline_id, [])]
         times = list(chain.from_iterable(self.times[timeline_id] or [] for timeline_id in self.posts))
         last_used = [self.last_used[timeline_id] for timeline_id in self.posts]
         limits = [math.inf if limit is None else limit for limit in (self.max_timelines, self.max_idle_seconds)]
-        return {
+        tensors = {
             "window": torch.tensor(self.window),
             "weights": self.weights,
             "num_dropped": torch.tensor(self.num_dropped),
@@ -256,14 +242,14 @@ class StreamState:
             "timeline_ids": torch.tensor(list(json.dumps(list(self.posts)).encode()), dtype=torch.uint8),
             "num_posts": torch.tensor([len(of_timeline) for of_timeline in self.posts.values()], dtype=torch.long),
             "are_timed": torch.tensor([self.times[timeline_id] is not None for timeline_id in self.posts]).bool(),
-            "are_dated": torch.tensor([timeline_id in self.time_ids for timeline_id in self.posts]).bool(),
             "last_used": torch.tensor(last_used, dtype=torch.float64),
-            "lengths": torch.tensor([len(post) for post in posts], dtype=torch.long),
-            # Those that no step has read since they were restored may be on another device.
-            "states": torch.cat([post.to(posts[0].device) for post in posts]) if posts else torch.zeros(0),
             "times": torch.tensor(times, dtype=torch.float64),
-            "time_ids": torch.cat(time_ids) if time_ids else torch.zeros(0, dtype=torch.long),
         }
+        for name in dict.fromkeys(name for post in posts for name in post):
+            values = [post[name] if name in post else torch.zeros(0, dtype=torch.long) for post in posts]
+            tensors[f"lengths.{name}"] = torch.tensor([len(value) for value in values])
+            tensors[f"posts.{name}"] = torch.cat([value for value in values if len(value)])
+        return tensors
 
     @classmethod
     def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
@@ -271,52 +257,41 @@ class StreamState:
         Restores a state.
 
         Args:
-            tensors (`dict[str, torch.Tensor]`):
-                As [`StreamState.state_dict`] returns them. Files of earlier versions lack `limits` and `last_used`:
-                their timelines count as used now.
+            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
 
         Returns:
             `StreamState`. Raises a `ValueError` if tensors are missing or cut, or a number is not finite.
         """
-        if missing := sorted(set(cls().state_dict()) - {"limits", "last_used"} - set(tensors)):
+        if missing := sorted(set(cls().state_dict()) - set(tensors)):
             raise ValueError(f"The state lacks {', '.join(missing)}.")
 
         def read(name: str, count: int) -> torch.Tensor:
-            if len(tensors[name]) != count:
-                raise ValueError(f"The state has {len(tensors[name])} values of '{name}', expected {count}.")
-            return tensors[name]
+            if len(tensors.get(name, ())) != count:
+                raise ValueError(f"The state has {len(tensors.get(name, ()))} values of '{name}', expected {count}.")
+            if not tensors[name].isfinite().all():
+                raise ValueError(f"The state has values of '{name}' that are not finite.")
+            return tensors[name].cpu()
 
         timeline_ids = json.loads(tensors["timeline_ids"].cpu().numpy().tobytes())
-        used_now = torch.full((len(timeline_ids),), now(), dtype=torch.float64)
-        tensors = {"limits": torch.full((2,), math.inf), "last_used": used_now, **tensors}
-        num_posts, timed, dated = (read(name, len(timeline_ids)) for name in ("num_posts", "are_timed", "are_dated"))
+        num_posts, are_timed = (read(name, len(timeline_ids)) for name in ("num_posts", "are_timed"))
+        posts: list[dict[str, torch.Tensor]] = [{} for _ in range(int(num_posts.sum()))]
+        for name in (key.removeprefix("posts.") for key in tensors if key.startswith("posts.")):
+            lengths = read(f"lengths.{name}", len(posts)).tolist()
+            for post, values in zip(posts, read(f"posts.{name}", sum(lengths)).split(lengths), strict=True):
+                if len(values):
+                    post[name] = values.clone()
         # The newest time is there even if no post is.
-        num_times = num_posts.clamp_min(1) * timed
-        lengths = read("lengths", int(num_posts.sum()))
-        states = read("states", int(lengths.sum()))
-        times = read("times", int(num_times.sum()))
-        dated_lengths = lengths[dated.repeat_interleave(num_posts)]
-        time_ids = read("time_ids", int(dated_lengths.sum())).cpu()
-        for wrong in (~times.isfinite()).nonzero()[:1].flatten():
-            timeline_id = timeline_ids[int(torch.searchsorted(num_times.cumsum(0), wrong, right=True))]
-            raise ValueError(f"The state has the time {times[wrong].item()} in timeline {timeline_id!r}.")
-        if not states.isfinite().all():
-            raise ValueError("The state has hidden states that are not finite.")
-
-        max_timelines, max_idle = (None if math.isinf(limit) else limit for limit in read("limits", 2).tolist())
+        num_times = num_posts.clamp_min(1) * are_timed
+        times = iter(read("times", int(num_times.sum())).tolist())
+        max_timelines, max_idle = (None if math.isinf(limit) else limit for limit in tensors["limits"].tolist())
         state = cls(None if max_timelines is None else int(max_timelines), max_idle)
         state.last_used = dict(zip(timeline_ids, read("last_used", len(timeline_ids)).tolist(), strict=True))
         state.window, state.weights = int(tensors["window"]), tensors["weights"].cpu()
         state.num_dropped = int(tensors["num_dropped"])
-        # A split of nothing is one empty tensor, which no timeline takes.
-        all_posts, all_time_ids = iter(states.split(lengths.tolist())), iter(time_ids.split(dated_lengths.tolist()))
-        all_times = iter(times.tolist())
-        numbers_of_timelines = zip(timeline_ids, num_posts.tolist(), timed.tolist(), dated.tolist(), strict=True)
-        for timeline_id, count, is_timed, is_dated in numbers_of_timelines:
-            state.posts[timeline_id] = [post.clone() for post in islice(all_posts, count)]
-            state.times[timeline_id] = list(islice(all_times, max(1, count))) if is_timed else None
-            if is_dated:
-                state.time_ids[timeline_id] = [post.clone() for post in islice(all_time_ids, count)]
+        remembered = iter(posts)
+        for timeline_id, count, is_timed in zip(timeline_ids, num_posts.tolist(), are_timed.tolist(), strict=True):
+            state.posts[timeline_id] = list(islice(remembered, count))
+            state.times[timeline_id] = list(islice(times, max(1, count))) if is_timed else None
         return state
 
 

@@ -562,21 +562,21 @@ def test_commands_keep_the_settings_of_their_recipe():
 
 def test_the_memory_of_a_timeline():
     """What a state keeps, in the shape of BERT-base, is what its docstring and the pages say."""
-    window, tokens, hidden_size = 20, 29, 768
+    window, sizes = 20, {"window": 20, "tokens": 29, "hidden_size": 768}
     doc = inspect.getdoc(modeling_tempoformer.StreamState)
-    formula = re.search(r"`(\(window - 1\)[^`]+)`", doc)[1]
-    encoder = BertConfig(hidden_size=hidden_size, num_hidden_layers=3, intermediate_size=16, vocab_size=50)
-    for form, remembered in (("token", tokens), ("post", 1)):
+    formulas = re.findall(r"`(\(window - 1\)[^`]+)`", doc)
+    encoder = BertConfig(hidden_size=768, num_hidden_layers=3, intermediate_size=16, vocab_size=50)
+    for form, formula in zip(("post", "token"), formulas, strict=True):
         settings = {"encoder_config": encoder, "window": window, "stream_form": form}
         model = TempoFormerForStreamClassification(TempoFormerConfig(**settings)).eval()
-        posts = torch.ones((window + 2, tokens), dtype=torch.long)
-        names, times = ["ann"] * len(posts), list(range(len(posts)))
-        size = model.step(posts, timeline_ids=names, timestamps=times).state.nbytes
-        assert size == eval(formula, {"window": window, "tokens": remembered, "hidden_size": hidden_size})
-        texts = [doc, *((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("live.md", "speed.md"))]
-        assert all(f"{size:,} bytes" in text for text in texts), size
+        posts = torch.ones((window + 2, sizes["tokens"]), dtype=torch.long)
+        times = list(range(len(posts)))
+        state = model.step(posts, posts, posts, timeline_ids=["ann"] * len(posts), timestamps=times).state
+        assert state.nbytes == eval(formula, dict(sizes))
+        texts = [doc, (ROOT / "docs" / "live.md").read_text(encoding="utf-8")]
+        assert all(f"{state.nbytes:,} bytes" in text for text in texts), state.nbytes
         for name in ("production.md", "python.md"):
-            rounded = f"{size / 1e6:.1f} MB" if size > 1e6 else f"{size / 1e3:.0f} kB"
+            rounded = f"{state.nbytes / 1e3:.0f} kB"
             assert rounded in (ROOT / "docs" / name).read_text(encoding="utf-8"), (name, rounded)
 
 

@@ -88,25 +88,26 @@ def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, vari
 
 
 def test_state_holds_the_last_posts_only_and_counts_its_bytes():
+    """In the token form what the tokenizer returned, without padding: two numbers a token, and a time, of 8 bytes."""
     model, people = tiny_model(), timelines()
     state = None
     for number in range(7):
         state = arrive(model, [("ann", number)], people, state).state
     lengths = people["ann"]["attention_mask"][4:].sum(-1).tolist()
-    assert [len(post) for post in state.posts["ann"]] == lengths
+    for post, number, length in zip(state.posts["ann"], (4, 5, 6), lengths, strict=True):
+        assert torch.equal(post["input_ids"], people["ann"]["input_ids"][number, :length])
+        assert post["input_ids"].untyped_storage().nbytes() == 8 * length
     assert state.times["ann"] == people["ann"]["timestamps"][4:]
-    assert state.nbytes == 4 * 16 * sum(lengths) + 16 * 3
-    assert state.posts["ann"][0].untyped_storage().nbytes() == 4 * 16 * lengths[0]
+    assert state.nbytes == 16 * sum(lengths) + 8 * 3 and state.num_tokens("ann") == sum(lengths)
 
 
-@pytest.mark.parametrize("variant", [{"num_stream_layers": 0}, {"stream_form": "post"}], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_state_holds_one_vector_of_a_post(variant, dtype):
-    """However long the post is: 16 numbers, its time and its length in tokens."""
-    model, people = tiny_model(**variant).to(dtype), timelines()
+def test_state_holds_one_vector_of_a_post(dtype):
+    """However long the post is, in the post form: 16 numbers, that it is real, and its time."""
+    model, people = tiny_model(stream_form="post").to(dtype), timelines()
     state = arrive(model, [("ann", number) for number in range(7)], people).state
-    assert [tuple(post.shape) for post in state.posts["ann"]] == [(1, 16)] * 3
-    assert state.nbytes == 3 * (16 * dtype.itemsize + 16)
+    assert [tuple(post["post_embeds"].shape) for post in state.posts["ann"]] == [(16,)] * 3
+    assert state.nbytes == 3 * (16 * dtype.itemsize + 16) and state.num_tokens("ann") == 3
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -167,11 +168,11 @@ def test_times_that_are_exact_are_read(make):
     torch.testing.assert_close(found.logits, expected.logits, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("first", [True, False])
-def test_time_ids_in_some_steps_only_are_refused(form, first):
+def test_time_ids_in_some_steps_only_are_refused(first):
+    """In the token form, which reads them again with each new post."""
     encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": ["a", "b"], "temporal_attention": "none"}
-    model, ids = tiny_model(encoder_config=encoder, **form), torch.full((1, 2), 7)
+    model, ids = tiny_model(encoder_config=encoder), torch.full((1, 2), 7)
     calls = [{"time_ids": torch.full((1, 2), 3)}, {}]
     with_or_without, other = calls if first else calls[::-1]
     state = model.step(ids, timeline_ids=["ann"], **with_or_without).state
@@ -197,9 +198,10 @@ def test_state_follows_the_model_s_dtype_and_autocast(form):
     torch.testing.assert_close(logits.float().softmax(-1), expected.softmax(-1), atol=5e-2, rtol=0)
 
 
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_masked_words_inside_a_post_stay_masked(form):
-    model, people = tiny_model(**form), timelines()
+def test_masked_words_inside_a_post_stay_masked(form, family):
+    model, people = tiny_model(family, **form), timelines()
     people["ann"]["attention_mask"][2, 1] = 0
     logits = arrive(model, [("ann", number) for number in range(7)], people).logits
     torch.testing.assert_close(logits, at_once(model, people["ann"]), atol=1e-5, rtol=1e-5)

@@ -74,7 +74,8 @@ class LiveClassifier:
     - A timeline that is forgotten while posts of it are computed stays forgotten: these posts get an answer, and
       nothing of them is kept.
     - A memory that cannot be read, because it was damaged, counts as nothing, and the log says so.
-    - Of the texts nothing is kept; hidden states, times and answers are.
+    - Of a post its time and its answer are kept, and what the model reads: in the post form its vector, in the token
+      form its tokens, from which the text can be read.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
@@ -89,7 +90,7 @@ class LiveClassifier:
         config = self.model.config
         # As in training; where the configuration does not say, posts that arrive have a time.
         self.timed = config.timed is not False
-        self.window, self.weights = config.window, self.model.sample_weights().cpu()
+        self.window, self.weights = config.window, self.model.sample_weights()
         self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
         longest = get_encoder_adapter(config.encoder_config).max_tokens(config.encoder_config)
         self.max_tokens = min(self.tokenizer.model_max_length, longest)
@@ -205,8 +206,7 @@ class LiveClassifier:
                 logger.error(f"A timeline begins anew: its memory cannot be read ({type(problem).__name__}).")
                 continue
             try:
-                state.check_sizes(self.window, self.model.config.encoder_config.hidden_size)
-                state.check_weights(self.weights)
+                state.check_model(self.window, self.weights)
             except ValueError:
                 continue
             memories[timeline_id] = Memory(version, state, answers)
@@ -229,7 +229,7 @@ class LiveClassifier:
         piece, size = [], 0
         for post in posts:
             piece.append(post)
-            size += post.num_tokens + sum(map(len, state.posts.get(post.timeline_id, ())))
+            size += post.num_tokens + state.num_tokens(post.timeline_id)
             if size >= self.tokens_at_once:
                 yield piece
                 piece, size = [], 0

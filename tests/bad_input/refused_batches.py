@@ -225,19 +225,17 @@ STEP = {
     "a single time of NumPy in 32 bits": (step(timestamps=[1.0, np.float32(2.0)]), "Post 1…'bob'…float32"),
     "no times, where the timeline had some": (step(timestamps=None), "Post 0…'ann'"),
     "calendar times, where the timeline had none": (calendar_times_later, "'ann'…`time_ids`"),
-    "a token masked inside a post, where layers compute positions anew": (
-        lambda folder: tiny_model("modernbert").step(
-            torch.full((1, 3), 7), torch.tensor([[1, 0, 1]]), timeline_ids=["ann"]
-        ),
-        "Post 0…'ann'…`attention_mask`…'modernbert'…0…1",
-    ),
     "a late post": (step(timestamps=[0.5, 2.0]), "Post 0…'ann'…0.5", "LatePostError"),
     "a model that trains": (
         lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
         "`step`…`model.eval()`",
     ),
-    "a state of another model": (lambda folder: step(state=state_of_another_model())(folder), "state…32 wide…16"),
-    "a state that lacks a tensor": (broken_state(lambda tensors: tensors.pop("lengths")), "lengths"),
+    "a state of another model": (lambda folder: step(state=state_of_another_model())(folder), "state…other weights"),
+    "a state that lacks a tensor": (broken_state(lambda tensors: tensors.pop("num_posts")), "num_posts"),
+    "a state that lacks the lengths of its posts": (
+        broken_state(lambda tensors: tensors.pop("lengths.input_ids")),
+        "0…'lengths.input_ids'…2",
+    ),
     "a state with fewer times than posts": (
         broken_state(lambda tensors: tensors.update({"times": torch.ones(1)})),
         "1…'times'…2",

@@ -159,7 +159,7 @@ def damaged(memory: bytes) -> list[bytes]:
     """Cut, empty, without answers, of no number, and other bytes."""
     tensors = load(memory)
     without = save({name: tensor for name, tensor in tensors.items() if name != "answers"})
-    no_number = save({**tensors, "states": torch.full_like(tensors["states"], float("nan"))})
+    no_number = save({**tensors, "times": torch.full_like(tensors["times"], float("nan"))})
     no_answers = save({**tensors, "answers": torch.tensor(list(b"[1]"), dtype=torch.uint8)})
     return [
         memory[:-10],
@@ -243,7 +243,8 @@ def test_memory_is_in_the_model_s_dtype(dtype):
     pipe.model.to(dtype)
     classifier = LiveClassifier(pipe, store)
     send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
-    assert {post.dtype for post in classifier.recall(["ann"])["ann"].state.posts["ann"]} == {dtype}
+    posts = classifier.recall(["ann"])["ann"].state.posts["ann"]
+    assert {post["post_embeds"].dtype for post in posts} == {dtype}
 
 
 @pytest.mark.parametrize(
