@@ -113,8 +113,6 @@ class EncoderAdapter:
     own_pooler = False
     takes_token_types = False
     takes_time_ids = False
-    # Layers compute the positions of tokens from their order in the hidden states.
-    positions_in_layers = False
     # Layers run once for each group of posts.
     runs_on_groups = False
     # Layers normalise what they read, not what they return; the encoder normalises its output once.
@@ -345,7 +343,6 @@ class MPNetAdapter(GroupsAdapter):
     """
 
     own_pooler = True
-    positions_in_layers = True
 
     def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         encoder = super().new(config, add_pooler)
@@ -377,7 +374,6 @@ class DebertaV2Adapter(GroupsAdapter):
     """
 
     takes_token_types = True
-    positions_in_layers = True
 
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer
@@ -413,7 +409,6 @@ class ModernBertAdapter(EncoderAdapter):
     """
 
     is_pre_norm = True
-    positions_in_layers = True
 
     def dropout(self, config: PreTrainedConfig) -> float:
         return config.mlp_dropout

@@ -268,8 +268,6 @@ class StreamState:
         def read(name: str, count: int) -> torch.Tensor:
             if len(tensors.get(name, ())) != count:
                 raise ValueError(f"The state has {len(tensors.get(name, ()))} values of '{name}', expected {count}.")
-            if not tensors[name].isfinite().all():
-                raise ValueError(f"The state has values of '{name}' that are not finite.")
             return tensors[name].cpu()
 
         timeline_ids = json.loads(tensors["timeline_ids"].cpu().numpy().tobytes())
@@ -277,7 +275,10 @@ class StreamState:
         posts: list[dict[str, torch.Tensor]] = [{} for _ in range(int(num_posts.sum()))]
         for name in (key.removeprefix("posts.") for key in tensors if key.startswith("posts.")):
             lengths = read(f"lengths.{name}", len(posts)).tolist()
-            for post, values in zip(posts, read(f"posts.{name}", sum(lengths)).split(lengths), strict=True):
+            together = read(f"posts.{name}", sum(lengths))
+            if not together.isfinite().all():
+                raise ValueError(f"The state has values of 'posts.{name}' that are not finite.")
+            for post, values in zip(posts, together.split(lengths), strict=True):
                 if len(values):
                     post[name] = values.clone()
         # The newest time is there even if no post is.
@@ -291,7 +292,9 @@ class StreamState:
         remembered = iter(posts)
         for timeline_id, count, is_timed in zip(timeline_ids, num_posts.tolist(), are_timed.tolist(), strict=True):
             state.posts[timeline_id] = list(islice(remembered, count))
-            state.times[timeline_id] = list(islice(times, max(1, count))) if is_timed else None
+            of_timeline = state.times[timeline_id] = list(islice(times, max(1, count))) if is_timed else None
+            if wrong := [time for time in of_timeline or () if not math.isfinite(time)]:
+                raise ValueError(f"The state has the time {wrong[0]} in timeline {timeline_id!r}.")
         return state
 
 

@@ -182,7 +182,7 @@ def test_dates_without_dashes_in_one_file_and_seconds_in_another_are_refused(tmp
         check_times(tables, work)
 
 
-@pytest.mark.parametrize(("time", "said"), [("1890-05-01", "1890"), ("9999-12-31T23:59:59-05:00", "out of range")])
+@pytest.mark.parametrize(("time", "said"), [("1890-05-01", "1890"), ("9999-12-31T23:59:59-05:00", "years 1 to 5138")])
 def test_a_time_that_cannot_be_scored_is_refused_before_the_scoring(tmp_path, time, said):
     tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=["1810-1860"])
     good = {"timeline_id": "a", "timestamp": "1850-05-01", "text": "x"}
