@@ -161,6 +161,16 @@ def test_a_column_may_change_late_in_a_file(tmp_path, streaming):
         assert last == posts[-1]
 
 
+def test_the_limit_of_other_readers_of_csv_stays_as_it_is(tmp_path):
+    before = csv.field_size_limit()
+    rows = iter(load_table(write(tmp_path / "a.csv", [{"text": "x" * 2 * before, "label": "O"}] * 3), streaming=True))
+    assert len(next(rows)["text"]) == 2 * before and csv.field_size_limit() == before
+    (tmp_path / "b.csv").write_text('text,label\n"so" happy,O\n')
+    with pytest.raises(ValueError, match="line 2"):
+        load_table(tmp_path / "b.csv")
+    assert csv.field_size_limit() == before
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
 @pytest.mark.parametrize("at", [5, 50_000])
 def test_the_line_of_a_bad_byte_is_named(tmp_path, name, at):
