@@ -7,21 +7,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.backends.cuda import SDPAParams, can_use_flash_attention
 from transformers import AttentionInterface, PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import is_flash_attention_requested
-from transformers.utils.import_utils import is_torch_greater_or_equal
 
 from .packing_tempoformer import PackedPosts
 
-
-# Before PyTorch 2.11 it takes no window.
-if is_torch_greater_or_equal("2.11"):
-    from torch.nn.attention.varlen import varlen_attn
-else:
-    varlen_attn = None
 
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
 MASKED = -3e4
@@ -125,7 +117,7 @@ class PostAttention:
     """
 
     def __init__(self, config: PreTrainedConfig, posts: PackedPosts, dtype: torch.dtype, window: int | None = None):
-        self.backend, self.posts, self.window = config._attn_implementation, posts, window
+        self.backend, self.posts = config._attn_implementation, posts
         self.masks = make_group_masks(config, posts, dtype, window)
 
     def attend(
@@ -135,8 +127,6 @@ class PostAttention:
         The context (1, tokens, heads, d) of queries, keys and values (1, heads, tokens, d), and the attention weights
         of each group of posts, if the backend returns them. `kwargs` are those of the library's attention functions.
         """
-        if self.backend == "sdpa" and self.needs_no_padding(query, key, value, **kwargs):
-            return self.attend_without_padding(query, key, value, kwargs["scaling"]), []
         attention = ALL_ATTENTION_FUNCTIONS.get_interface(self.backend, eager_attention_forward)
         groups = (self.posts.to_groups(states.transpose(1, 2)) for states in (query, key, value))
         outputs = [
@@ -144,30 +134,6 @@ class PostAttention:
             for *group, mask in zip(*groups, self.masks, strict=True)
         ]
         return self.posts.from_groups([context for context, _ in outputs]), [weights for _, weights in outputs]
-
-    def needs_no_padding(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout: float = 0.0, **kwargs
-    ) -> bool:
-        """Whether PyTorch has a kernel for sequences of any lengths, as it has on CUDA in 16 bits without dropout."""
-        # The kernel counts tokens, so a token masked inside a post would be missing in the distance of its neighbours.
-        in_order = self.window is None or self.posts.counts == self.posts.lengths
-        fits = varlen_attn is not None and dropout == 0.0 and query.shape[-1] % 8 == 0
-        return (
-            fits
-            and in_order
-            and self.posts.counts is not None
-            and can_use_flash_attention(SDPAParams(query, key, value, None, 0.0, False, False))
-        )
-
-    def attend_without_padding(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
-    ) -> torch.Tensor:
-        """The context as `attend` returns it, of one kernel for all posts."""
-        bounds, longest = self.posts.bounds.to(query.device, torch.int32), self.posts.longest
-        window = (-1, -1) if self.window is None else (self.window, self.window)
-        states = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
-        context = varlen_attn(*states, bounds, bounds, longest, longest, scale=scaling, window_size=window)
-        return context.unsqueeze(0)
 
 
 def attend_within_posts(

@@ -8,10 +8,8 @@ from transformers import AutoConfig, PreTrainedConfig
 from .configuration_temporal_bert import CheckedFields, TemporalBertConfig, TemporalRobertaConfig, check_bounds
 
 
-# Field names used before `calibration` existed.
-OLD_CALIBRATION = {"temperature": "calibration_temperature", "thresholds": "decision_thresholds"}
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
-CLASS_FIELDS = ("class_weights", "calibration", *OLD_CALIBRATION.values())
+CLASS_FIELDS = ("class_weights", "calibration")
 # Built without the Auto classes, which do not know them where this code was loaded from the Hub.
 OWN_ENCODERS = {config.model_type: config for config in (TemporalBertConfig, TemporalRobertaConfig)}
 
@@ -90,8 +88,6 @@ class TempoFormerConfig(CheckedFields, PreTrainedConfig):
             (`stream_attention="temporal_rotary"`), streams must match it. If None, this is not checked.
         problem_type (`str`, *optional*):
             `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
-        format_version (`int`, *optional*, defaults to 1):
-            Version of the configuration's fields. A version of a newer release is refused.
 
     Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
     make a `ValueError` of it.
@@ -135,8 +131,6 @@ class TempoFormerConfig(CheckedFields, PreTrainedConfig):
                 self.encoder_config = own_class.from_dict(self.encoder_config)
             else:
                 self.encoder_config = AutoConfig.for_model(**self.encoder_config)
-        old = {part: value for part, name in OLD_CALIBRATION.items() if (value := kwargs.pop(name, None)) is not None}
-        self.calibration = self.calibration or old or None
         super().__post_init__(**kwargs)
 
     @classmethod

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from huggingface_hub.dataclasses import strict, validated_field
+from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import BertConfig, PreTrainedConfig, RobertaConfig
 
@@ -12,8 +12,6 @@ from transformers import BertConfig, PreTrainedConfig, RobertaConfig
 # The first ids of `time_ids`; those of the time points follow.
 PADDING_TIME, MASK_TIME, UNKNOWN_TIME = range(3)
 NUM_SPECIAL_TIMES = 3
-# Raised with every new field that older code must not ignore, as it would build another model.
-FORMAT_VERSION = 1
 # What the numbers of a configuration must be, and in which fields: ours, and those of encoders. NaN is none of these.
 BOUNDS = (
     (
@@ -39,15 +37,6 @@ BOUNDS = (
 )
 
 
-def check_format(version: int):
-    """Raises a `ValueError` for the format of a newer release."""
-    if version > FORMAT_VERSION:
-        raise ValueError(
-            f"the model was saved in format {version} by a newer release; this release reads formats up to "
-            f"{FORMAT_VERSION}. Update modeling_tempoformer."
-        )
-
-
 def check_bounds(config: PreTrainedConfig, prefix: str = ""):
     """Raises a `ValueError` for a number outside its bounds; `prefix` comes before the names of the fields."""
     for rule, holds, *names in BOUNDS:
@@ -60,9 +49,7 @@ def check_bounds(config: PreTrainedConfig, prefix: str = ""):
 
 @dataclass(kw_only=True)
 class CheckedFields:
-    """What all our configurations check: the format version, before the other fields, their numbers and labels."""
-
-    format_version: int = validated_field(check_format, default=FORMAT_VERSION)
+    """What all our configurations check: their numbers and labels."""
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
@@ -151,8 +138,6 @@ class TemporalBertConfig(TemporalFields, BertConfig):
             must be in the vocabulary.
         time_initializer_range (`float`, *optional*, defaults to 0.02):
             Standard deviation of new time embeddings.
-        format_version (`int`, *optional*, defaults to 1):
-            Version of the configuration's fields. A version of a newer release is refused.
         kwargs: The fields of [`BertConfig`].
 
     Raises a validation error that names the field for values that do not fit together or make no sense;
@@ -170,7 +155,7 @@ class TemporalRobertaConfig(TemporalFields, RobertaConfig):
 
     Args:
         times, temporal_attention, temporal_residual, time_scaling: As in [`TemporalBertConfig`].
-        time_document_counts, prepend_time, time_initializer_range, format_version: As in [`TemporalBertConfig`].
+        time_document_counts, prepend_time, time_initializer_range: As in [`TemporalBertConfig`].
         kwargs: The fields of [`RobertaConfig`].
 
     Raises a validation error that names the field for values that do not fit together or make no sense;

@@ -1,17 +1,14 @@
-"""Attention within posts: kernels for sequences of any lengths, with a plain computation in their place."""
+"""Attention within posts: by groups, in pieces, and flash attention with a plain computation in its place."""
 
 import pytest
 import torch
-from dense_reference import dense_logits, family_stream_logits
 from helpers import FORMS, fixed_batch, tiny_encoder, tiny_model
 from transformers import AttentionInterface
 
-from modeling_tempoformer import attention_tempoformer, packing_tempoformer
+from modeling_tempoformer import packing_tempoformer
 
 
 IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
-# ModernBERT's middle layer sees 2 tokens on each side.
-WITH_A_KERNEL = pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "modernbert"])
 
 
 def one_by_one(query, key, value, bounds, scale, window=(-1, -1)):
@@ -25,45 +22,6 @@ def one_by_one(query, key, value, bounds, scale, window=(-1, -1)):
             scores = scores.masked_fill((distance < -window[0]) | (distance > window[1]), -torch.inf)
         contexts.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), value[first:last]))
     return torch.cat(contexts)
-
-
-@pytest.fixture
-def kernel_calls(monkeypatch) -> list[tuple]:
-    """The shapes of queries and the windows with which PyTorch's kernel, as if on CUDA in 16 bits, is called."""
-    calls = []
-
-    def varlen_attn(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_size):
-        assert torch.equal(cu_q, cu_k) and cu_q.dtype == torch.int32
-        assert max_q == max_k == cu_q.diff().max()
-        calls.append((tuple(query.shape), window_size))
-        return one_by_one(query, key, value, cu_q, scale, window_size)
-
-    monkeypatch.setattr(attention_tempoformer, "varlen_attn", varlen_attn)
-    monkeypatch.setattr(attention_tempoformer, "can_use_flash_attention", lambda parameters: True)
-    return calls
-
-
-@WITH_A_KERNEL
-@IN_BOTH_FORMS
-def test_the_kernel_of_pytorch_reads_no_padding(kernel_calls, family, form):
-    model, batch = tiny_model(encoder_config=tiny_encoder(family), **form), fixed_batch()
-    batch["input_ids"][batch["attention_mask"] == 0] = model.config.encoder_config.pad_token_id
-    with torch.no_grad():
-        logits = model(**batch).logits
-        num_calls = len(kernel_calls)
-        expected = dense_logits(model, batch, family_stream_logits)
-    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
-    assert num_calls >= 2 and kernel_calls[0][0] == (batch["attention_mask"].sum(), 2, 8)
-    assert ((2, 2) in {window for _, window in kernel_calls}) == (family == "modernbert")
-
-
-def test_the_kernel_of_pytorch_is_left_where_it_computes_something_else(kernel_calls):
-    tiny_model().train()(**fixed_batch())
-    assert not kernel_calls, "it has no dropout"
-    model, batch = tiny_model(encoder_config=tiny_encoder("modernbert")), fixed_batch()
-    batch["attention_mask"][0, 2, 5] = 0
-    model(**batch)
-    assert {window for _, window in kernel_calls} == {(-1, -1)}, "it does not count a token masked inside a post"
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])

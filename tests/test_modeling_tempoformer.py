@@ -271,7 +271,6 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
         ({"calibration": {"thresholds": [0.5, 0.5]}}, "calibration.*thresholds.*2.*3"),
         ({"calibration": {"thresholds": [0.5, 0.5, 0.0]}}, "calibration.*thresholds"),
         ({"calibration": {"threshold": [0.5, 0.5, 0.5]}}, "calibration.*'threshold'"),
-        ({"decision_thresholds": [0.5, 0.5]}, "calibration.*thresholds.*2.*3"),
     ],
 )
 def test_bad_settings_are_named(settings, message):

@@ -44,8 +44,7 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
             Channels that SWNU reduces an embedding to. Time is added as one more channel.
         unit_hidden_size (`int`, *optional*, defaults to 12):
             Width of each direction of SWNU's BiLSTM over log-signatures.
-        focal_gamma, class_weights, format_version:
-            As in [`TempoFormerConfig`].
+        focal_gamma, class_weights: As in [`TempoFormerConfig`].
     """
 
     model_type = "post_history"

@@ -10,7 +10,7 @@ from helpers import tiny_encoder, tiny_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
-from modeling_tempoformer import BertWithTemporalAttention, TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer import BertWithTemporalAttention, TempoFormerForStreamClassification
 
 
 def saved(change: Callable[[Path], Any], load: Callable[[Path], Any] | None = None) -> Callable[[Path], Any]:
@@ -79,14 +79,6 @@ CHECKPOINTS = {
         pickled_encoder(lambda folder: BertWithTemporalAttention.from_pretrained(folder, times=["1815", "1990"])),
         "",
         "OSError",
-    ),
-    "a configuration of a newer release": (
-        saved(change_config(format_version=2)),
-        "'format_version'",
-    ),
-    "a configuration of a newer release, of an encoder with temporal attention": (
-        lambda folder: TempoFormerConfig(encoder_config={"model_type": "temporal_bert", "format_version": 2}),
-        "'format_version'",
     ),
     "a configuration with a value that there is none of": (
         saved(change_config(stream_attention="causal")),
