@@ -14,9 +14,9 @@ from transformers.masking_utils import create_bidirectional_mask
 
 # Each from its own file: `gpu.py` has nothing but these files.
 from modeling_tempoformer.configuration_tempoformer import TempoFormerConfig
+from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.modeling_tempoformer import TempoFormerForStreamClassification
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
-from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
 # Every fifth percentile of 4,498 posts of RumourEval-2017 in 260 threads: WordPiece tokens, and posts of a thread.

@@ -44,9 +44,9 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
+from modeling_tempoformer.data_collator_tempoformer import tokenize_posts
 from modeling_tempoformer.live.classifier import LiveClassifier, read_times
 from modeling_tempoformer.live.redis_store import RedisStore
-from modeling_tempoformer.rows_tempoformer import tokenize_posts
 
 
 MAX_BATCH = 32  # posts that are computed together

@@ -32,8 +32,8 @@ from .modeling_temporal_bert import (
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
 )
+from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
-from .stream_state_tempoformer import LatePostError, StreamState
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
 

@@ -12,17 +12,16 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
+from .data_collator_tempoformer import stream_windows
 from .input_checks_tempoformer import check_shape, check_whole, only_safetensors
 from .loss_tempoformer import focal_loss
 from .modeling_tempoformer_encoders import get_encoder_adapter
-from .online_tempoformer import StreamStepMixin
+from .online_tempoformer import StreamState, StreamStepMixin
 from .packing_tempoformer import PackedPosts, StreamPlaces, measure, read, scatter, to_device
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
 from .stream_layers_tempoformer import GateAndNorm, PostReader, StreamLayer, StreamPositionEmbedding, ZeroLinear
-from .stream_state_tempoformer import StreamState
-from .windows_tempoformer import stream_windows
 
 
 logger = logging.get_logger(__name__)

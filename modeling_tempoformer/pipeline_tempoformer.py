@@ -1,18 +1,186 @@
-"""The pipeline `stream-classification`: texts and times of timelines in, a label for each post out."""
+"""The pipeline for whole timelines: decisions from logits, and which earlier posts moved them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from transformers import Pipeline
 from transformers.utils import logging
 
-from .data_collator_tempoformer import StreamCollator
-from .decisions_tempoformer import check_finite, decide
-from .explanations_tempoformer import explain_streams, explain_timeline
+from .configuration_tempoformer import TempoFormerConfig
+from .data_collator_tempoformer import StreamCollator, TimeColumn, cut_rows, tokenize_posts
 from .modeling_tempoformer_encoders import get_encoder_adapter
-from .rows_tempoformer import cut_rows, tokenize_posts
-from .timestamps_tempoformer import TimeColumn
+
+
+def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
+    """
+    Raises a `ValueError` that names the first post with a logit that is NaN or infinite: it would get the first class.
+
+    Args:
+        logits (`torch.Tensor` of shape `(posts, num_labels)`): As the model returns them. Waits for their device.
+        name_post (`Callable[[int], str]`): The name of a post, by its place in `logits`.
+    """
+    wrong = (~logits.isfinite().all(-1)).nonzero()
+    if len(wrong):
+        post = int(wrong[0])
+        raise ValueError(
+            f"{name_post(post)} has the logits {logits[post].tolist()}, which decide nothing: the model's weights are "
+            "broken, or too large for 16 bits."
+        )
+
+
+def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Probabilities of the classes, and the classes of each post from the chosen one to the least likely.
+
+    Args:
+        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
+        calibration (`dict`, *optional*): The field of [`TempoFormerConfig`]; without it the largest logit wins.
+
+    Returns:
+        Probabilities in 32 bits or more and class ids (`torch.LongTensor`), both of the shape of `logits`.
+    """
+    calibration = calibration or {}
+    probabilities = class_probabilities(logits, calibration.get("temperature"))
+    return probabilities, rank_classes(probabilities, calibration.get("thresholds"))
+
+
+def class_probabilities(logits: torch.Tensor, temperature: float | None = None) -> torch.Tensor:
+    """
+    `softmax(logits / temperature)` (Guo et al., 2017, section 4.2), in 32 bits or more.
+
+    Args:
+        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
+        temperature (`float`, *optional*): Positive; above 1 softens, below 1 sharpens. 1 if omitted.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return (logits if temperature is None else logits / temperature).softmax(-1)
+
+
+def rank_classes(probabilities: torch.Tensor, thresholds: Sequence[float] | None = None) -> torch.Tensor:
+    """
+    The classes of each post by probability / threshold, largest first; of equal ones the lower id comes first. With
+    equal thresholds the most probable class wins; with thresholds (1 - t, t) the second of two classes wins where its
+    probability is above t.
+
+    Args:
+        probabilities (`torch.Tensor` of shape `(..., num_labels)`): As [`class_probabilities`] returns them.
+        thresholds (`Sequence[float]`, *optional*): One positive number for each class; only their ratios count. All
+            equal if omitted.
+
+    Returns:
+        `torch.LongTensor` of the shape of `probabilities`.
+    """
+    if thresholds is not None:
+        # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
+        thresholds = torch.tensor(thresholds, dtype=torch.float64, device=probabilities.device)
+        probabilities = probabilities.double() / thresholds
+    return probabilities.argsort(dim=-1, descending=True, stable=True)
+
+
+def explain_streams(
+    model: torch.nn.Module,
+    stream_index: torch.LongTensor,
+    elapsed: torch.FloatTensor | None = None,
+    **posts: torch.Tensor,
+) -> dict[str, torch.Tensor]:
+    """
+    Logits of streams, and of the same streams without each of their earlier posts: `forward` on the same posts with
+    more streams. Without a post, those before it move up by one place, and one older post enters. No more streams are
+    read at a time than the batch has, so that this takes no more memory than plain prediction.
+
+    Args:
+        model ([`TempoFormerForStreamClassification`]): In evaluation mode.
+        stream_index, elapsed, posts:
+            A batch of [`StreamCollator`] with a window of one post more than the model's: the oldest post of each
+            stream is the one that enters.
+
+    Returns:
+        `logits` (batch_size, num_streams, window, num_labels): of the stream itself, and without each of its posts but
+        the newest, oldest first; `attention` (batch_size, num_streams, num_stream_layers, window), from the newest
+        post to each post of its stream, oldest first, mean over heads. The values of absent posts mean nothing.
+    """
+    window, num_streams = model.config.window, stream_index.shape[1]
+    posts = model.base_model.post_inputs(**posts)
+    slots = torch.arange(window, device=stream_index.device)
+    # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
+    kept = slots + (slots >= slots.unsqueeze(-1))
+    # Not computed where there is no post to leave out.
+    is_absent = (stream_index[..., :window] < 0) & (slots > 0)
+    streams = stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)
+    elapsed = None if elapsed is None else elapsed[..., kept]
+    logits, attention = [], []
+    step = max(1, num_streams // window)
+    for first in range(0, num_streams, step):
+        part = slice(first, first + step)
+        output = classify(model, posts, streams[:, part], None if elapsed is None else elapsed[:, part])
+        logits.append(output.logits.unflatten(1, (-1, window)))
+        # From the newest post of the usual streams.
+        of_layers = [
+            weights[:, ::window, :, -1].float().mean(2).to(stream_index.device) for weights in output.stream_attentions
+        ]
+        attention.append(
+            torch.stack(of_layers, 2) if of_layers else logits[-1].new_zeros(*logits[-1].shape[:2], 0, window)
+        )
+    return {"logits": torch.cat(logits, 1), "attention": torch.cat(attention, 1)}
+
+
+def classify(
+    model: torch.nn.Module, posts: dict[str, torch.Tensor], streams: torch.LongTensor, elapsed: torch.Tensor | None
+) -> torch.nn.Module:
+    """The output for streams (batch_size, some, window, window), from the posts that they have and no others."""
+    streams = streams.flatten(1, 2)
+    num_posts = posts["attention_mask"].shape[1]
+    first = min(int(streams.where(streams >= 0, num_posts).min()), num_posts - 1)
+    end = max(int(streams.max()), first) + 1
+    return model(
+        **{name: values[:, first:end] for name, values in posts.items()},
+        stream_index=streams.where(streams < 0, streams - first),
+        elapsed=None if elapsed is None else elapsed.flatten(1, 2),
+        output_stream_attentions=True,
+    )
+
+
+def explain_timeline(
+    timeline: dict, outputs: dict[str, torch.Tensor], config: TempoFormerConfig, calibrated: bool = True
+) -> list[dict]:
+    """
+    The explanation of each post of a timeline, in plain Python.
+
+    Args:
+        timeline (`dict`): Its `texts`, its `times` in seconds or None, and `order`, its posts from oldest to newest.
+        outputs (`dict[str, torch.Tensor]`):
+            What [`explain_streams`] returns for these posts, from oldest to newest, without the first axis.
+        config ([`TempoFormerConfig`]): The model's.
+        calibrated (`bool`, *optional*, defaults to `True`): Whether to apply the calibration, if there is one.
+
+    Returns:
+        A dict for each post, in the order of the input, as [`StreamClassificationPipeline.explain`] describes it.
+    """
+    texts, times, order = timeline["texts"], timeline["times"], timeline["order"]
+    calibration = config.calibration if calibrated else None
+    all_probabilities, all_ranked = decide(outputs["logits"], calibration)
+    probabilities, ranked = all_probabilities[:, 0], all_ranked[:, 0]
+    effects = (all_probabilities[:, :1] - all_probabilities[:, 1:]).transpose(1, 2).tolist()
+    names = [config.id2label[label] for label in range(config.num_labels)]
+    results: list = [None] * len(order)
+    for place, (post, scores, attention) in enumerate(
+        zip(order, probabilities.tolist(), outputs["attention"].tolist(), strict=True)
+    ):
+        stream = order[max(0, place - config.window + 1) : place + 1]
+        absent = config.window - len(stream)
+        label = int(ranked[place, 0])
+        results[post] = {
+            "text": texts[post],
+            "timestamp": None if times is None else times[post],
+            "label": names[label],
+            "score": scores[label],
+            "probabilities": dict(zip(names, scores, strict=True)),
+            "stream": stream,
+            "attention": [weights[absent:] for weights in attention],
+            "effects": {name: of_class[absent:] for name, of_class in zip(names, effects[place], strict=True)},
+        }
+    return results
 
 
 logger = logging.get_logger(__name__)

@@ -33,8 +33,8 @@ from modeling_tempoformer import (
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.evaluation.metrics import compute_metrics
-from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
 
 
 ROOT = Path(__file__).parents[1]
@@ -48,8 +48,6 @@ HUB_MODULES = {
     "configuration_tempoformer",
     "configuration_temporal_bert",
     "data_collator_tempoformer",
-    "decisions_tempoformer",
-    "explanations_tempoformer",
     "input_checks_tempoformer",
     "loss_tempoformer",
     "modeling_tempoformer",
@@ -58,11 +56,7 @@ HUB_MODULES = {
     "online_tempoformer",
     "packing_tempoformer",
     "pipeline_tempoformer",
-    "rows_tempoformer",
     "stream_layers_tempoformer",
-    "stream_state_tempoformer",
-    "timestamps_tempoformer",
-    "windows_tempoformer",
 }
 
 

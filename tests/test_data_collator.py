@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 
 
 TOKENIZER = BertTokenizer(vocab=VOCABULARY)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 
 from modeling_tempoformer import packing_tempoformer
-from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 
 
 BOTH_FORMS = {

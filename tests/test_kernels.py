@@ -12,7 +12,7 @@ from modeling_tempoformer import (
     TempoFormerConfig,
     TempoFormerForStreamClassification,
 )
-from modeling_tempoformer.windows_tempoformer import stream_windows
+from modeling_tempoformer.data_collator_tempoformer import stream_windows
 
 
 WINDOW, TARGETS, ROWS, LONGEST = 20, 16, 3, 72

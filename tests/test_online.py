@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from modeling_tempoformer import LatePostError, StreamState
-from modeling_tempoformer.windows_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 
 
 VARIANTS = [

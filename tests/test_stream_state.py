@@ -7,14 +7,14 @@ import torch
 from helpers import FORMS, tiny_model
 from safetensors.torch import load_file, save_file
 
-from modeling_tempoformer import StreamState, TempoFormerForStreamClassification, stream_state_tempoformer
+from modeling_tempoformer import StreamState, TempoFormerForStreamClassification, online_tempoformer
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands still until a test sets it."""
     clock = SimpleNamespace(now=1e9)
-    monkeypatch.setattr(stream_state_tempoformer, "now", lambda: clock.now)
+    monkeypatch.setattr(online_tempoformer, "now", lambda: clock.now)
     return clock
 
 

@@ -11,8 +11,7 @@ from transformers.utils import logging
 
 from ..data.dated_texts import token_limit
 from ..data.vectors import cached_vectors
-from ..rows_tempoformer import tokenize_posts
-from ..windows_tempoformer import elapsed_seconds, stream_windows
+from ..data_collator_tempoformer import elapsed_seconds, stream_windows, tokenize_posts
 
 
 logger = logging.get_logger(__name__)

@@ -5,7 +5,7 @@ import logging
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..rows_tempoformer import row_bounds
+from ..data_collator_tempoformer import row_bounds
 
 
 logger = logging.getLogger(__name__)

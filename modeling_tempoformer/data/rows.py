@@ -7,7 +7,7 @@ from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..rows_tempoformer import cut_rows, tokenize_posts
+from ..data_collator_tempoformer import cut_rows, tokenize_posts
 from .timelines import NO_LABEL, Posts, check_workers
 
 

@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, IterableDataset
 from torch.utils.data import get_worker_info
 from transformers.utils import logging
 
-from ..timestamps_tempoformer import TimeColumn, looks_shortened
+from ..data_collator_tempoformer import TimeColumn, looks_shortened
 from .tables import check_column
 
 

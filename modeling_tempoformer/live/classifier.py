@@ -10,12 +10,10 @@ import torch
 from safetensors.torch import load, save
 from transformers.utils import logging
 
-from ..data_collator_tempoformer import StreamCollator
+from ..data_collator_tempoformer import StreamCollator, TimeColumn, tokenize_posts
 from ..modeling_tempoformer_encoders import get_encoder_adapter
+from ..online_tempoformer import StreamState
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..rows_tempoformer import tokenize_posts
-from ..stream_state_tempoformer import StreamState
-from ..timestamps_tempoformer import TimeColumn
 from .redis_store import RedisStore
 
 
@@ -110,7 +108,7 @@ class LiveClassifier:
             timeline_id, post_id (`str`): Whose post it is, and which: a post that is sent again has the same.
             text (`str`): The post.
             timestamp (`str`, `float` or `datetime`, *optional*):
-                As in [`~modeling_tempoformer.timestamps_tempoformer.to_seconds`]. A model that was trained without
+                As in [`~modeling_tempoformer.data_collator_tempoformer.to_seconds`]. A model that was trained without
                 times takes none; any other needs it.
             history (`Sequence[tuple[str, Any]]`, *optional*):
                 Text and timestamp of earlier posts of the timeline. They are read only if nothing is remembered of
@@ -314,7 +312,7 @@ def read_times(values: Sequence[Any], names: Sequence[str]) -> list[float | None
     Timestamps in seconds, None where there is none.
 
     Args:
-        values (`Sequence[Any]`): As [`~modeling_tempoformer.timestamps_tempoformer.to_seconds`] takes them.
+        values (`Sequence[Any]`): As [`~modeling_tempoformer.data_collator_tempoformer.to_seconds`] takes them.
         names (`Sequence[str]`): What errors call the post of each.
 
     Returns:

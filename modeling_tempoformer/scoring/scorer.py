@@ -13,8 +13,8 @@ import torch
 from pyarrow import parquet
 from transformers.utils import logging
 
+from ..data_collator_tempoformer import to_date
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..timestamps_tempoformer import to_date
 from .folders import Folder
 from .shards import POSTS_AT_ONCE, Corpus, Shard, told_in_one_sentence, told_to
 

@@ -16,7 +16,7 @@ from transformers.utils.logging import tqdm
 
 from ..data.tables import load_table
 from ..data.timelines import Post, PostError, read_posts
-from ..timestamps_tempoformer import TimeColumn, to_date
+from ..data_collator_tempoformer import TimeColumn, to_date
 from .folders import Folder, Table, on_this_machine
 
 

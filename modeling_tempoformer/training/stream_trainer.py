@@ -15,13 +15,13 @@ from transformers import EarlyStoppingCallback, EvalPrediction
 
 from ..configuration_tempoformer import TempoFormerConfig
 from ..data.timelines import Posts
-from ..decisions_tempoformer import check_finite, decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
+from ..pipeline_tempoformer import check_finite, decide
 from .hub_trainer import PARTS, HubTrainer, HubTrainingArguments, check_best_metric, kept_evaluation
 from .worth import WorthCallback
 

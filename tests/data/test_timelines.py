@@ -8,7 +8,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines
-from modeling_tempoformer.timestamps_tempoformer import to_date, to_seconds
+from modeling_tempoformer.data_collator_tempoformer import to_date, to_seconds
 
 
 POSTS = [

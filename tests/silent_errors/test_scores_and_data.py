@@ -17,8 +17,8 @@ import run_glue_style
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.data_collator_tempoformer import TimeColumn
 from modeling_tempoformer.evaluation.references import compare
-from modeling_tempoformer.timestamps_tempoformer import TimeColumn
 from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArguments
 
 
