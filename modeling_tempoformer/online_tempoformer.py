@@ -472,7 +472,8 @@ class StreamStepMixin:
         weights do not count, biases and norms do.
         """
         weights = [weight.flatten() for weight in self.parameters() if type(weight) is nn.Parameter]
-        return torch.stack([weight[len(weight) // 2] for weight in weights]).cpu()
+        # They may be on several devices.
+        return torch.stack([weight[len(weight) // 2].to(self.device) for weight in weights]).cpu()
 
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str]):
         """Raises a `ValueError` that names the first wrong value of new posts."""
@@ -505,7 +506,9 @@ class StreamStepMixin:
         # Copies, so that the memory of the batch that they come with is freed.
         return [
             {
-                name: values[post].to(self.dtype) if name == "post_embeds" else values[post, :length].clone()
+                name: values[post].to(self.dtype, copy=True)
+                if name == "post_embeds"
+                else values[post, :length].clone()
                 for name, values in row.items()
             }
             for post, length in enumerate(lengths)
@@ -539,9 +542,9 @@ class StreamStepMixin:
     def classify(self, targets: list[int], timelines: dict[str, tuple]) -> torch.Tensor:
         """Logits (targets, classes), on the host, of new posts in `timelines`, as `join_posts` returns them."""
         window = self.config.window
-        rows, order = [], []
+        rows, order, are_targets = [], [], set(targets)
         for posts, times, places in timelines.values():
-            asked = {place: post for post, place in places.items() if post in set(targets)}
+            asked = {place: post for post, place in places.items() if post in are_targets}
             # Rows of a bounded length, as for a whole timeline.
             for start, first, end in row_bounds(len(posts), window, window, min(asked, default=len(posts))):
                 if chosen := [place for place in range(first, end) if place in asked]:
@@ -552,7 +555,7 @@ class StreamStepMixin:
                     rows.append(row)
                     order.append([asked[place] for place in chosen])
         lengths = [len(row["posts"]) for row in rows]
-        fill = {"input_ids": self.config.encoder_config.pad_token_id or 0, "stream_index": -1}
+        fill = {"input_ids": getattr(self.config.encoder_config, "pad_token_id", None) or 0, "stream_index": -1}
 
         def stack(name: str, values: list[torch.Tensor]) -> torch.Tensor:
             return nn.utils.rnn.pad_sequence(values, batch_first=True, padding_value=fill.get(name, 0))

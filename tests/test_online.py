@@ -107,6 +107,7 @@ def test_state_holds_one_vector_of_a_post(dtype):
     model, people = tiny_model(stream_form="post").to(dtype), timelines()
     state = arrive(model, [("ann", number) for number in range(7)], people).state
     assert [tuple(post["post_embeds"].shape) for post in state.posts["ann"]] == [(16,)] * 3
+    assert state.posts["ann"][0]["post_embeds"].untyped_storage().nbytes() == 16 * dtype.itemsize
     assert state.nbytes == 3 * (16 * dtype.itemsize + 16) and state.num_tokens("ann") == 3
 
 
