@@ -158,14 +158,14 @@ def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_
             assert row[f"probability_{result['label']}"] == pytest.approx(result["score"], abs=1e-5)
 
 
-DATES = [f"2024-05-{day:02}" for day in range(1, 8)] + ["9999-12-31"]
+DATES = [f"2024-05-{day:02}" for day in range(1, 9)]
 SECONDS = [1.7e9 + day * 86400 for day in range(8)]
 
 
 @pytest.mark.parametrize(
     ("times", "bad_time", "said"),
     [
-        (DATES, "yesterday", "2.csv: Row 3 .*'timestamp', value 'yesterday'"),
+        (DATES, "9999-12-31", "2.csv: Row 3 .*'timestamp', value '9999-12-31'"),
         # Seconds in this file, and a date without dashes beside those of the other.
         (SECONDS, 20240501, "2.csv.*20240501.*1.csv"),
     ],
