@@ -70,7 +70,7 @@ WAITING = Gauge("waiting_posts", "Posts that wait for a step", registry=METRICS)
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
-# Strict: `true` is no number.
+# Strict, because `true` would otherwise be 1 second.
 Time = StrictFloat | StrictStr | None
 
 

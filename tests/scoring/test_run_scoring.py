@@ -130,7 +130,7 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
     with pytest.raises(ValueError, match="--id_column number, not None"):
         start(*command, *COLUMNS)
     assert {path: path.stat().st_mtime_ns for path in output.iterdir()} == before
-    # Of a file of predictions that is gone or cut short it says so.
+    # The command names a file of predictions that is gone or was cut short.
     part = output / "part-00003.parquet"
     whole = part.read_bytes()
     for spoil in (part.unlink, lambda: part.write_bytes(b""), lambda: part.write_bytes(whole[: len(whole) // 2])):
