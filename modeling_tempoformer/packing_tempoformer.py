@@ -199,12 +199,6 @@ class PackedPosts:
             states = states.index_select(0, self.unpadded.to(states.device))
         return states.unsqueeze(0)
 
-    def unpack(self, states: torch.Tensor) -> list[torch.Tensor]:
-        """`states` (1, tokens, ...) as one tensor (tokens, ...) for each post, of which none may be absent."""
-        parts = states.squeeze(0).split([self.counts[post] for post in self.members])
-        of_posts = dict(zip(self.members, parts, strict=True))
-        return [of_posts[post] for post in range(len(of_posts))]
-
     def first_tokens(self, states: torch.Tensor) -> torch.Tensor:
         """The first token of each post (posts, hidden) of `states` (1, tokens, hidden)."""
         return states.squeeze(0).index_select(0, self.first.to(states.device))
