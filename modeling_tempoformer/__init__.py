@@ -13,10 +13,16 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .configuration_post_tempoformer import PostTempoFormerConfig
 from .configuration_tempoformer import TempoFormerConfig
 from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
 from .data_collator_tempoformer import StreamCollator
-from .loss_tempoformer import focal_loss
+from .modeling_post_tempoformer import (
+    PostTempoFormerForStreamClassification,
+    PostTempoFormerModel,
+    PostTempoFormerPreTrainedModel,
+    focal_loss,
+)
 from .modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
@@ -31,6 +37,11 @@ from .modeling_temporal_bert import (
     RobertaWithTemporalAttentionForMaskedLM,
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
+)
+from .modeling_temporal_post_tempoformer import (
+    TemporalPostTempoFormerConfig,
+    TemporalPostTempoFormerForStreamClassification,
+    TemporalPostTempoFormerModel,
 )
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
@@ -55,6 +66,14 @@ LAZY = {
 }
 
 MODELS = {
+    PostTempoFormerConfig: {
+        AutoModel: PostTempoFormerModel,
+        AutoModelForSequenceClassification: PostTempoFormerForStreamClassification,
+    },
+    TemporalPostTempoFormerConfig: {
+        AutoModel: TemporalPostTempoFormerModel,
+        AutoModelForSequenceClassification: TemporalPostTempoFormerForStreamClassification,
+    },
     TempoFormerConfig: {
         AutoModel: TempoFormerModel,
         AutoModelForSequenceClassification: TempoFormerForStreamClassification,
@@ -108,6 +127,10 @@ __all__ = [
     "BertWithTemporalAttentionForSequenceClassification",
     "BertWithTemporalAttentionForTokenClassification",
     "LatePostError",
+    "PostTempoFormerConfig",
+    "PostTempoFormerForStreamClassification",
+    "PostTempoFormerModel",
+    "PostTempoFormerPreTrainedModel",
     "RobertaWithTemporalAttention",
     "RobertaWithTemporalAttentionForMaskedLM",
     "RobertaWithTemporalAttentionForSequenceClassification",
@@ -121,6 +144,9 @@ __all__ = [
     "TempoFormerPreTrainedModel",
     "TemporalBertConfig",
     "TemporalBertTokenizer",
+    "TemporalPostTempoFormerConfig",
+    "TemporalPostTempoFormerForStreamClassification",
+    "TemporalPostTempoFormerModel",
     "TemporalRobertaConfig",
     "TemporalRobertaTokenizer",
     "compute_metrics",

@@ -1,78 +1,17 @@
 """Configurations of BERT and RoBERTa with temporal attention."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from huggingface_hub.dataclasses import strict
-from huggingface_hub.errors import StrictDataclassError
-from transformers import BertConfig, PreTrainedConfig, RobertaConfig
+from transformers import BertConfig, RobertaConfig
+
+from .checks_tempoformer import CheckedFields
 
 
 # The first ids of `time_ids`; those of the time points follow.
 PADDING_TIME, MASK_TIME, UNKNOWN_TIME = range(3)
 NUM_SPECIAL_TIMES = 3
-# What the numbers of a configuration must be, and in which fields: ours, and those of encoders. NaN is none of these.
-BOUNDS = (
-    (
-        "at least 1",
-        lambda number: number >= 1,
-        *("window", "head_hidden_sizes", "lstm_hidden_size", "hidden_sizes", "path_channels", "unit_hidden_size"),
-        *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
-        *("intermediate_size", "max_position_embeddings"),
-    ),
-    (
-        "positive and finite",
-        lambda number: 0 < number < math.inf,
-        *("rope_theta", "stream_position_initializer_range", "time_initializer_range"),
-        *("initializer_range", "layer_norm_eps", "norm_eps"),
-    ),
-    ("at least 0 and finite", lambda number: 0 <= number < math.inf, "focal_gamma"),
-    (
-        "at least 0 and below 1",
-        lambda number: 0 <= number < 1,
-        *("head_dropout", "dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"),
-        *("embedding_dropout", "attention_dropout", "mlp_dropout"),
-    ),
-)
-
-
-def check_bounds(config: PreTrainedConfig, prefix: str = ""):
-    """Raises a `ValueError` for a number outside its bounds; `prefix` comes before the names of the fields."""
-    for rule, holds, *names in BOUNDS:
-        for name in names:
-            value = getattr(config, name, None)
-            numbers = value if isinstance(value, (list, tuple)) else [value]
-            if not all(number is None or holds(number) for number in numbers):
-                raise ValueError(f"`{prefix}{name}` must be {rule}, got {value}.")
-
-
-@dataclass(kw_only=True)
-class CheckedFields:
-    """What all our configurations check: their numbers and labels."""
-
-    @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """
-        As in the library, but the fields in `kwargs` are checked too, and any value that is refused is a `ValueError`.
-        """
-        try:
-            loaded = super().from_dict(config_dict, **kwargs)
-            (loaded[0] if isinstance(loaded, tuple) else loaded).validate()
-        except StrictDataclassError as problem:
-            raise ValueError(f"Configuration of a '{cls.model_type}': {' '.join(str(problem).split())}") from None
-        return loaded
-
-    # The library runs `validate_` methods in the order of the alphabet; others rely on these numbers.
-    def validate_bounds(self):
-        """Numbers must lie within their bounds."""
-        check_bounds(self)
-
-    def validate_labels(self):
-        """Labels must be numbered from 0 without gaps."""
-        for name, ids in (("id2label", self.id2label or ()), ("label2id", (self.label2id or {}).values())):
-            if sorted(ids) != list(range(len(ids))):
-                raise ValueError(f"`{name}` must number the labels from 0 without gaps, got {getattr(self, name)}.")
 
 
 @dataclass(kw_only=True)
@@ -86,6 +25,11 @@ class TemporalFields(CheckedFields):
     time_document_counts: list[int] | None = None
     prepend_time: bool = False
     time_initializer_range: float | int = 0.02
+
+    @property
+    def num_time_ids(self) -> int:
+        """How many different `time_ids` there are."""
+        return NUM_SPECIAL_TIMES + len(self.times)
 
     def validate_times(self):
         """Time points must be unique, and scaling by documents needs a count for each."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from .input_checks_tempoformer import narrow_float
+from .checks_tempoformer import narrow_float
 
 
 # From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.

@@ -25,6 +25,7 @@ from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import maybe_autocast
 
+from .checks_tempoformer import check_shape, only_safetensors
 from .configuration_temporal_bert import (
     NUM_SPECIAL_TIMES,
     PADDING_TIME,
@@ -32,7 +33,6 @@ from .configuration_temporal_bert import (
     TemporalBertConfig,
     TemporalRobertaConfig,
 )
-from .input_checks_tempoformer import check_shape, only_safetensors
 
 
 @dataclass

@@ -13,9 +13,8 @@ import torch
 from torch import nn
 from transformers.utils import ModelOutput
 
-from .configuration_temporal_bert import NUM_SPECIAL_TIMES
+from .checks_tempoformer import check_shape, narrow_float
 from .data_collator_tempoformer import elapsed_seconds, row_bounds, stream_windows, to_seconds
-from .input_checks_tempoformer import check_shape, narrow_float
 from .pipeline_tempoformer import check_finite, decide
 
 
@@ -410,7 +409,7 @@ class StreamStepMixin:
         for what, values in (("timeline ids", timeline_ids), ("values of `is_context`", is_context)):
             if len(values) != len(input_ids):
                 raise ValueError(f"There are {len(values)} {what} for {len(input_ids)} posts.")
-        most = self.tempoformer.adapter.max_tokens(self.config.encoder_config)
+        most = self.tempoformer.max_tokens
         if input_ids.shape[1] > most:
             raise ValueError(f"Posts of {input_ids.shape[1]} tokens, but the encoder reads at most {most}.")
         inputs = {name: tensor.cpu() for name, tensor in inputs.items() if tensor is not None}
@@ -487,7 +486,7 @@ class StreamStepMixin:
             ("attention_mask", first & ~is_real, "be 1 at the first token; pad posts on the right"),
         ]
         if times is not None:
-            last = NUM_SPECIAL_TIMES + len(config.times) - 1
+            last = config.num_time_ids - 1
             violations.append(("time_ids", (times < 0) | (times > last), f"lie between 0 and {last}"))
         for name, wrong, must in violations:
             for post, token in wrong.nonzero()[:1].tolist():

@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from transformers import Pipeline
+from transformers import Pipeline, PreTrainedConfig
 from transformers.utils import logging
 
-from .configuration_tempoformer import TempoFormerConfig
 from .data_collator_tempoformer import StreamCollator, TimeColumn, cut_rows, tokenize_posts
-from .modeling_tempoformer_encoders import get_encoder_adapter
 
 
 def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
@@ -35,7 +33,7 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
 
     Args:
         logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
-        calibration (`dict`, *optional*): The field of [`TempoFormerConfig`]; without it the largest logit wins.
+        calibration (`dict`, *optional*): The field of the model's configuration; without it the largest logit wins.
 
     Returns:
         Probabilities in 32 bits or more and class ids (`torch.LongTensor`), both of the shape of `logits`.
@@ -90,7 +88,7 @@ def explain_streams(
     read at a time than the batch has, so that this takes no more memory than plain prediction.
 
     Args:
-        model ([`TempoFormerForStreamClassification`]): In evaluation mode.
+        model (`PreTrainedModel`): A model of streams, in evaluation mode.
         stream_index, elapsed, posts:
             A batch of [`StreamCollator`] with a window of one post more than the model's: the oldest post of each
             stream is the one that enters.
@@ -142,7 +140,7 @@ def classify(
 
 
 def explain_timeline(
-    timeline: dict, outputs: dict[str, torch.Tensor], config: TempoFormerConfig, calibrated: bool = True
+    timeline: dict, outputs: dict[str, torch.Tensor], config: PreTrainedConfig, calibrated: bool = True
 ) -> list[dict]:
     """
     The explanation of each post of a timeline, in plain Python.
@@ -151,7 +149,7 @@ def explain_timeline(
         timeline (`dict`): Its `texts`, its `times` in seconds or None, and `order`, its posts from oldest to newest.
         outputs (`dict[str, torch.Tensor]`):
             What [`explain_streams`] returns for these posts, from oldest to newest, without the first axis.
-        config ([`TempoFormerConfig`]): The model's.
+        config (`PreTrainedConfig`): The model's.
         calibrated (`bool`, *optional*, defaults to `True`): Whether to apply the calibration, if there is one.
 
     Returns:
@@ -349,8 +347,7 @@ class StreamClassificationPipeline(Pipeline):
                 logger.warning_once("Sorting the posts of timelines by time; results keep the order of the input.")
         if targets_per_row < 1:
             raise ValueError(f"`targets_per_row` must be at least 1, got {targets_per_row}.")
-        encoder_config = self.model.config.encoder_config
-        limit = min(self.tokenizer.model_max_length, get_encoder_adapter(encoder_config).max_tokens(encoder_config))
+        limit = min(self.tokenizer.model_max_length, self.model.base_model.max_tokens)
         sorted_times = None if times is None else [times[post] for post in order]
         try:
             columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit, sorted_times)

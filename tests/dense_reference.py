@@ -41,7 +41,7 @@ def rotate(vector: torch.Tensor, tau: float, theta: float) -> torch.Tensor:
 
 def stream_attention(attention, cls: list[torch.Tensor], taus: list[float] | None) -> list[torch.Tensor]:
     """Each post's attention to all posts of its stream."""
-    size, theta = attention.head_dim, attention.config.rope_theta
+    size, theta = attention.head_dim, attention.rope_theta
     heads = []
     for head in range(attention.num_heads):
         part = slice(head * size, (head + 1) * size)
@@ -75,9 +75,9 @@ def stream_logits(
     """Logits of one stream: its posts oldest to newest and without padding, and how far each is from the newest."""
     config, base = model.config, model.tempoformer
     layers = base.encoder.encoder.layer
-    if config.stream_form == "post":
+    if config.model_type != "tempoformer":
         tokens = [encode(model, post, layers)[0] for post in posts]
-        return post_form_logits(model, tokens, distances, elapsed)
+        return post_model_logits(model, tokens, distances, elapsed)
     m = config.num_stream_layers
     states = [encode(model, post, layers[: len(layers) - m]) for post in posts]
     taus = log_times(config, distances, elapsed)
@@ -100,28 +100,23 @@ def stream_logits(
     return classify(model, pooled, fuse(base.fusion, own, vectors))
 
 
-def post_form_logits(
+def post_model_logits(
     model, tokens: list[torch.Tensor], distances: list[int], elapsed: list[float] | None
 ) -> torch.Tensor:
-    """As `stream_logits` in the post form, from what the encoder returns for the tokens (tokens, hidden) of posts."""
-    config, reader = model.config, model.tempoformer.post_reader
+    """`stream_logits` of the post model, from what the encoder returns for the tokens (tokens, hidden) of posts."""
+    config, reader = model.config, model.tempoformer.stream_layers
     taus = log_times(config, distances, elapsed)
-    own = []
+    vectors = []
     for states in tokens:
         vector = states[0] if config.post_pooling == "cls" else sum(states) / len(states)
-        own.append(reader.projection(reader.norm(vector)))
-    vectors = own
+        vectors.append(reader.projection(reader.norm(vector)))
     for layer in reader.layers:
-        if layer.position is not None:
-            places = [torch.tensor(config.window - 1 - distance) for distance in distances]
-            vectors = [vector + layer.position.embedding(p) for vector, p in zip(vectors, places, strict=True)]
+        places = [torch.tensor(config.window - 1 - distance) for distance in distances]
+        vectors = [vector + layer.position(place) for vector, place in zip(vectors, places, strict=True)]
         contexts = stream_attention(layer.attention, [layer.attention_norm(vector) for vector in vectors], taus)
-        if config.stream_residual:
-            contexts = [vector + context for vector, context in zip(vectors, contexts, strict=True)]
-        vectors = [context + layer.mlp(layer.mlp_norm(context)) for context in contexts]
-    if config.fusion == "none":
-        return classify(model, None, [reader.final_norm(vector) for vector in vectors])
-    return classify(model, None, fuse(reader.fusion, own, vectors))
+        vectors = [vector + context for vector, context in zip(vectors, contexts, strict=True)]
+        vectors = [vector + layer.mlp(layer.mlp_norm(vector)) for vector in vectors]
+    return model.classifier(reader.final_norm(vectors[-1]))
 
 
 def fuse(fusion, own: list[torch.Tensor], contexts: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -171,11 +166,11 @@ def family_stream_logits(
     config, base = model.config, model.tempoformer
     plain = plain_encoder(model)
     # How many layers of the encoder are stream layers.
-    m = 0 if config.stream_form == "post" else config.num_stream_layers
+    m = 0 if config.model_type != "tempoformer" else config.num_stream_layers
     layers_at, norm_at = FAMILY_PARTS.get(config.encoder_config.model_type, ("encoder.layer", None))
     layers = attrgetter(layers_at)(plain)
     norm = torch.nn.Identity() if norm_at is None else attrgetter(norm_at)(plain)
-    pooler = getattr(plain, "pooler", base.pooler)
+    pooler = getattr(plain, "pooler", getattr(base, "pooler", None))
     taus = log_times(config, distances, elapsed)
     below, own, contexts = [], [], []
 
@@ -216,9 +211,9 @@ def family_stream_logits(
             hooks.callback(layer.register_forward_pre_hook(before(index)).remove)
             hooks.callback(layer.register_forward_hook(after(index)).remove)
         output = plain(input_ids=input_ids, attention_mask=mask)
-    if config.stream_form == "post":
+    if config.model_type != "tempoformer":
         tokens = [states[real.bool()] for states, real in zip(output.last_hidden_state, mask, strict=True)]
-        return post_form_logits(model, tokens, distances, elapsed)
+        return post_model_logits(model, tokens, distances, elapsed)
     if m:
         pooled = None if pooler is None else list(pooler(torch.stack(below)[:, None]))
         return classify(model, pooled, fuse(base.fusion, own, contexts))

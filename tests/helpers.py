@@ -23,11 +23,12 @@ from transformers import (
 )
 
 from modeling_tempoformer import (
+    PostTempoFormerForStreamClassification,
     StreamCollator,
-    TempoFormerConfig,
     TempoFormerForStreamClassification,
     TemporalBertConfig,
     TemporalBertTokenizer,
+    TemporalPostTempoFormerForStreamClassification,
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.data.rows import to_rows
@@ -45,18 +46,18 @@ PACKAGE = ROOT / "modeling_tempoformer"
 
 HUB_MODULES = {
     "attention_tempoformer",
+    "configuration_post_tempoformer",
     "configuration_tempoformer",
     "configuration_temporal_bert",
     "data_collator_tempoformer",
-    "input_checks_tempoformer",
-    "loss_tempoformer",
+    "checks_tempoformer",
+    "modeling_post_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",
     "modeling_temporal_bert",
     "online_tempoformer",
     "packing_tempoformer",
     "pipeline_tempoformer",
-    "stream_layers_tempoformer",
 }
 
 
@@ -123,25 +124,32 @@ def tiny_encoder(family: str = "bert") -> dict:
     return {"model_type": family.split(",")[0], **ENCODERS[family]}
 
 
-# The paper's form of stream layers, and the one over a vector for each post.
-FORMS = [{"stream_form": "token"}, {"stream_form": "post"}]
+# The paper's model, and the one over a vector for each post.
+FORMS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
+CLASSES = {
+    "tempoformer": TempoFormerForStreamClassification,
+    "post_tempoformer": PostTempoFormerForStreamClassification,
+    "temporal_post_tempoformer": TemporalPostTempoFormerForStreamClassification,
+}
 
 
-def stream_layers_of(model: TempoFormerForStreamClassification) -> torch.nn.ModuleList:
-    base = model.tempoformer
-    return base.stream_layers if base.post_reader is None else base.post_reader.layers
-
-
-def tiny_model(family: str = "bert", seed: int = 0, **settings) -> TempoFormerForStreamClassification:
+def tiny_model(
+    family: str = "bert", seed: int = 0, model_type: str = "tempoformer", **settings
+) -> TempoFormerForStreamClassification | PostTempoFormerForStreamClassification:
     """Weights wide enough that every part of the model shows in the logits."""
     torch.manual_seed(seed)
     attention = settings.pop("attn_implementation", None)
-    encoder = {**tiny_encoder(family), "initializer_range": 0.3}
-    config = TempoFormerConfig(**{"encoder_config": encoder, "window": 4, "num_labels": 3, **settings})
-    model = TempoFormerForStreamClassification._from_config(config, attn_implementation=attention).eval()
-    if config.stream_residual:
-        for layer in stream_layers_of(model):
-            torch.nn.init.normal_(layer.attention.o_proj.weight, std=0.3)
+    settings = {"encoder_config": {**tiny_encoder(family), "initializer_range": 0.3}, **settings}
+    if model_type != "tempoformer":
+        settings = {"stream_hidden_size": 8, **settings}
+        if settings["encoder_config"]["model_type"].startswith("temporal"):
+            model_type = "temporal_post_tempoformer"
+    config = CLASSES[model_type].config_class(**{"window": 4, "num_labels": 3, **settings})
+    model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
+    # What starts at 0 must show, too.
+    for module in model.modules():
+        if type(module).__name__ == "ZeroLinear":
+            torch.nn.init.normal_(module.weight, std=0.3)
     return model
 
 

@@ -567,7 +567,7 @@ def test_the_memory_of_a_timeline():
     formulas = re.findall(r"`(\(window - 1\)[^`]+)`", doc)
     encoder = BertConfig(hidden_size=768, num_hidden_layers=3, intermediate_size=16, vocab_size=50)
     for form, formula in zip(("post", "token"), formulas, strict=True):
-        settings = {"encoder_config": encoder, "window": window, "stream_form": form}
+        settings = {"encoder_config": encoder, "window": window, "model_type": form}
         model = TempoFormerForStreamClassification(TempoFormerConfig(**settings)).eval()
         posts = torch.ones((window + 2, sizes["tokens"]), dtype=torch.long)
         times = list(range(len(posts)))

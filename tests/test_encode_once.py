@@ -10,29 +10,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 
-from modeling_tempoformer import packing_tempoformer
+from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 
 
-BOTH_FORMS = {
+OF_BOTH = {
     "family": st.sampled_from(["bert", "roberta"]),
     "attn_implementation": st.sampled_from(["eager", "sdpa"]),
     "stream_attention": st.sampled_from(["temporal_rotary", "rotary", "full"]),
-    "stream_position_embeddings": st.booleans(),
-    "stream_residual": st.booleans(),
-    "fusion": st.sampled_from(["gate", "none"]),
-    "head": st.sampled_from(["mlp", "lstm"]),
-    "recurrent_order": st.sampled_from(["forward", "reverse"]),
     "window": st.integers(1, 5),
 }
 CONFIGS = {
-    "token": st.fixed_dictionaries({**BOTH_FORMS, "num_stream_layers": st.integers(0, 3)}),
-    "post": st.fixed_dictionaries(
+    "tempoformer": st.fixed_dictionaries(
         {
-            **BOTH_FORMS,
+            **OF_BOTH,
+            "num_stream_layers": st.integers(0, 3),
+            "stream_position_embeddings": st.booleans(),
+            "stream_residual": st.booleans(),
+            "fusion": st.sampled_from(["gate", "none"]),
+            "head": st.sampled_from(["mlp", "lstm"]),
+            "recurrent_order": st.sampled_from(["forward", "reverse"]),
+        }
+    ),
+    "post_tempoformer": st.fixed_dictionaries(
+        {
+            **OF_BOTH,
             "num_stream_layers": st.integers(1, 3),
             "post_pooling": st.sampled_from(["mean", "cls"]),
-            "stream_hidden_size": st.sampled_from([None, 8, 24]),
+            "stream_hidden_size": st.sampled_from([8, 16, 24]),
         }
     ),
 }
@@ -58,17 +63,18 @@ def batches(draw, window: int, pad: int) -> dict[str, torch.Tensor]:
 
 
 @settings(max_examples=40, deadline=None)
-@pytest.mark.parametrize("form", list(CONFIGS))
+@pytest.mark.parametrize("model_type", list(CONFIGS))
 @given(data=st.data())
-def test_agrees_with_the_plain_form(form, data):
-    config = data.draw(CONFIGS[form])
-    model = tiny_model(stream_form=form, **config)
+def test_agrees_with_the_plain_form(model_type, data):
+    config = data.draw(CONFIGS[model_type])
+    model = tiny_model(model_type=model_type, **config)
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
     # How many groups of posts attention runs on, and how many tokens a layer reads at a time.
     steps, values = data.draw(st.sampled_from([4, 128])), data.draw(st.sampled_from([16 * 16, 2_000_000]))
     groups = mock.patch.object(packing_tempoformer, "round_up", lambda length, smallest: -(-length // steps) * steps)
-    with torch.no_grad(), groups, mock.patch.object(packing_tempoformer, "CPU_VALUES", values):
+    short = mock.patch.object(modeling_post_tempoformer, "SHORT_POST", steps // 2)
+    with torch.no_grad(), groups, short, mock.patch.object(packing_tempoformer, "CPU_VALUES", values):
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
 
 
@@ -77,8 +83,8 @@ VARIANTS = [
     {"head": "lstm"},
     {"num_stream_layers": 0},
     {"num_stream_layers": 1, "stream_attention": "full"},
-    {"stream_form": "post"},
-    {"stream_form": "post", "head": "lstm", "post_pooling": "cls", "stream_hidden_size": 8},
+    {"model_type": "post_tempoformer"},
+    {"model_type": "post_tempoformer", "post_pooling": "cls", "num_stream_layers": 2},
 ]
 
 
@@ -88,6 +94,7 @@ VARIANTS = [
 def test_gradients_agree_with_the_plain_form(variant, checkpointing):
     encoder = {**tiny_encoder(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     encoder["initializer_range"] = 0.3
+    variant = {**variant, **({"stream_dropout": 0.0} if "model_type" in variant else {})}
     fast, dense = (tiny_model(encoder_config=encoder, head_dropout=0.0, **variant) for _ in range(2))
     if checkpointing is not None:
         fast.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": checkpointing})

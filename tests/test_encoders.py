@@ -4,6 +4,7 @@ import pytest
 import torch
 from dense_reference import dense_logits, family_stream_logits, plain_encoder
 from helpers import (
+    CLASSES,
     ENCODERS,
     FORMS,
     fixed_batch,
@@ -28,7 +29,7 @@ from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 FAMILIES = pytest.mark.parametrize("family", list(ENCODERS))
 IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
 POST_BY_POST = pytest.mark.parametrize(
-    "settings", [{"num_stream_layers": 0}, {"num_stream_layers": 2}, {"stream_form": "post"}], ids=str
+    "settings", [{"num_stream_layers": 0}, {"num_stream_layers": 2}, {"model_type": "post_tempoformer"}], ids=str
 )
 
 
@@ -70,8 +71,8 @@ def test_every_family_is_tested():
         {"num_stream_layers": 2},
         {"num_stream_layers": 2, "stream_residual": True},
         {"num_stream_layers": 2, "head": "lstm", "fusion": "none", "stream_position_embeddings": [True, False]},
-        {"stream_form": "post"},
-        {"stream_form": "post", "post_pooling": "cls", "num_stream_layers": 1, "stream_residual": True},
+        {"model_type": "post_tempoformer"},
+        {"model_type": "post_tempoformer", "post_pooling": "cls", "num_stream_layers": 2},
     ],
     ids=str,
 )
@@ -111,7 +112,7 @@ def test_compiled_and_padded_is_the_same(family, form):
 
 @FAMILIES
 @pytest.mark.parametrize(
-    "settings", [{}, {"num_stream_layers": 0}, {"head": "lstm"}, {"stream_form": "post"}], ids=str
+    "settings", [{}, {"num_stream_layers": 0}, {"head": "lstm"}, {"model_type": "post_tempoformer"}], ids=str
 )
 def test_every_parameter_gets_a_gradient(family, settings):
     model, batch = family_model(family, **settings).train(), family_batch(family)
@@ -122,11 +123,10 @@ def test_every_parameter_gets_a_gradient(family, settings):
 
 @pytest.mark.usefixtures("many_groups")
 @FAMILIES
-@IN_BOTH_FORMS
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_gradient_checkpointing_changes_no_gradient(family, form, reentrant):
+def test_gradient_checkpointing_changes_no_gradient(family, reentrant):
     plain, checkpointed = (
-        family_model(family, encoder=no_dropout(family), head_dropout=0.0, **form).train() for _ in range(2)
+        family_model(family, encoder=no_dropout(family), head_dropout=0.0).train() for _ in range(2)
     )
     checkpointed.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     checkpointed.enable_input_require_grads()
@@ -190,12 +190,16 @@ def test_all_parts_are_built_in_one_dtype(family, saved):
 
 @FAMILIES
 @pytest.mark.parametrize(
-    ("settings", "pools"), [({}, True), ({"head": "lstm"}, False), ({"stream_form": "post"}, False)], ids=str
+    ("settings", "pools"),
+    [({}, True), ({"head": "lstm"}, False), ({"model_type": "post_tempoformer"}, False)],
+    ids=str,
 )
 def test_every_weight_of_a_checkpoint_is_loaded(tmp_path, family, settings, pools):
     plain = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder(family)))
     plain.save_pretrained(tmp_path)
-    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, window=4, num_labels=3, **settings)
+    settings = dict(settings)
+    model_class = CLASSES[settings.pop("model_type", "tempoformer")]
+    model = model_class.from_encoder_pretrained(tmp_path, window=4, num_labels=3, **settings)
     loaded = model.tempoformer.encoder.state_dict()
     saved = {name: weight for name, weight in plain.state_dict().items() if pools or "pooler." not in name}
     assert saved.keys() == loaded.keys()
@@ -213,7 +217,7 @@ def test_what_a_checkpoint_lacks_is_drawn_anew(family, form, request):
         request.applymarker(pytest.mark.xfail(strict=True))
     new = tiny_model(encoder_config={**tiny_encoder(family), "initializer_range": 0.3}, **form)
     torch.manual_seed(0)
-    filled = TempoFormerForStreamClassification.from_pretrained(None, config=new.config, state_dict={})
+    filled = type(new).from_pretrained(None, config=new.config, state_dict={})
     assert dict(filled.named_buffers()).keys() == dict(new.named_buffers()).keys()
     for name, buffer in filled.named_buffers():
         torch.testing.assert_close(buffer, dict(new.named_buffers())[name], msg=name)
@@ -223,13 +227,12 @@ def test_what_a_checkpoint_lacks_is_drawn_anew(family, form, request):
 
 @pytest.mark.usefixtures("many_groups")
 @FAMILIES
-@pytest.mark.parametrize(("form", "num_local_layers"), list(zip(FORMS, (2, 3), strict=True)), ids=str)
-def test_attention_inside_posts_is_the_family_s(family, form, num_local_layers):
-    model = family_model(family, attn_implementation="eager", num_stream_layers=1, **form)
+def test_attention_inside_posts_is_the_family_s(family):
+    model = family_model(family, attn_implementation="eager", num_stream_layers=1)
     batch = family_batch(family)
     output = model(**batch, output_attentions=True, output_hidden_states=True)
-    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * num_local_layers
-    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * (1 + num_local_layers)
+    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * 2
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * 3
     expected = plain_encoder(model)(input_ids=batch["input_ids"][0], output_attentions=True).attentions
     for weights, own in zip(output.attentions, expected, strict=False):
         torch.testing.assert_close(weights[0], own, atol=1e-5, rtol=1e-5)
@@ -258,9 +261,8 @@ def test_embeddings_in_place_of_ids(family, form):
 
 
 @FAMILIES
-@IN_BOTH_FORMS
-def test_device_map_keeps_layers_whole(tmp_path, family, form):
-    model, batch = family_model(family, **form), family_batch(family)
+def test_device_map_keeps_layers_whole(tmp_path, family):
+    model, batch = family_model(family), family_batch(family)
     layer = model.tempoformer.adapter.layers(model.tempoformer.encoder)[0]
     assert type(layer).__name__ in model._no_split_modules
     model.save_pretrained(tmp_path)
@@ -270,13 +272,12 @@ def test_device_map_keeps_layers_whole(tmp_path, family, form):
 
 @pytest.mark.usefixtures("many_groups")
 @FAMILIES
-@IN_BOTH_FORMS
-def test_layers_on_several_devices(family, form):
+def test_layers_on_several_devices(family):
     """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
-    model, batch = family_model(family, attn_implementation="eager", **form), family_batch(family)
+    model, batch = family_model(family, attn_implementation="eager"), family_batch(family)
     base = model.tempoformer
     layers = base.adapter.layers(base.encoder)
-    new = (base.stream_layers, base.post_reader, base.pooler, base.fusion, model.classifier)
+    new = (base.stream_layers, base.pooler, base.fusion, model.classifier)
     for module in (*layers[1:], getattr(base.encoder, "final_norm", None), *new):
         if module is not None:
             move_to_meta(module)
@@ -301,7 +302,7 @@ def test_all_families_travel_without_the_package(tmp_path):
     models = {}
     for family in ENCODERS:
         for form in FORMS:
-            models[tmp_path / f"{family}, {form['stream_form']}"] = family, family_model(family, **form)
+            models[tmp_path / f"{family}, {form['model_type']}"] = family, family_model(family, **form)
     for folder, (family, model) in models.items():
         model.save_pretrained(folder / "model")
         save_file(family_batch(family), folder / "batch.safetensors")

@@ -30,10 +30,9 @@ SETTINGS = [
     {"head": "lstm", "recurrent_order": "reverse"},
     {"num_stream_layers": 0},
     {"num_stream_layers": 0, "head": "lstm"},
-    {"stream_form": "post"},
-    {"stream_form": "post", "stream_residual": True, "stream_attention": "rotary", "post_pooling": "cls"},
-    {"stream_form": "post", "head": "lstm", "stream_hidden_size": 8, "stream_attention": "full"},
-    {"stream_form": "post", "num_stream_layers": 1, "fusion": "none", "stream_position_embeddings": False},
+    {"model_type": "post_tempoformer"},
+    {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls"},
+    {"model_type": "post_tempoformer", "num_stream_layers": 2, "stream_attention": "full"},
 ]
 MODES = [{}, {"temporal_residual": True}, {"temporal_attention": "scaled"}, {"temporal_attention": "none"}]
 HEADS = [
@@ -109,7 +108,7 @@ def test_other_inputs():
         del batch["token_type_ids"]
         batch["attention_mask"] = batch["attention_mask"][..., :1]
         batch["post_embeds"] = torch.randn(*ids.shape[:2], 16, generator=torch.Generator().manual_seed(0))
-    check_exported(tiny_model(stream_form="post"), batches[0], batches[1:])
+    check_exported(tiny_model(model_type="post_tempoformer"), batches[0], batches[1:])
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ VARIANTS = {
     "time": {"num_stream_layers": 1},
     "recurrent": {"num_stream_layers": 2, "head": "lstm"},
     "no stream": {"num_stream_layers": 0},
-    "vectors of posts": {"stream_form": "post", "num_stream_layers": 1},
+    "vectors of posts": {"model_type": "post_tempoformer", "num_stream_layers": 1},
 }
 
 

@@ -6,7 +6,7 @@ from helpers import FORMS, tiny_batch, tiny_encoder, tiny_model, without_gradien
 from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModel, BertConfig
 from transformers.masking_utils import flash_attention_mask
 
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, TempoFormerModel
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 
 
 VARIANTS = [
@@ -23,10 +23,9 @@ VARIANTS = [
     {"head": "lstm", "recurrent_order": "reverse"},
     {"num_stream_layers": 0},
     {"num_stream_layers": 0, "head": "lstm"},
-    {"stream_form": "post"},
-    {"stream_form": "post", "stream_residual": True, "stream_attention": "rotary", "post_pooling": "cls"},
-    {"stream_form": "post", "head": "lstm", "stream_hidden_size": 8, "stream_attention": "full"},
-    {"stream_form": "post", "num_stream_layers": 1, "fusion": "none", "stream_position_embeddings": False},
+    {"model_type": "post_tempoformer"},
+    {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls"},
+    {"model_type": "post_tempoformer", "num_stream_layers": 2, "stream_attention": "full"},
 ]
 IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
 
@@ -119,12 +118,11 @@ def test_posts_without_an_index_are_one_stream(batch, form):
         model(batch["input_ids"])
 
 
-@pytest.mark.parametrize(("form", "num_local_layers"), list(zip(FORMS, (1, 3), strict=True)), ids=str)
-def test_outputs_have_the_documented_shapes(batch, form, num_local_layers):
-    model = tiny_model(attn_implementation="eager", **form)
+def test_outputs_have_the_documented_shapes(batch):
+    model = tiny_model(attn_implementation="eager")
     output = model(**batch, output_hidden_states=True, output_attentions=True)
-    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * (1 + num_local_layers)
-    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)] * num_local_layers
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 7, 16)] * 2
+    assert [tuple(weights.shape) for weights in output.attentions] == [(2, 6, 2, 7, 7)]
     assert [tuple(weights.shape) for weights in output.stream_attentions] == [(2, 6, 2, 4, 4)] * 2
     assert not output.hidden_states[0][1, :, 5:].any() and not output.attentions[0][1, 4:].any()
     full = output.stream_attentions[0][0, 3]
@@ -137,21 +135,12 @@ def test_outputs_have_the_documented_shapes(batch, form, num_local_layers):
     torch.testing.assert_close(as_tuple[:2], (plain.loss, plain.logits), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "width"),
-    [
-        ({}, (4, 16)),
-        ({"num_stream_layers": 0}, (4, 16)),
-        ({"stream_form": "post", "stream_hidden_size": 8}, (1, 8)),
-        ({"stream_form": "post", "stream_hidden_size": 8, "head": "lstm"}, (4, 8)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", [{}, {"num_stream_layers": 0}], ids=str)
 @pytest.mark.parametrize("output_attentions", [False, True])
-def test_what_the_head_reads_has_the_documented_shape(batch, settings, width, output_attentions):
+def test_what_the_head_reads_has_the_documented_shape(batch, settings, output_attentions):
     del batch["labels"]
     output = tiny_model(**settings).tempoformer(**batch, output_attentions=output_attentions)
-    assert tuple(output.last_hidden_state.shape) == (2, 6, *width)
+    assert tuple(output.last_hidden_state.shape) == (2, 6, 4, 16)
     assert not output.last_hidden_state[1, 4:].any() and output.last_hidden_state[1, 3, -1].all()
 
 
@@ -203,10 +192,10 @@ def test_compiled_is_the_same(batch, form):
 def test_save_and_load(tmp_path, batch, settings):
     model = tiny_model(**settings)
     model.save_pretrained(tmp_path)
-    loaded = TempoFormerForStreamClassification.from_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
     assert all(torch.equal(loaded.state_dict()[name], weight) for name, weight in model.state_dict().items())
     torch.testing.assert_close(loaded(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
-    base = TempoFormerModel.from_pretrained(tmp_path)
+    base = type(model.tempoformer).from_pretrained(tmp_path)
     del batch["labels"]
     expected = model.tempoformer(**batch).last_hidden_state
     torch.testing.assert_close(base(**batch).last_hidden_state, expected, atol=1e-5, rtol=0)
@@ -254,13 +243,11 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
         ({"head_dropout": 1.0}, "head_dropout"),
         ({"head_hidden_sizes": [8, 0]}, "head_hidden_sizes"),
         ({"num_stream_layers": 9}, "num_stream_layers"),
-        ({"stream_form": "words"}, "stream_form"),
-        ({"stream_form": "post", "num_stream_layers": 0}, "num_stream_layers"),
-        ({"stream_form": "post", "post_pooling": "max"}, "post_pooling"),
-        ({"stream_form": "post", "stream_hidden_size": 0}, "width.*2 heads.*0"),
-        ({"stream_form": "post", "stream_hidden_size": 9}, "width.*2 heads.*9"),
-        ({"stream_form": "post", "stream_hidden_size": 6}, "head dimension.*3"),
-        ({"stream_hidden_size": 16}, "stream_hidden_size"),
+        ({"model_type": "post_tempoformer", "num_stream_layers": 0}, "num_stream_layers"),
+        ({"model_type": "post_tempoformer", "post_pooling": "max"}, "post_pooling"),
+        ({"model_type": "post_tempoformer", "stream_hidden_size": 0}, "width.*2 heads.*0"),
+        ({"model_type": "post_tempoformer", "stream_hidden_size": 9}, "width.*2 heads.*9"),
+        ({"model_type": "post_tempoformer", "stream_hidden_size": 6}, "head dimension.*3"),
         ({"stream_attention": "causal"}, "stream_attention"),
         ({"stream_position_embeddings": [True]}, "stream_position_embeddings"),
         ({"class_weights": [1.0]}, "class_weights"),
@@ -313,18 +300,16 @@ def test_the_folder_of_the_encoder_is_not_saved(tmp_path):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("head", ["mlp", "lstm"])
-def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling, head):
-    model = tiny_model(stream_form="post", post_pooling=pooling, head=head)
+def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling):
+    model = tiny_model(model_type="post_tempoformer", post_pooling=pooling)
     expected = model(**batch, output_attentions=True)
     posts = {name: batch.pop(name) for name in ("input_ids", "attention_mask")}
     vectors = model.tempoformer.embed_posts(**{name: tensor.flatten(0, 1) for name, tensor in posts.items()})
     assert not vectors[10:].any(), "of absent posts"
     batch |= {"post_embeds": vectors.view(2, 6, 16), "attention_mask": posts["attention_mask"][..., :1]}
-    output = model(**batch, output_attentions=True, output_hidden_states=True)
+    output = model(**batch, output_attentions=True)
     for name in ("loss", "logits", "stream_attentions"):
         torch.testing.assert_close(output[name], expected[name], atol=1e-5, rtol=0)
-    assert output.attentions is None and output.hidden_states is None
     # One post by itself, in a step and as a batch without a mask.
     alone = model.tempoformer.embed_posts(posts["input_ids"][1, :1, :5])
     torch.testing.assert_close(alone, vectors[6:7], atol=1e-5, rtol=0)
@@ -332,6 +317,6 @@ def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling, head):
     torch.testing.assert_close(model(post_embeds=alone.unsqueeze(0)).logits[0], step, atol=1e-5, rtol=0)
 
 
-def test_the_token_form_has_no_vectors_of_posts():
-    with pytest.raises(ValueError, match="stream_form='post'"):
-        tiny_model().tempoformer.embed_posts(torch.full((1, 2), 7))
+def test_the_paper_s_model_reads_no_vectors_of_posts():
+    with pytest.raises(TypeError, match="post_embeds"):
+        tiny_model()(post_embeds=torch.zeros(1, 2, 16))

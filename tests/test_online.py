@@ -18,8 +18,8 @@ VARIANTS = [
     {"num_stream_layers": 0},
     {"window": 1},
     {"stream_attention": "rotary"},
-    {"stream_form": "post"},
-    {"stream_form": "post", "head": "lstm", "stream_hidden_size": 8},
+    {"model_type": "post_tempoformer"},
+    {"model_type": "post_tempoformer", "num_stream_layers": 2, "post_pooling": "cls"},
 ]
 PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
 
@@ -104,7 +104,7 @@ def test_state_holds_the_last_posts_only_and_counts_its_bytes():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_state_holds_one_vector_of_a_post(dtype):
     """However long the post is, in the post form: 16 numbers, that it is real, and its time."""
-    model, people = tiny_model(stream_form="post").to(dtype), timelines()
+    model, people = tiny_model(model_type="post_tempoformer").to(dtype), timelines()
     state = arrive(model, [("ann", number) for number in range(7)], people).state
     assert [tuple(post["post_embeds"].shape) for post in state.posts["ann"]] == [(16,)] * 3
     assert state.posts["ann"][0]["post_embeds"].untyped_storage().nbytes() == 16 * dtype.itemsize

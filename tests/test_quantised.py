@@ -63,7 +63,7 @@ def int8_activations_too(model: nn.Module) -> nn.Module:
 
 MODELS = {
     "token form": stream_model,
-    "post form": lambda: stream_model(stream_form="post"),
+    "post form": lambda: stream_model(model_type="post_tempoformer"),
     "recurrent head": lambda: stream_model(head="lstm"),
     "calendar time": calendar_model,
     "texts": text_model,

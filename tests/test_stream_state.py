@@ -102,10 +102,10 @@ def test_a_file_keeps_the_limits_and_when_each_timeline_was_used(tmp_path, clock
 
 def test_memory_of_another_precision_becomes_the_model_s():
     """A model in 16 bits goes on from a state in 32, and keeps half the bytes of its vectors."""
-    model = tiny_model(stream_form="post")
+    model = tiny_model(model_type="post_tempoformer")
     state = step(model, ["ann"] * 3).state
     before = state.nbytes
-    state = step(tiny_model(stream_form="post").bfloat16(), ["ann"], state).state
+    state = step(tiny_model(model_type="post_tempoformer").bfloat16(), ["ann"], state).state
     assert {post["post_embeds"].dtype for post in state.posts["ann"]} == {torch.bfloat16}
     assert before - state.nbytes == 3 * 16 * 2
 

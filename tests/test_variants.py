@@ -4,10 +4,15 @@ import pytest
 import torch
 import yaml
 from dense_reference import dense_logits, plain_encoder
-from helpers import ENCODERS, FORMS, ROOT, stream_layers_of, tiny_batch, tiny_encoder, tiny_model
+from helpers import CLASSES, ENCODERS, ROOT, tiny_batch, tiny_encoder, tiny_model
 from transformers import AutoConfig, AutoModel
 
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer import (
+    PostTempoFormerConfig,
+    PostTempoFormerForStreamClassification,
+    TempoFormerConfig,
+    TempoFormerForStreamClassification,
+)
 
 
 VARIANTS = sorted(ROOT.glob("configuration/variant_*.yaml"))
@@ -32,13 +37,12 @@ def test_every_row_of_the_tables_has_its_file():
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda path: path.stem)
 def test_a_variant_is_built_runs_and_is_saved(tmp_path, variant):
     family = "roberta" if "roberta" in variant.stem else "bert"
-    fields = yaml.safe_load(variant.read_text())["config_overrides"]
+    recipe = yaml.safe_load(variant.read_text())
+    fields, model_class = recipe.get("config_overrides", {}), CLASSES[recipe.get("model_type", "tempoformer")]
     torch.manual_seed(0)
     encoder = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder(family), initializer_range=0.3))
     encoder.save_pretrained(tmp_path / "encoder")
-    model = TempoFormerForStreamClassification.from_encoder_pretrained(
-        tmp_path / "encoder", window=4, num_labels=3, **fields
-    )
+    model = model_class.from_encoder_pretrained(tmp_path / "encoder", window=4, num_labels=3, **fields)
     for name, value in fields.items():
         assert getattr(model.config, name) == value
     batch = tiny_batch(pad=ENCODERS[family]["pad_token_id"])
@@ -46,7 +50,7 @@ def test_a_variant_is_built_runs_and_is_saved(tmp_path, variant):
         logits = model(**batch).logits
         torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
     model.save_pretrained(tmp_path / "model")
-    loaded = TempoFormerForStreamClassification.from_pretrained(tmp_path / "model")
+    loaded = model_class.from_pretrained(tmp_path / "model")
     assert loaded.config.to_diff_dict() | {"_name_or_path": ""} == model.config.to_diff_dict() | {"_name_or_path": ""}
     assert all(torch.equal(loaded.state_dict()[name], weight) for name, weight in model.state_dict().items())
     torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-5, rtol=0)
@@ -71,20 +75,25 @@ def test_the_residual_form_starts_from_the_encoder_s_own_cls(family):
     torch.testing.assert_close(own[:6, -1], plain, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_the_residual_form_moves_from_its_start(form):
-    model = TempoFormerForStreamClassification(
-        TempoFormerConfig(encoder_config=tiny_encoder(), stream_residual=True, window=4, num_labels=3, **form)
-    )
+NEW = [
+    lambda **settings: TempoFormerForStreamClassification(TempoFormerConfig(**settings, stream_residual=True)),
+    lambda **settings: PostTempoFormerForStreamClassification(PostTempoFormerConfig(**settings)),
+]
+
+
+@pytest.mark.parametrize("new", NEW, ids=["tempoformer", "post_tempoformer"])
+def test_the_residual_form_moves_from_its_start(new):
+    model = new(encoder_config=tiny_encoder(), window=4, num_labels=3)
     model(**tiny_batch()).loss.backward()
-    for layer in stream_layers_of(model):
+    layers = model.tempoformer.stream_layers
+    for layer in getattr(layers, "layers", layers):
         assert not layer.attention.o_proj.weight.any() and layer.attention.o_proj.weight.grad.abs().sum() > 0
 
 
-def test_the_post_form_with_residual_starts_from_each_post_alone():
+def test_the_post_model_starts_from_each_post_alone():
     """What came before a post, and when, begins to count with the first step."""
-    config = tiny_model(stream_form="post", stream_residual=True).config
-    model, batch = TempoFormerForStreamClassification(config).eval(), tiny_batch()
+    config = tiny_model(model_type="post_tempoformer").config
+    model, batch = PostTempoFormerForStreamClassification(config).eval(), tiny_batch()
     later = {**batch, "elapsed": batch["elapsed"] * 7}
     later["input_ids"] = later["input_ids"].clone()
     later["input_ids"][:, 2] = 7
@@ -93,18 +102,18 @@ def test_the_post_form_with_residual_starts_from_each_post_alone():
     assert (changes[:, 2] > 1e-3).all() and (changes > 1e-5).sum() == 2
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_stream_positions_start_at_a_scale_of_their_own(form):
+@pytest.mark.parametrize("new", NEW, ids=["tempoformer", "post_tempoformer"])
+def test_stream_positions_start_at_a_scale_of_their_own(new):
     """And alone they do."""
     encoder = AutoConfig.for_model("bert", hidden_size=64, num_hidden_layers=2, num_attention_heads=2)
     scales = []
-    for settings in ({}, {"stream_position_initializer_range": 0.5}):
+    for scale in (0.02, 0.5):
         torch.manual_seed(0)
-        config = TempoFormerConfig(encoder_config=encoder, window=50, **settings, **form)
-        model = TempoFormerForStreamClassification(config)
+        model = new(encoder_config=encoder, window=50, stream_position_initializer_range=scale)
         scales.append({name: weights.std().item() for name, weights in model.named_parameters() if weights.dim() > 1})
     small, large = scales
     for name in small:
-        expected = 0.5 if "position.embedding" in name else small[name]
+        expected = 0.5 if ".position." in name else small[name]
         assert large[name] == pytest.approx(expected, rel=0.05), name
-    assert sum(scale == pytest.approx(0.02, rel=0.05) for name, scale in small.items() if "position." in name) == 2
+    positions = [scale for name, scale in small.items() if ".position." in name]
+    assert positions and positions == [pytest.approx(0.02, rel=0.05)] * len(positions)

@@ -5,8 +5,8 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from ..configuration_tempoformer import TempoFormerConfig
-from ..configuration_temporal_bert import CheckedFields
+from ..checks_tempoformer import CheckedFields
+from ..configuration_post_tempoformer import StreamFields
 
 
 # The number of posts in a unit of Seq-Sig-Net, and by how many posts the next unit is later.
@@ -67,8 +67,15 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
             self.hidden_sizes = HIDDEN_SIZES[self.architecture]
         super().__post_init__(**kwargs)
 
+    def validate_sizes(self):
+        """Widths must be at least 1."""
+        for name in ("hidden_sizes", "path_channels", "unit_hidden_size"):
+            value = getattr(self, name)
+            if min([value] if isinstance(value, int) else value, default=1) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+
     # The same loss, with the same fields.
-    validate_classes = TempoFormerConfig.validate_classes
+    validate_classes = StreamFields.validate_classes
 
     @property
     def num_units(self) -> int:

@@ -7,8 +7,8 @@ from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
-from ..input_checks_tempoformer import check_whole, only_safetensors
-from ..loss_tempoformer import focal_loss
+from ..checks_tempoformer import check_whole, only_safetensors
+from ..modeling_post_tempoformer import focal_loss
 from .configuration_history import HistoryConfig
 from .history_networks import BiLSTM, FFNHistory
 from .signature_networks import SWNU, SeqSigNet

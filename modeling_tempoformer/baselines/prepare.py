@@ -17,7 +17,7 @@ from transformers import (
     default_data_collator,
 )
 
-from ..loss_tempoformer import focal_loss
+from ..modeling_post_tempoformer import focal_loss
 from ..modeling_tempoformer_encoders import get_encoder_adapter
 from ..training.recipes import check_overrides
 from .configuration_history import HistoryConfig

@@ -11,7 +11,6 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator, TimeColumn, tokenize_posts
-from ..modeling_tempoformer_encoders import get_encoder_adapter
 from ..online_tempoformer import StreamState
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from .redis_store import RedisStore
@@ -90,7 +89,7 @@ class LiveClassifier:
         self.timed = config.timed is not False
         self.window, self.weights = config.window, self.model.sample_weights()
         self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
-        longest = get_encoder_adapter(config.encoder_config).max_tokens(config.encoder_config)
+        longest = self.model.base_model.max_tokens
         self.max_tokens = min(self.tokenizer.model_max_length, longest)
 
     def read(

@@ -70,6 +70,13 @@ class CheckpointArguments:
 class ModelArguments(CheckpointArguments):
     """Which model of streams of posts `run_glue_style.py` fine-tunes, evaluates or predicts with."""
 
+    model_type: Literal["post_tempoformer", "tempoformer"] | None = field(
+        default=None,
+        metadata={
+            "help": "A new model: post_tempoformer reads one vector for each post, tempoformer is the paper's. "
+            "Default: post_tempoformer. Baselines ignore it."
+        },
+    )
     calibrate: bool = field(
         default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
     )

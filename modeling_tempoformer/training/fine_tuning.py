@@ -6,16 +6,17 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, set_seed
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, set_seed
 
-from ..configuration_tempoformer import TempoFormerConfig
+from ..configuration_post_tempoformer import StreamFields
 from ..data.locks import lock_folder
 from ..data.rows import to_rows
 from ..data.timelines import label_names
 from ..data_collator_tempoformer import StreamCollator
 from ..evaluation.predictions import targets_of
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
-from ..modeling_tempoformer_encoders import get_encoder_adapter
+from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerForStreamClassification
 from ..view import check_view
 from .arguments import DataTrainingArguments, ModelArguments, check_asked, recipe_path
 from .frozen_encoder import embed_rows, freeze_encoder
@@ -33,7 +34,7 @@ DEFAULT_LENGTH = 128  # tokens
 ARGUMENTS = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
 
 
-def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -> TempoFormerForStreamClassification:
+def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -> StreamPreTrainedModel:
     """
     Trains, evaluates and predicts as `run_glue_style.py` does, with the settings of `configuration/default.yaml`
     unless a recipe is given.
@@ -59,10 +60,10 @@ def with_default_settings(arguments: list[str]) -> list[str]:
     if has_recipe(arguments) or {"-h", "--help"} & set(arguments):
         return arguments
     (model_args,) = parse([ModelArguments], arguments, only_these=False)
-    if model_args.model_name_or_path is None:
+    if model_args.model_name_or_path is None or model_args.model_type == "tempoformer":
         return arguments
     config = AutoConfig.from_pretrained(model_args.model_name_or_path, **model_args.download_settings)
-    if config.model_type == TempoFormerConfig.model_type:
+    if isinstance(config, StreamFields):
         return arguments
     logger.info("No recipe is given: the settings are those of configuration/default.yaml.")
     return [recipe_path("default"), *arguments]
@@ -70,7 +71,7 @@ def with_default_settings(arguments: list[str]) -> list[str]:
 
 def load_model(
     model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str]
-) -> TempoFormerForStreamClassification:
+) -> StreamPreTrainedModel:
     """
     Loads a saved TempoFormer, or builds one on a pretrained or an untrained encoder.
 
@@ -80,12 +81,13 @@ def load_model(
         window (`int`, *optional*, defaults to 20): Posts in a stream of a new model.
         names (`list[str]`): The labels of a new model, in the order of their ids.
     """
-    if config.model_type == TempoFormerConfig.model_type:
+    if isinstance(config, StreamFields):
         # Load in float32. For mixed precision use `--bf16`.
-        return TempoFormerForStreamClassification.from_pretrained(
+        return AutoModelForSequenceClassification.from_pretrained(
             model_args.model_name_or_path, dtype=torch.float32, **model_args.download_settings
         )
-    check_overrides(model_args.config_overrides, TempoFormerConfig)
+    model_class = new_model_class(model_args.model_type, config)
+    check_overrides(model_args.config_overrides, model_class.config_class)
     settings = {
         "window": DEFAULT_WINDOW if window is None else window,
         "id2label": dict(enumerate(names)),
@@ -93,16 +95,26 @@ def load_model(
         **(model_args.config_overrides or {}),
     }
     if model_args.config_name is not None:
-        return TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=config, **settings))
-    return TempoFormerForStreamClassification.from_encoder_pretrained(
+        return model_class(model_class.config_class(encoder_config=config, **settings))
+    return model_class.from_encoder_pretrained(
         model_args.model_name_or_path, **settings, **model_args.download_settings
     )
+
+
+def new_model_class(model_type: str | None, encoder_config: PreTrainedConfig) -> type[StreamPreTrainedModel]:
+    """The class of a new model, by default the post model's."""
+    if model_type == "tempoformer":
+        return TempoFormerForStreamClassification
+    if encoder_config.model_type in TemporalPostTempoFormerForStreamClassification.own_encoders:
+        return TemporalPostTempoFormerForStreamClassification
+    return PostTempoFormerForStreamClassification
 
 
 def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
     """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
     names = [saved.id2label[index] for index in range(saved.num_labels)]
     for name, given, has in (
+        ("model_type", model_args.model_type, saved.model_type),
         ("config_name", model_args.config_name, None),
         ("config_overrides", model_args.config_overrides, None),
         ("window", data.window, saved.window),
@@ -115,7 +127,7 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
 
 def run(
     model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
-) -> TempoFormerForStreamClassification:
+) -> StreamPreTrainedModel:
     """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
     check_asked(training, model_args.calibrate)
     if model_args.view:
@@ -138,13 +150,13 @@ def run(
 
 def run_locked(
     model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
-) -> TempoFormerForStreamClassification:
+) -> StreamPreTrainedModel:
     """As `run`, in an output folder that no other run writes to."""
     set_seed(training.seed)
 
     # Configuration of the checkpoint
     config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
-    is_saved = config.model_type == TempoFormerConfig.model_type
+    is_saved = isinstance(config, StreamFields)
     if is_saved:
         check_checkpoint(model_args, data, config)
     elif not training.do_train:
@@ -182,8 +194,7 @@ def run_locked(
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.source, **model_args.download_settings
     )
-    longest = get_encoder_adapter(model.config.encoder_config).max_tokens(model.config.encoder_config)
-    longest = min(tokenizer.model_max_length, longest)
+    longest = min(tokenizer.model_max_length, model.base_model.max_tokens)
     tokenizer.model_max_length = min(data.max_seq_length or (longest if is_saved else DEFAULT_LENGTH), longest)
 
     # Rows and batches

@@ -9,27 +9,27 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.vectors import cached_vectors
-from ..modeling_tempoformer import TempoFormerForStreamClassification
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
 
 
 BATCH_SIZE = 64  # posts
 
 
-def freeze_encoder(model: TempoFormerForStreamClassification):
+def freeze_encoder(model: StreamPreTrainedModel):
     """
     Keeps the encoder's weights as they are.
 
     Args:
-        model (`TempoFormerForStreamClassification`): In the post form. Raises a `ValueError` in the token form, whose
+        model (`PostTempoFormerForStreamClassification`): The model. Raises a `ValueError` for the paper's, whose
             stream layers are the encoder's.
     """
-    if model.config.stream_form != "post":
-        raise ValueError("--freeze_encoder needs `stream_form: post`: in the token form the encoder's layers learn.")
+    if not isinstance(model, PostTempoFormerForStreamClassification):
+        raise ValueError("--freeze_encoder needs a `post_tempoformer`: in a `tempoformer` the encoder's layers learn.")
     model.base_model.encoder.requires_grad_(False)
 
 
 def embed_rows(
-    rows: dict[str, Dataset], model: TempoFormerForStreamClassification, tokenizer: PreTrainedTokenizerBase
+    rows: dict[str, Dataset], model: PostTempoFormerForStreamClassification, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Dataset]:
     """
     Puts the vectors of posts in the place of their tokens. Equal posts are read once, and all vectors are kept in the
@@ -37,7 +37,7 @@ def embed_rows(
 
     Args:
         rows (`dict[str, Dataset]`): Rows of each part, as [`to_rows`] returns them.
-        model (`TempoFormerForStreamClassification`): In the post form; its encoder must not change any more. It is
+        model (`PostTempoFormerForStreamClassification`): Its encoder must not change any more. It is
             put in evaluation mode, and runs where it is.
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
 
@@ -66,7 +66,9 @@ def embed_rows(
 
 @torch.no_grad()
 def embed(
-    posts: list[dict[str, list[int]]], model: TempoFormerForStreamClassification, tokenizer: PreTrainedTokenizerBase
+    posts: list[dict[str, list[int]]],
+    model: PostTempoFormerForStreamClassification,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> torch.Tensor:
     """The vectors of posts (posts, hidden), on the CPU."""
     model.eval()

@@ -13,7 +13,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import EarlyStoppingCallback, EvalPrediction
 
-from ..configuration_tempoformer import TempoFormerConfig
+from ..configuration_post_tempoformer import StreamFields
 from ..data.timelines import Posts
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
@@ -45,7 +45,7 @@ class StreamTrainingArguments(HubTrainingArguments):
         min_steps (`int`, *optional*, defaults to 0): Train for more than `num_train_epochs` where these are fewer
             optimiser steps than this.
         freeze_encoder (`bool`, *optional*, defaults to `False`): Train only what is new, over vectors of posts that
-            are computed once. For `stream_form="post"`.
+            are computed once. For a `post_tempoformer`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
             `metric_for_best_model`.
         remove_unused_columns (`bool`, *optional*): As in [`HubTrainingArguments`].
@@ -127,7 +127,7 @@ class StreamTrainer(HubTrainer):
         if not self.model.base_model_prefix:
             return None, []
         encoder = f"{self.model.base_model_prefix}."
-        if isinstance(self.model.config, TempoFormerConfig):
+        if isinstance(self.model.config, StreamFields):
             encoder += "encoder."
         new = [parameter for name, parameter in self.model.named_parameters() if encoder not in name]
         return self.args.new_parameters_learning_rate, new

@@ -144,7 +144,7 @@ GLUE = {
     "a frozen encoder whose top layers learn": (glue("--freeze_encoder"), "--freeze_encoder…post"),
     "a frozen encoder over a stream": (glue("--freeze_encoder", "--streaming"), "--freeze_encoder…--streaming"),
     "no layers over the vectors of posts": (
-        glue("--config_overrides", '{"stream_form": "post", "num_stream_layers": 0}'),
+        glue("--config_overrides", '{"model_type": "post_tempoformer", "num_stream_layers": 0}'),
         "`num_stream_layers`…1",
         "StrictDataclassClassValidationError",
     ),

@@ -130,16 +130,16 @@ FORWARD = {
     ),
     "times of another shape": (batch(elapsed=lambda elapsed: elapsed[..., 0]), "`elapsed`"),
     "vectors beside tokens": (
-        batch(lambda: tiny_model(stream_form="post"), post_embeds=torch.zeros(2, 6, 16)),
+        batch(lambda: tiny_model(model_type="post_tempoformer"), post_embeds=torch.zeros(2, 6, 16)),
         "`input_ids`…`post_embeds`",
     ),
     "vectors for a model that reads tokens": (
         batch(input_ids=None, attention_mask=None, post_embeds=torch.zeros(2, 6, 16)),
-        "`post_embeds`…`stream_form='post'`",
+        "post_embeds",
     ),
     "vectors of another encoder": (
         batch(
-            lambda: tiny_model(stream_form="post"),
+            lambda: tiny_model(model_type="post_tempoformer"),
             input_ids=None,
             attention_mask=None,
             post_embeds=torch.zeros(2, 6, 8),
@@ -147,7 +147,7 @@ FORWARD = {
         "`post_embeds`…16…8",
     ),
     "a mask of tokens for vectors": (
-        batch(lambda: tiny_model(stream_form="post"), input_ids=None, post_embeds=torch.zeros(2, 6, 16)),
+        batch(lambda: tiny_model(model_type="post_tempoformer"), input_ids=None, post_embeds=torch.zeros(2, 6, 16)),
         "`attention_mask`…1…7",
     ),
     "labels of another shape": (batch(labels=lambda labels: labels[:, :1]), "`labels`…6…1"),

@@ -102,7 +102,7 @@ def test_card_says_what_the_model_is(tmp_path):
 
 
 def test_card_says_in_which_form_the_model_reads_streams(tmp_path):
-    model = tiny_model(**CHANGES, stream_form="post", num_stream_layers=1)
+    model = tiny_model(**CHANGES, model_type="post_tempoformer", num_stream_layers=1)
     assert "`temporal_rotary`, in 1 layer over one vector for each post" in card_of(model, tmp_path).text
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from datasets import Dataset
 from dense_reference import dense_logits
-from helpers import TIMES, TINY, tiny_batch
+from helpers import TIMES, TINY, tiny_batch, tiny_model
 from helpers import dated_bert as bert
 from safetensors.torch import load_file, save_file
 from transformers import pipeline
@@ -12,8 +12,6 @@ from transformers import pipeline
 from modeling_tempoformer import (
     StreamCollator,
     StreamState,
-    TempoFormerConfig,
-    TempoFormerForStreamClassification,
 )
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.timelines import to_timelines
@@ -26,15 +24,19 @@ MODES = [
     {"temporal_attention": "none", "prepend_time": True},
 ]
 
-VARIANTS = [{}, {"head": "lstm"}, {"num_stream_layers": 0}, {"num_stream_layers": 1}, {"stream_form": "post"}]
+VARIANTS = [
+    {},
+    {"head": "lstm"},
+    {"num_stream_layers": 0},
+    {"num_stream_layers": 1},
+    {"model_type": "post_tempoformer"},
+]
 
 
-def make_model(family: str = "temporal_bert", **settings) -> TempoFormerForStreamClassification:
-    torch.manual_seed(0)
+def make_model(family: str = "temporal_bert", **settings) -> torch.nn.Module:
     encoder = {"model_type": family, "pad_token_id": 1 if "roberta" in family else 0, "times": TIMES, **TINY}
     encoder |= {"initializer_range": 0.3, "time_initializer_range": 1.0, **settings.pop("encoder", {})}
-    config = TempoFormerConfig(encoder_config=encoder, window=4, num_labels=3, **settings)
-    model = TempoFormerForStreamClassification(config).eval()
+    model = tiny_model(encoder_config=encoder, **settings)
     for name, parameter in model.named_parameters():
         if name.endswith("residual.weight"):
             torch.nn.init.normal_(parameter)
@@ -81,7 +83,7 @@ def test_what_time_adds_gets_its_gradient(checkpointing):
             assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize("variant", [{}, {"num_stream_layers": 0}, {"stream_form": "post"}], ids=str)
+@pytest.mark.parametrize("variant", [{}, {"num_stream_layers": 0}, {"model_type": "post_tempoformer"}], ids=str)
 def test_post_by_post_gives_the_logits_of_the_whole(tmp_path, variant):
     model, batch = make_model(**variant), make_batch()
     times = 1e9 + torch.arange(6).double() * 1000

@@ -10,7 +10,7 @@ from safetensors.torch import load, save
 from modeling_tempoformer.live.classifier import LiveClassifier
 
 
-VARIANTS = [{}, {"stream_form": "post"}, {"window": 1}, {"timed": False}, {"head": "lstm"}]
+VARIANTS = [{}, {"model_type": "post_tempoformer"}, {"window": 1}, {"timed": False}, {"head": "lstm"}]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -239,7 +239,7 @@ def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_memory_is_in_the_model_s_dtype(dtype):
-    pipe, store = make_pipe(stream_form="post"), DictStore()
+    pipe, store = make_pipe(model_type="post_tempoformer"), DictStore()
     pipe.model.to(dtype)
     classifier = LiveClassifier(pipe, store)
     send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])

@@ -266,17 +266,8 @@ def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog
 
 
 def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
-    token_form = '{"stream_form": "token", "stream_hidden_size": null, "stream_residual": false}'
-    still = [
-        "--learning_rate",
-        "0",
-        "--warmup_steps",
-        "0",
-        "--freeze_encoder",
-        "false",
-        "--config_overrides",
-        token_form,
-    ]
+    rates = ["--learning_rate", "0", "--warmup_steps", "0"]
+    still = ["--model_type", "tempoformer", *rates, "--freeze_encoder", "false"]
     fine_tune(tmp_path / "still", encoder, *still)
     fine_tune(tmp_path / "new", encoder, *still, "--new_parameters_learning_rate", "0.1")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "new"))
@@ -288,7 +279,7 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
 
 
 def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(tmp_path, encoder):
-    post_form = ["--config_overrides", '{"stream_form": "post"}', "--freeze_encoder", "--num_train_epochs", "4"]
+    post_form = ["--model_type", "post_tempoformer", "--freeze_encoder", "--num_train_epochs", "4"]
     at_once = ["--warmup_steps", "0", "--load_best_model_at_end", "false"]
     fine_tune(tmp_path / "still", encoder, *post_form, *at_once, "--learning_rate", "0")
     vectors = fine_tune(tmp_path / "out", encoder, *post_form, *at_once, "--learning_rate", "1e-2")

@@ -231,7 +231,7 @@ def same_weights(**settings) -> TempoFormerForStreamClassification:
     ("other", "message"),
     [
         (lambda: tiny_model(seed=1), "other weights"),
-        (lambda: tiny_model(stream_form="post"), "other weights"),
+        (lambda: tiny_model(model_type="post_tempoformer"), "other weights"),
         (lambda: same_weights(window=3), "window of 4 posts.*3"),
     ],
 )

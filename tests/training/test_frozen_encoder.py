@@ -37,7 +37,7 @@ def make_rows(tokenizer) -> dict[str, Dataset]:
 def make_model(family: str):
     encoder = {**tiny_encoder(), "model_type": family, "initializer_range": 0.3}
     encoder |= {"times": TIMES} if family == "temporal_bert" else {}
-    return tiny_model(stream_form="post", num_labels=2, encoder_config=encoder)
+    return tiny_model(model_type="post_tempoformer", num_labels=2, encoder_config=encoder)
 
 
 @pytest.mark.parametrize(

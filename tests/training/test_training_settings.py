@@ -64,7 +64,7 @@ def test_an_adapter_through_the_trainer(tmp_path, tokenization):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings", [{}, {"stream_attention": "full"}, {"num_stream_layers": 0}, {"stream_form": "post"}]
+    "settings", [{}, {"stream_attention": "full"}, {"num_stream_layers": 0}, {"model_type": "post_tempoformer"}]
 )
 def test_exported_is_the_same(settings):
     """The exported graph also reads other batches of the same shape."""

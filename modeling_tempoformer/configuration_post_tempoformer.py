@@ -1,0 +1,213 @@
+"""Configuration of the post model, this project's default, and the fields that it shares with the paper's model."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from huggingface_hub.dataclasses import strict, validated_field
+from transformers import AutoConfig, PreTrainedConfig
+
+from .checks_tempoformer import CheckedFields, check_bounds
+
+
+# Fields that belong to the classes of a model, and do not fit a model with other classes.
+CLASS_FIELDS = ("class_weights", "calibration")
+
+
+def check_problem_type(problem_type: str | None):
+    """Raises a `ValueError` for a problem that the focal loss is not for."""
+    if problem_type not in (None, "single_label_classification"):
+        raise ValueError(f"The focal loss is for posts that have one class each, not for '{problem_type}'.")
+
+
+@dataclass(kw_only=True)
+class StreamFields(CheckedFields):
+    """The fields of all models of streams; see [`PostTempoFormerConfig`]."""
+
+    sub_configs = {"encoder_config": AutoConfig}
+    # Encoders that the Auto classes do not know where this code was loaded from the Hub.
+    own_encoders: ClassVar[dict[str, type[PreTrainedConfig]]] = {}
+    # What loads from a folder: for each Auto class the file and the name of ours.
+    auto_classes: ClassVar[dict[str, str]] = {}
+
+    encoder_config: PreTrainedConfig | dict[str, Any] | None = None
+    window: int = 20
+    stream_attention: Literal["temporal_rotary", "rotary", "full"] = "temporal_rotary"
+    rope_theta: float | int = 10000.0
+    head_hidden_sizes: list[int] | tuple[int, ...] = (64, 64)
+    head_dropout: float | int = 0.1
+    focal_gamma: float | int = 2.0
+    class_weights: list[float | int] | None = None
+    calibration: dict[str, Any] | None = None
+    timed: bool | None = None
+    problem_type: str | None = validated_field(check_problem_type, default=None)
+
+    def __post_init__(self, **kwargs):
+        if self.encoder_config is None:
+            self.encoder_config = AutoConfig.for_model("bert")
+        elif isinstance(self.encoder_config, dict):
+            if "model_type" not in self.encoder_config:
+                raise ValueError("`encoder_config` given as a dict needs a `model_type`, for example 'bert'.")
+            own_class = self.own_encoders.get(self.encoder_config["model_type"])
+            if own_class is not None:
+                self.encoder_config = own_class.from_dict(self.encoder_config)
+            else:
+                self.encoder_config = AutoConfig.for_model(**self.encoder_config)
+        super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs):
+        """
+        As in the library, but `class_weights` and `calibration` of `config_dict` are dropped if another number of
+        classes is given.
+        """
+        given = {name: kwargs.pop(name) for name in (*CLASS_FIELDS, "id2label", "label2id") if name in kwargs}
+        values = {**config_dict, **given}
+        if "id2label" in given and "label2id" not in given:
+            values["label2id"] = {label: int(index) for index, label in given["id2label"].items()}
+        before, after = (len(fields.get("id2label") or ()) or 2 for fields in (config_dict, values))
+        if kwargs.get("num_labels", after) != before:
+            values |= {name: given.get(name) for name in CLASS_FIELDS}
+        return super().from_dict(values, **kwargs)
+
+    def validate_bounds(self):
+        """Numbers must lie within their bounds, also the encoder's."""
+        super().validate_bounds()
+        check_bounds(self.encoder_config, "encoder_config.")
+
+    def validate_classes(self):
+        """The loss needs two classes and a positive weight for each, decisions a positive threshold."""
+        if self.num_labels < 2:
+            raise ValueError(f"The focal loss needs at least 2 classes, got `num_labels={self.num_labels}`.")
+        calibration = self.calibration or {}
+        if unknown := sorted(set(calibration) - {"temperature", "thresholds"}):
+            raise ValueError(f"`calibration` has 'temperature' and 'thresholds', got {', '.join(map(repr, unknown))}.")
+        temperature = calibration.get("temperature")
+        for name, numbers, count in (
+            ("class_weights", self.class_weights, self.num_labels),
+            ("calibration['thresholds']", calibration.get("thresholds"), self.num_labels),
+            ("calibration['temperature']", None if temperature is None else [temperature], 1),
+        ):
+            if numbers is None:
+                continue
+            if len(numbers) != count:
+                raise ValueError(f"`{name}` has {len(numbers)} values for {count} labels.")
+            if not all(0 < number < float("inf") for number in numbers):
+                raise ValueError(f"`{name}` must be positive and finite, got {numbers}.")
+
+    def validate_stream_width(self):
+        """The stream layers must have whole heads, and whole pairs to rotate."""
+        head_dim, rest = divmod(self.stream_width, self.encoder_config.num_attention_heads)
+        if rest or head_dim < 1:
+            raise ValueError(
+                f"The stream layers' width must be a positive multiple of their "
+                f"{self.encoder_config.num_attention_heads} heads, got {self.stream_width}."
+            )
+        if self.num_stream_layers and self.stream_attention != "full" and head_dim % 2:
+            raise ValueError(
+                f"`stream_attention='{self.stream_attention}'` needs an even head dimension, not {head_dim}."
+            )
+
+    def get_text_config(self, decoder=None, encoder=None) -> PreTrainedConfig:
+        """The encoder's configuration, as it is the one with a vocabulary."""
+        return self.encoder_config
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """As in the library, without the folder that the encoder was loaded from, which must not be published."""
+        values = super().to_diff_dict()
+        values.get("encoder_config", {}).pop("_name_or_path", None)
+        return values
+
+    def save_pretrained(self, save_directory, **kwargs):
+        """Saves the configuration, with the Auto classes and the pipeline that load from the folder."""
+        self.auto_map = dict(self.auto_classes)
+        self.custom_pipelines = {
+            "stream-classification": {
+                "impl": "pipeline_tempoformer.StreamClassificationPipeline",
+                "pt": ["AutoModelForSequenceClassification"],
+                "type": "text",
+            }
+        }
+        super().save_pretrained(save_directory, **kwargs)
+
+
+@strict
+class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
+    r"""
+    Configuration of a [`PostTempoFormerModel`] or [`PostTempoFormerForStreamClassification`].
+
+    Args:
+        encoder_config (`PreTrainedConfig` or `dict`, *optional*):
+            Configuration of the encoder that reads the posts, of any type that `AutoModel` knows; `BertConfig()` if
+            omitted.
+        window (`int`, *optional*, defaults to 20):
+            The largest number of posts in a stream (paper, section 5: 20 for LRS, 10 for TalkLife).
+        post_pooling (`str`, *optional*, defaults to `"mean"`):
+            A post's vector: the `"mean"` of its tokens in the encoder's last layer, or the first of them (`"cls"`).
+        num_stream_layers (`int`, *optional*, defaults to 1): Layers over the vectors of a stream's posts, at least 1.
+        stream_hidden_size (`int`, *optional*, defaults to 192):
+            Width of these layers. They have as many heads as the encoder, and the width must be an even multiple of
+            that number.
+        stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in these layers.
+        stream_attention (`str`, *optional*, defaults to `"temporal_rotary"`):
+            Attention across the posts of a stream: `"temporal_rotary"` rotates queries and keys by the logarithm of
+            the seconds to the newest post, `"rotary"` by the distance in posts, `"full"` does not rotate.
+        stream_position_initializer_range (`float`, *optional*, defaults to 1.0):
+            Standard deviation of new embeddings of a post's position in the stream.
+        rope_theta (`float`, *optional*, defaults to 10000.0): Base of the rotary frequencies.
+        head_hidden_sizes (`list[int]`, *optional*, defaults to `(64, 64)`): Hidden widths of the classifier.
+        head_dropout (`float`, *optional*, defaults to 0.1): Dropout in the classifier.
+        focal_gamma (`float`, *optional*, defaults to 2.0):
+            Focusing exponent of the focal loss; 0 gives cross-entropy.
+        class_weights (`list[float]`, *optional*):
+            Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
+        calibration (`dict`, *optional*):
+            What was tuned on posts that were not trained on; the pipeline and the scripts apply it. Either key may be
+            missing. `"temperature"`, a positive number, divides the logits before the softmax; above 1 it makes the
+            model less confident (`fit_temperature`). `"thresholds"`, a positive number for each class in the order of
+            `id2label`: a post gets the class with the largest probability / threshold, so only their ratios count
+            (`tune_thresholds`).
+        timed (`bool`, *optional*):
+            Whether the model was trained with the time between posts. If the stream layers read time
+            (`stream_attention="temporal_rotary"`), streams must match it. If None, this is not checked.
+        problem_type (`str`, *optional*):
+            `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
+
+    Raises a validation error that names the field for a value outside its range; `from_pretrained` and `from_dict`
+    make a `ValueError` of it.
+    """
+
+    model_type = "post_tempoformer"
+    keys_to_ignore_at_inference = ["stream_attentions", "hidden_states"]
+    auto_classes = {
+        "AutoConfig": "configuration_post_tempoformer.PostTempoFormerConfig",
+        "AutoModel": "modeling_post_tempoformer.PostTempoFormerModel",
+        "AutoModelForSequenceClassification": "modeling_post_tempoformer.PostTempoFormerForStreamClassification",
+    }
+
+    post_pooling: Literal["mean", "cls"] = "mean"
+    num_stream_layers: int = 1
+    stream_hidden_size: int = 192
+    stream_dropout: float | int = 0.1
+    stream_position_initializer_range: float | int = 1.0
+
+    @property
+    def stream_width(self) -> int:
+        """The width of the stream layers."""
+        return self.stream_hidden_size
+
+    def validate_encoder(self):
+        """The encoder must load where this package is not installed."""
+        encoder = self.encoder_config
+        if encoder.model_type not in self.own_encoders and not type(encoder).__module__.startswith("transformers."):
+            raise ValueError(
+                f"`encoder_config` must be of a type of Transformers, got '{encoder.model_type}'; for encoders with "
+                "temporal attention there is `TemporalPostTempoFormerConfig`."
+            )
+
+    def validate_layers(self):
+        """There must be a stream layer."""
+        if self.num_stream_layers < 1:
+            raise ValueError(f"`num_stream_layers` must be at least 1, got {self.num_stream_layers}.")
+
+
+__all__ = ["PostTempoFormerConfig"]

@@ -1,0 +1,767 @@
+"""
+The post model, this project's default: an encoder reads each post once, and new layers read one vector for each post
+of a stream, with the temporal rotation of TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024, section 4.2). What it
+shares with the paper's model, `modeling_tempoformer.py`, is here, too.
+"""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+
+from .checks_tempoformer import check_shape, check_whole, only_safetensors
+from .configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
+from .data_collator_tempoformer import stream_windows
+from .online_tempoformer import StreamState, StreamStepMixin
+
+# Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
+from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
+
+
+# Arguments that the library passes to every model.
+IGNORED_KWARGS = {"return_dict", "use_cache"}
+ROWS_OF_POSTS = " Give timelines to `pipeline('stream-classification')`, or rows of posts to `StreamCollator`."
+# What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
+MASKED = -3e4
+# Posts that the encoder reads together: tokens with padding, and the length below which all posts are alike.
+TOKENS_AT_ONCE, SHORT_POST = 8192, 16
+
+
+@dataclass
+class StreamClassifierOutput(ModelOutput):
+    """
+    Args:
+        loss (`torch.FloatTensor`, *optional*, with `labels`): Focal loss, a scalar in float32.
+        logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_labels)`): Scores before softmax for the
+            newest post of each stream; 0 for a stream without posts.
+        stream_attentions, hidden_states, attentions: As the model without the head returns them.
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    stream_attentions: tuple[torch.FloatTensor, ...] | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class PostTempoFormerModelOutput(ModelOutput):
+    """
+    Args:
+        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, stream_hidden_size)`): The newest
+            post of each stream after the stream layers; 0 for a stream without posts.
+        stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
+        stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
+            With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
+            `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the attention of each post
+            (fourth axis) to the posts of its stream (last axis); 0 where the stream has no post.
+        hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
+            What the first stream layer reads and the output of each, of shape
+            `(batch_size, num_streams, window, stream_hidden_size)`.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    stream_mask: torch.BoolTensor | None = None
+    stream_attentions: tuple[torch.FloatTensor, ...] | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class Streams:
+    """
+    The streams of a batch. Posts and streams of all rows are numbered one after the other.
+
+    Args:
+        token_mask (`torch.BoolTensor` of shape `(posts, tokens)`): Real tokens.
+        slot_post (`torch.LongTensor` of shape `(streams, window)`): The post in each place of a stream.
+        slot_mask (`torch.BoolTensor` of the same shape): Where there is one; nowhere in a stream without newest post.
+        tau (`torch.FloatTensor` of the same shape, *optional*): How far each post is from the newest one.
+        shape (`tuple[int, int]`): Rows, and streams of each.
+    """
+
+    token_mask: torch.BoolTensor
+    slot_post: torch.LongTensor
+    slot_mask: torch.BoolTensor
+    tau: torch.FloatTensor | None
+    shape: tuple[int, int]
+
+    @property
+    def visible(self) -> torch.BoolTensor:
+        """What posts attend to (streams, window). An empty stream sees its newest place: no softmax is of nothing."""
+        return torch.cat((self.slot_mask[:, :-1], torch.ones_like(self.slot_mask[:, -1:])), dim=1)
+
+
+def focal_loss(
+    logits: torch.Tensor,
+    labels: torch.LongTensor,
+    gamma: float = 2.0,
+    class_weights: list[float] | None = None,
+    num_items_in_batch: torch.Tensor | int | None = None,
+) -> torch.Tensor:
+    """
+    Focal loss (Lin et al., 2017): `-w_y (1 - p_y)^gamma log p_y`, the mean over labelled streams.
+
+    Args:
+        logits (`torch.Tensor` of shape `(..., num_labels)`): Scores before softmax.
+        labels (`torch.LongTensor` of shape `(...)`): Class of each stream; -100 for none.
+        gamma (`float`, *optional*, defaults to 2.0): 0 gives weighted cross-entropy.
+        class_weights (`list[float]`, *optional*): `w`; 1 for every class if omitted.
+        num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+            The number of labelled streams to divide by, where gradients are accumulated over several batches; the
+            number in `labels` if omitted.
+
+    Returns:
+        A scalar in float32; 0 where no stream has a label.
+    """
+    labelled = labels != -100
+    target = labels.masked_fill(~labelled, 0).unsqueeze(-1)
+    log_p = logits.float().log_softmax(-1).gather(-1, target).squeeze(-1)
+    # Above zero, where the slope of x^gamma is infinite for gamma < 1.
+    missing = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
+    losses = -(missing**gamma) * log_p
+    if class_weights is not None:
+        losses = losses * losses.new_tensor(class_weights)[target.squeeze(-1)]
+    total = losses.masked_fill(~labelled, 0.0).sum()
+    if num_items_in_batch is None:
+        return total / labelled.sum().clamp_min(1)
+    return total / torch.as_tensor(num_items_in_batch, device=total.device).clamp_min(1)
+
+
+def rotate_pairs(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotates the pairs (2i, 2i+1) of the last axis of `states`; `cos` and `sin` have the pair's value at both."""
+    turned = torch.stack((-states[..., 1::2], states[..., 0::2]), dim=-1).flatten(-2)
+    return torch.addcmul(states * cos, turned, sin)
+
+
+class StreamPositionEmbedding(nn.Embedding):
+    """Embeddings of stream positions. A separate class, so that `_init_weights` can give it its own scale."""
+
+
+class ZeroLinear(nn.Linear):
+    """A linear layer that starts at 0, so that adding its output changes nothing at first."""
+
+
+class NarrowLinear(nn.Linear):
+    """A linear layer with PyTorch's default initialisation: the encoder's scale is too small for a narrow head."""
+
+
+def class_layers(config: StreamFields, width: int) -> nn.Sequential:
+    """The classifier of vectors of `width`: hidden layers with ReLU and dropout, and one output for each class."""
+    layers = []
+    for hidden_width in config.head_hidden_sizes:
+        layers += [NarrowLinear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
+        width = hidden_width
+    return nn.Sequential(*layers, NarrowLinear(width, config.num_labels))
+
+
+class StreamAttention(nn.Module):
+    """
+    Multi-head attention across the vectors of a stream's posts (paper, section 4.2). Queries and keys are rotated by
+    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`.
+
+    Args:
+        config ([`StreamFields`]): The model's configuration.
+        dropout (`float`): Dropout of the output.
+        starts_at_zero (`bool`): Whether the output is 0 at first.
+    """
+
+    def __init__(self, config: StreamFields, dropout: float, starts_at_zero: bool):
+        super().__init__()
+        self.rope_theta, width = config.rope_theta, config.stream_width
+        self.num_heads = config.encoder_config.num_attention_heads
+        self.head_dim = width // self.num_heads
+        bias = config.stream_attention == "full"
+        self.q_proj = nn.Linear(width, width, bias=bias)
+        self.k_proj = nn.Linear(width, width, bias=bias)
+        self.v_proj = nn.Linear(width, width, bias=bias)
+        self.o_proj = (ZeroLinear if starts_at_zero else nn.Linear)(width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        posts: torch.Tensor,
+        visible: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool = False,
+        only_newest: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        `posts` (streams, window, width), `visible` and `tau` (streams, window); `tau=None` does not rotate. Returns
+        the context of all posts, or with `only_newest` of the newest alone, and their attention if asked for.
+        """
+        asking = slice(-1, None) if only_newest else slice(None)
+        query, key, value = (
+            projection(states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+            for projection, states in ((self.q_proj, posts[:, asking]), (self.k_proj, posts), (self.v_proj, posts))
+        )
+        if tau is not None:
+            exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
+            tau = tau.to(posts.device)
+            angles = (tau[:, None, :, None] * self.rope_theta**-exponents).repeat_interleave(2, dim=-1)
+            cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
+            query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
+        bias = ((~visible).to(query) * MASKED)[:, None, None]
+        weights = None
+        if output_attentions:
+            scores = query @ key.mT * self.head_dim**-0.5 + bias
+            weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+            context = weights @ value
+        else:
+            context = nn.functional.scaled_dot_product_attention(query, key, value, bias)
+        return self.dropout(self.o_proj(context.transpose(1, 2).flatten(-2))), weights
+
+
+class StreamPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialisation, common to all models of streams."""
+
+    base_model_prefix = "tempoformer"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_attention_backend = True
+    # Encoders that the Auto classes do not know where this code was loaded from the Hub.
+    own_encoders: ClassVar[dict[str, type[PreTrainedModel]]] = {}
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        # PyTorch's own initialisation of these layers.
+        if isinstance(module, (nn.LSTM, NarrowLinear)):
+            bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
+            for weight in module.parameters():
+                init.uniform_(weight, -bound, bound)
+        elif isinstance(module, ZeroLinear):
+            init.zeros_(module.weight)
+        elif isinstance(module, StreamPositionEmbedding):
+            init.normal_(module.weight, std=self.config.stream_position_initializer_range)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
+        """As in the library, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
+        return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
+
+    @classmethod
+    def from_encoder_pretrained(cls, name: str, config: StreamFields | None = None, **kwargs):
+        """
+        A model with a pretrained encoder, and with new stream layers and a new head.
+
+        Args:
+            name (`str`): Folder or Hub id of an encoder's checkpoint.
+            config ([`PostTempoFormerConfig`] or [`TempoFormerConfig`], *optional*):
+                The model's configuration; its `encoder_config` is replaced by the checkpoint's.
+            kwargs: Without `config`, fields of the configuration and `num_labels` set it. All else, such as
+                `revision`, `token`, `dtype` or `attn_implementation`, goes to the encoder's `from_pretrained`.
+                Default `dtype`: float32, also for 16-bit checkpoints, since 16 bits are too coarse for training.
+
+        Returns:
+            The model in evaluation mode, as after `from_pretrained`. Raises a `ValueError` for an encoder that the
+            model cannot read, and an `OSError` if the weights are not safetensors.
+        """
+        fields = {*cls.config_class.__dataclass_fields__, "num_labels"} - {"dtype"}
+        settings = {key: kwargs.pop(key) for key in list(kwargs) if key in fields}
+        # `torch_dtype` is the old name, which the library still takes.
+        kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))
+        if config is not None and settings:
+            raise ValueError(f"Give either `config` or its fields, not both: {', '.join(settings)}.")
+        weight_settings = ("dtype", "attn_implementation", "use_safetensors")
+        config_settings = {key: value for key, value in kwargs.items() if key not in weight_settings}
+        encoder_config = AutoConfig.from_pretrained(name, **config_settings)
+        # From a dict, so that the settings are validated with this encoder's configuration, before it is loaded.
+        settings = settings if config is None else config.to_dict()
+        config = cls.config_class.from_dict({**settings, "encoder_config": encoder_config.to_dict()})
+        encoder = cls.load_encoder(name, config, **only_safetensors(kwargs))
+        model = cls._from_config(
+            config, dtype=encoder.dtype, attn_implementation=encoder.config._attn_implementation
+        ).eval()
+        model.base_model.encoder.load_state_dict(encoder.state_dict())
+        return model
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.base_model.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module):
+        self.base_model.encoder.set_input_embeddings(value)
+
+
+class StreamReaderMixin:
+    """What models of streams do with their inputs. They have `takes_time_ids`, `max_tokens` and `post_inputs`."""
+
+    def output_settings(self, kwargs: dict[str, Any]) -> tuple[Any, bool, bool]:
+        """
+        What to return: hidden states (as the caller asked for them), the attention inside posts, and across posts.
+        Where the caller says nothing the configuration does. Raises a `TypeError` for any other argument.
+        """
+        given = {name: value for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS}
+        hidden_states = given.pop("output_hidden_states", self.config.output_hidden_states)
+        attentions = bool(given.pop("output_attentions", self.config.output_attentions))
+        stream_attentions = attentions or given.pop("output_stream_attentions", False)
+        if given:
+            raise TypeError(f"Unknown arguments: {', '.join(given)}.")
+        return hidden_states, attentions, stream_attentions
+
+    def check_times(self, elapsed: object | None, time_ids: torch.Tensor | None):
+        """Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training."""
+        config = self.config
+        if time_ids is not None and not self.takes_time_ids:
+            family = config.encoder_config.model_type
+            raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{family}'.")
+        reads_time = config.num_stream_layers > 0 and config.stream_attention == "temporal_rotary"
+        if reads_time and config.timed is not None and config.timed != (elapsed is not None):
+            trained, given = ("with", "no times are given") if config.timed else ("without", "times are given")
+            setting = f"`timed={config.timed}` in its configuration"
+            raise ValueError(f"The model was trained {trained} the time between posts ({setting}), but {given}.")
+
+    def lay_out(
+        self,
+        posts: dict[str, torch.Tensor | None],
+        attention_mask: torch.LongTensor | None,
+        stream_index: torch.LongTensor | None,
+        elapsed: torch.FloatTensor | None,
+    ) -> tuple[dict[str, torch.Tensor], Streams]:
+        """
+        The inputs of the posts of all rows, (posts, tokens) or (posts, tokens, hidden), and their streams. Raises a
+        `ValueError` for tensors of other shapes than `forward` describes.
+        """
+        # First, as it is what a pipeline for single texts gives.
+        check_shape("input_ids", posts.get("input_ids"), None, None, None, hint=ROWS_OF_POSTS)
+        self.check_times(elapsed, posts.get("time_ids"))
+        ways = ["input_ids", "inputs_embeds", "post_embeds"]
+        given = {name: tensor for name, tensor in posts.items() if tensor is not None}
+        chosen = [name for name in ways if name in given]
+        if len(chosen) != 1:
+            raise ValueError(f"Give exactly one of {', '.join(f'`{name}`' for name in ways if name in posts)}.")
+        first = given[chosen[0]]
+        check_shape("inputs_embeds", given.get("inputs_embeds"), None, None, None, None)
+        check_shape("post_embeds", given.get("post_embeds"), None, None, self.config.encoder_config.hidden_size)
+        shape = (*first.shape[:2], 1 if chosen == ["post_embeds"] else first.shape[2])
+        for name in ("token_type_ids", "time_ids"):
+            check_shape(name, given.get(name), *shape)
+        check_shape("attention_mask", attention_mask, *shape)
+        mask = torch.ones(shape, dtype=torch.bool, device=first.device)
+        mask = mask if attention_mask is None else attention_mask.bool()
+        batch_size, num_posts = shape[:2]
+        is_post = mask.any(-1)
+        if stream_index is None:
+            newest = (is_post * torch.arange(num_posts, device=mask.device)).amax(-1)
+            stream_index = stream_windows(newest, num_posts).unsqueeze(1)
+        check_shape("stream_index", stream_index, batch_size, None, None)
+        check_shape("elapsed", elapsed, *stream_index.shape)
+        num_streams, window = stream_index.shape[1:]
+        if window > self.config.window:
+            raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
+        # A stream is real if its newest post is, and its posts are those that are real.
+        first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
+        slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
+        slot_mask = (stream_index >= 0).flatten(0, 1) & is_post.flatten()[slot_post]
+        slot_mask = slot_mask & slot_mask[:, -1:]
+        tau = None
+        if self.config.stream_attention == "temporal_rotary" and elapsed is not None:
+            tau = elapsed.flatten(0, 1).float().clamp_min(1.0).log()
+        elif self.config.stream_attention != "full":
+            distance = torch.arange(window - 1, -1, -1, device=slot_post.device, dtype=torch.float32)
+            tau = distance.expand(slot_post.shape)
+        inputs = {name: tensor.flatten(0, 1) for name, tensor in given.items()}
+        return inputs, Streams(mask.flatten(0, 1), slot_post, slot_mask, tau, (batch_size, num_streams))
+
+
+class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
+    """
+    Loading, saving and initialisation of the post model.
+
+    Args:
+        config ([`PostTempoFormerConfig`]): The model's configuration.
+    """
+
+    config: PostTempoFormerConfig
+    # Modules that must not be split across devices.
+    _no_split_modules = ["StreamLayers"]
+
+    @classmethod
+    def encoder_class(cls, config: PreTrainedConfig) -> Any:
+        """The class that builds and loads the encoder; of an encoder with a decoder the first alone."""
+        auto_class = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+        return cls.own_encoders.get(config.model_type, auto_class)
+
+    @classmethod
+    def load_encoder(cls, name: str, config: PostTempoFormerConfig, **kwargs) -> PreTrainedModel:
+        """The pretrained encoder `name`, without its pooler."""
+        encoder = cls.encoder_class(config.encoder_config).from_pretrained(name, **kwargs)
+        encoder.pooler = None
+        return encoder
+
+
+class StreamLayer(nn.Module):
+    """A pre-norm layer: stream positions, attention across the posts of a stream, and a feed-forward step."""
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__()
+        width, dropout = config.stream_hidden_size, nn.Dropout(config.stream_dropout)
+        self.position = StreamPositionEmbedding(config.window, width)
+        self.dropout = dropout
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = StreamAttention(config, config.stream_dropout, starts_at_zero=True)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), dropout)
+
+    def forward(
+        self,
+        posts: torch.Tensor,
+        visible: torch.BoolTensor,
+        tau: torch.Tensor | None,
+        output_attentions: bool,
+        only_newest: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As [`StreamAttention.forward`]."""
+        # The newest post always has the last position.
+        last = self.position.num_embeddings
+        positions = torch.arange(last - posts.shape[1], last, device=posts.device)
+        posts = posts + self.dropout(self.position(positions))
+        context, weights = self.attention(self.attention_norm(posts), visible, tau, output_attentions, only_newest)
+        context = context + posts[:, -context.shape[1] :]
+        return context + self.mlp(self.mlp_norm(context)), weights
+
+
+class StreamLayers(nn.Module):
+    """
+    From the vectors of posts to one vector of each stream's newest post. A post's vector is normalised and projected;
+    layers read it in the light of its stream; the newest post's output is normalised.
+
+    Args:
+        config ([`PostTempoFormerConfig`]): The model's configuration.
+    """
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__()
+        width, hidden_size = config.stream_hidden_size, config.encoder_config.hidden_size
+        self.norm = nn.LayerNorm(hidden_size)
+        self.projection = nn.Linear(hidden_size, width)
+        self.layers = nn.ModuleList(StreamLayer(config) for _ in range(config.num_stream_layers))
+        self.final_norm = nn.LayerNorm(width)
+
+    def forward(
+        self, vectors: torch.Tensor, streams: Streams, output_attentions: bool = False, all_posts: bool = False
+    ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+        """
+        `vectors` (posts, hidden). Returns the newest post of each stream (streams, width); what the first layer reads
+        and the output of each layer (streams, window, width); and the attention of each layer. The last layer
+        computes the newest post alone, unless attention or `all_posts` is asked for.
+        """
+        states = self.projection(self.norm(vectors))[streams.slot_post.to(vectors.device)]
+        all_states, attentions = [states], []
+        visible = streams.visible.to(states.device)
+        for index, layer in enumerate(self.layers):
+            only_newest = index == len(self.layers) - 1 and not (output_attentions or all_posts)
+            states, weights = layer(states, visible, streams.tau, output_attentions, only_newest)
+            all_states.append(states)
+            attentions.append(weights)
+        return self.final_norm(states[:, -1]), all_states, attentions
+
+
+class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
+    r"""
+    An encoder that reads each post by itself, and new layers over one vector for each post of a stream. Their
+    attention is rotated by log time (Tseriotou, Tsakalidis and Liakata, 2024, section 4.2).
+
+    Args:
+        config ([`PostTempoFormerConfig`]): Its `encoder_config` names the encoder.
+    """
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__(config)
+        encoder_class = self.encoder_class(config.encoder_config)
+        # The dtype of our own parts, not the one that the encoder was saved in.
+        dtype = {"dtype": torch.get_default_dtype()}
+        own = config.encoder_config.model_type in self.own_encoders
+        self.encoder = (encoder_class._from_config if own else encoder_class.from_config)(
+            config.encoder_config, **dtype
+        )
+        self.encoder.pooler = None
+        self.stream_layers = StreamLayers(config)
+        self.post_init()
+
+    @property
+    def takes_time_ids(self) -> bool:
+        """Whether the encoder reads the calendar time of tokens."""
+        return "time_ids" in inspect.signature(self.encoder.forward).parameters
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens in a post that the encoder has positions for."""
+        for name, table in self.encoder.named_modules():
+            if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+                # With an id for padding, positions start behind it.
+                padding = table.padding_idx
+                return table.num_embeddings - (0 if padding is None else padding + 1)
+        return getattr(self.config.encoder_config, "max_position_embeddings", None) or int(1e30)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        stream_index: torch.LongTensor | None = None,
+        elapsed: torch.FloatTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
+        post_embeds: torch.FloatTensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> PostTempoFormerModelOutput:
+        r"""
+        Args:
+            input_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                Every post of a row once. A post whose `attention_mask` is all 0 is absent.
+            attention_mask (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                1 for real tokens, 0 for padding; all 1 if omitted.
+            token_type_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                Segment ids; all 0 if omitted.
+            stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
+                The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
+                `config.window`. If omitted, the posts of a row are one stream up to its last real one.
+            elapsed (`torch.FloatTensor` of shape `(batch_size, num_streams, window)`, *optional*):
+                Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted, `tau`
+                is the distance in posts instead of the logarithm of the seconds.
+            inputs_embeds (`torch.FloatTensor`, *optional*):
+                Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
+            time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
+                Calendar time of the tokens, required by encoders with temporal attention.
+            post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
+                The vectors of the posts, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is
+                then 1.
+            kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`.
+
+        Returns:
+            [`PostTempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that
+            is missing or given unlike in training; a `TypeError` for an unknown argument. Values are not checked, as
+            [`StreamCollator`] checks them.
+        """
+        output_hidden_states, _, output_attentions = self.output_settings(kwargs)
+        posts = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
+        posts |= {"time_ids": time_ids, "post_embeds": post_embeds}
+        inputs, streams = self.lay_out(posts, attention_mask, stream_index, elapsed)
+        vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs) if post_embeds is None else None
+        newest, states, attentions = self.stream_layers(
+            inputs["post_embeds"] if vectors is None else vectors, streams, output_attentions, output_hidden_states
+        )
+        mask = streams.slot_mask.to(newest.device)
+        queries = mask[:, None, :, None]
+        return PostTempoFormerModelOutput(
+            last_hidden_state=newest.masked_fill(~mask[:, -1:], 0.0).unflatten(0, streams.shape),
+            stream_mask=mask.unflatten(0, streams.shape),
+            stream_attentions=tuple((weights * queries).unflatten(0, streams.shape) for weights in attentions)
+            if output_attentions
+            else None,
+            hidden_states=tuple(layer.unflatten(0, streams.shape) for layer in states)
+            if output_hidden_states
+            else None,
+        )
+
+    def embed_posts(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        **inputs: torch.Tensor,
+    ) -> torch.FloatTensor:
+        """
+        The vector of each post, for `post_embeds`.
+
+        Args:
+            input_ids, attention_mask, inputs (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
+                What a tokenizer returns for the posts, or `inputs_embeds`. `attention_mask` is all 1 if omitted.
+
+        Returns:
+            `torch.FloatTensor` of shape `(num_posts, hidden_size)`; 0 for a post without real tokens.
+        """
+        inputs = inputs if input_ids is None else {"input_ids": input_ids, **inputs}
+        if "token_type_ids" not in inspect.signature(self.encoder.forward).parameters:
+            inputs.pop("token_type_ids", None)
+        first = next(iter(inputs.values()))
+        mask = torch.ones(first.shape[:2], device=first.device) if attention_mask is None else attention_mask
+        mask, parts, order = mask.bool(), [], []
+        for chosen, length in batches_of(mask):
+            tokens = mask[chosen, :length]
+            states = self.encoder(
+                **{name: values[chosen, :length] for name, values in inputs.items()}, attention_mask=tokens.long()
+            ).last_hidden_state
+            tokens = tokens.to(states.device)
+            parts.append(states[:, 0] if self.config.post_pooling == "cls" else mean_of_tokens(states, tokens))
+            order.append(chosen)
+        if not parts:
+            return torch.zeros(len(mask), self.config.encoder_config.hidden_size, dtype=self.dtype, device=mask.device)
+        vectors = torch.cat(parts)
+        empty = vectors.new_zeros(len(mask), vectors.shape[-1])
+        vectors = empty.index_copy(0, torch.cat(order).to(vectors.device), vectors)
+        return vectors.masked_fill(~mask.any(-1, keepdim=True).to(vectors.device), 0.0)
+
+    def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
+        """
+        What `forward` takes of posts, without what it would compute again for each of their streams: their vectors.
+
+        Args:
+            attention_mask, tokens (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`):
+                As `forward` takes them.
+        """
+        flat = {name: values.flatten(0, 1) for name, values in tokens.items()}
+        vectors = self.embed_posts(attention_mask=attention_mask.flatten(0, 1), **flat)
+        is_post = attention_mask.amax(-1, keepdim=True)
+        return {"attention_mask": is_post, "post_embeds": vectors.unflatten(0, attention_mask.shape[:2])}
+
+
+def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:
+    """
+    Posts of similar length in batches: for each the indices of the posts and their length with padding. Absent posts
+    are in none. While compiling, shapes cannot depend on values: all posts are one batch.
+
+    Args:
+        mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`): Real tokens.
+    """
+    if torch.compiler.is_compiling():
+        return [(torch.arange(mask.shape[0], device=mask.device), mask.shape[1])]
+    lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(-1).tolist()
+    batches: list[list[int]] = []
+    longest = 0
+    for post in sorted((post for post, length in enumerate(lengths) if length), key=lengths.__getitem__):
+        # Little padding: the longest post of a batch has at most half as many tokens more than the shortest.
+        if lengths[post] > longest or len(batches[-1]) * lengths[post] >= TOKENS_AT_ONCE:
+            batches.append([])
+            longest = max(SHORT_POST, lengths[post] * 3 // 2)
+        batches[-1].append(post)
+    return [(torch.tensor(batch, device=mask.device), lengths[batch[-1]]) for batch in batches]
+
+
+def mean_of_tokens(states: torch.Tensor, tokens: torch.BoolTensor) -> torch.Tensor:
+    """The mean (posts, hidden) of the real tokens of `states` (posts, tokens, hidden); 0 without any."""
+    tokens = tokens.unsqueeze(-1).to(states)
+    return (states * tokens).sum(1) / tokens.sum(1).clamp_min(1)
+
+
+class StreamClassificationMixin(StreamStepMixin):
+    """A head that classifies the newest post of each stream, trained with the focal loss."""
+
+    # The loss divides by `num_items_in_batch`.
+    accepts_loss_kwargs = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
+        """
+        As in the library, but from safetensors only, and only from a checkpoint that has the weights of the model, all
+        of them and no others.
+
+        Args:
+            pretrained_model_name_or_path (`str` or `Path`): Folder or Hub id of a checkpoint.
+            output_loading_info (`bool`, *optional*, defaults to `False`):
+                Whether to return the names of the weights that differ beside the model, instead of raising an error;
+                those that are missing are then new.
+            model_args, kwargs: As in the library.
+
+        Returns:
+            The model in evaluation mode. Raises a `ValueError` that names weights that are missing or that the model
+            does not have, and one for `use_safetensors=False`.
+        """
+        model, info = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs
+        )
+        if output_loading_info:
+            return model, info
+        # Without a name the weights are those that the caller gives.
+        if pretrained_model_name_or_path is not None:
+            check_whole(pretrained_model_name_or_path, info)
+        return model
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        stream_index: torch.LongTensor | None = None,
+        elapsed: torch.FloatTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        time_ids: torch.LongTensor | None = None,
+        post_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> StreamClassifierOutput:
+        r"""
+        Args:
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids, post_embeds:
+                As the model without the head takes them, [`PostTempoFormerModel.forward`] or
+                [`TempoFormerModel.forward`].
+            labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
+                Class of each stream's newest post; -100 for none.
+            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+                The number of labelled streams in all batches of an optimiser step; the number in `labels` if omitted.
+                Refused without `labels`: so a Trainer calls the model that computes another loss by itself.
+            kwargs: As the model without the head takes them.
+
+        Returns:
+            [`StreamClassifierOutput`]. Raises the errors of the model without the head.
+        """
+        if labels is None and num_items_in_batch is not None:
+            raise ValueError(
+                "The Trainer keeps the labels from the model, so that its focal loss and class weights are not used: "
+                "leave out `label_smoothing_factor`, or for a `compute_loss_func` of your own set "
+                "`model.accepts_loss_kwargs = False`."
+            )
+        outputs = self.tempoformer(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            stream_index=stream_index,
+            elapsed=elapsed,
+            inputs_embeds=inputs_embeds,
+            time_ids=time_ids,
+            **({} if post_embeds is None else {"post_embeds": post_embeds}),
+            **kwargs,
+            return_dict=True,
+        )
+        logits = self.classify_streams(outputs)
+        logits = logits.masked_fill(~outputs.stream_mask[..., -1:].to(logits.device), 0.0)
+        loss = None
+        if labels is not None:
+            check_shape("labels", labels, *logits.shape[:2])
+            labels = labels.to(logits.device)
+            loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
+        return StreamClassifierOutput(
+            loss=loss,
+            logits=logits,
+            stream_attentions=outputs.stream_attentions,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.get("attentions"),
+        )
+
+
+class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTempoFormerPreTrainedModel):
+    r"""
+    [`PostTempoFormerModel`] with a head that classifies the newest post of each stream, trained with the focal loss.
+    `step` classifies posts as they arrive.
+
+    Args:
+        config ([`PostTempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+    """
+
+    base_class = PostTempoFormerModel
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__(config)
+        self.tempoformer = self.base_class(config)
+        self.classifier = class_layers(config, config.stream_hidden_size)
+        self.post_init()
+
+    def classify_streams(self, outputs: PostTempoFormerModelOutput) -> torch.Tensor:
+        """Logits (batch_size, num_streams, num_labels) of what the model without the head returns."""
+        return self.classifier(outputs.last_hidden_state)
+
+
+__all__ = [
+    "PostTempoFormerForStreamClassification",
+    "PostTempoFormerModel",
+    "PostTempoFormerPreTrainedModel",
+    "StreamState",
+]
