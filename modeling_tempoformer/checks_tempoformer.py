@@ -21,7 +21,7 @@ BOUNDS: dict[str, tuple[Callable[[float], bool], list[str]]] = {
         lambda number: number >= 1,
         [
             *("window", "head_hidden_sizes", "lstm_hidden_size", "vocab_size", "embedding_size", "hidden_size"),
-            *("num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings"),
+            *("num_hidden_layers", "num_attention_heads", "intermediate_size"),
         ],
     ),
     "positive and finite": (

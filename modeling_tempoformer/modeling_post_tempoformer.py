@@ -5,12 +5,20 @@ shares with the paper's model, `modeling_tempoformer.py`, is here, too.
 """
 
 import inspect
+import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForTextEncoding,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
@@ -29,7 +37,7 @@ ROWS_OF_POSTS = " Give timelines to `pipeline('stream-classification')`, or rows
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
 MASKED = -3e4
 # Posts that the encoder reads together: tokens with padding, and the length below which all posts are alike.
-TOKENS_AT_ONCE, SHORT_POST = 8192, 16
+TOKENS_AT_ONCE, SHORT_POST = 8192, 8
 
 
 @dataclass
@@ -383,9 +391,9 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
 
     @classmethod
     def encoder_class(cls, config: PreTrainedConfig) -> Any:
-        """The class that builds and loads the encoder; of an encoder with a decoder the first alone."""
-        auto_class = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
-        return cls.own_encoders.get(config.model_type, auto_class)
+        """The class that builds and loads the encoder; of an encoder with a decoder it is the first alone."""
+        reads_text = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+        return cls.own_encoders.get(config.model_type, AutoModelForTextEncoding if reads_text else AutoModel)
 
     @classmethod
     def load_encoder(cls, name: str, config: PostTempoFormerConfig, **kwargs) -> PreTrainedModel:
@@ -497,7 +505,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 # With an id for padding, positions start behind it.
                 padding = table.padding_idx
                 return table.num_embeddings - (0 if padding is None else padding + 1)
-        return getattr(self.config.encoder_config, "max_position_embeddings", None) or int(1e30)
+        most = getattr(self.config.encoder_config, "max_position_embeddings", None) or -1
+        return most if most > 0 else sys.maxsize
 
     @can_return_tuple
     def forward(

@@ -20,8 +20,9 @@ from .markdown import escape_control_characters, markdown, table
 
 # The template, the tags and the family of each model type.
 DATED = ["temporal-attention", "semantic-change"]
+OF_STREAMS = ("tempoformer.md", ["tempoformer", "change-detection", "stream-classification"], "TempoFormer")
 TEMPLATES: dict[str, tuple[str, list[str], str]] = {
-    "tempoformer": ("tempoformer.md", ["tempoformer", "change-detection", "stream-classification"], "TempoFormer"),
+    **dict.fromkeys(("post_tempoformer", "temporal_post_tempoformer", "tempoformer"), OF_STREAMS),
     "temporal_bert": ("temporal_bert.md", DATED, "BERT"),
     "temporal_roberta": ("temporal_bert.md", DATED, "RoBERTa"),
 }

@@ -1,0 +1,144 @@
+"""The post model over encoders of many types, as batches, step by step, saved, and loaded without the package."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import CLASSES, TIMES, TINY, run_without_package, tiny_batch, tiny_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoModelForTextEncoding
+
+from modeling_tempoformer import (
+    PostTempoFormerConfig,
+    PostTempoFormerForStreamClassification,
+    TemporalPostTempoFormerForStreamClassification,
+)
+from modeling_tempoformer.modeling_post_tempoformer import batches_of
+
+
+# Encoders that the paper's model cannot read.
+ENCODERS = {
+    "albert": {**TINY, "embedding_size": 8},
+    "roformer": {**TINY, "embedding_size": 16},
+    "t5": {"vocab_size": 60, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2},
+    "xlnet": {"vocab_size": 60, "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24},
+}
+TEMPORAL = {
+    **{"model_type": "temporal_bert", "pad_token_id": 0, "times": TIMES, **TINY},
+    **{"initializer_range": 0.3, "time_initializer_range": 1.0},
+}
+
+
+def encoder_of(family: str) -> dict:
+    return {"model_type": family, "pad_token_id": 0, **ENCODERS[family]}
+
+
+def temporal_batch() -> dict[str, torch.Tensor]:
+    batch = tiny_batch()
+    return {**batch, "time_ids": 3 * batch["attention_mask"]}
+
+
+@pytest.mark.parametrize("family", list(ENCODERS))
+def test_any_encoder_that_the_auto_classes_load(tmp_path, family):
+    """Each post's vector is the mean of what the encoder itself returns for the post alone."""
+    auto_class = AutoModelForTextEncoding if family == "t5" else AutoModel
+    torch.manual_seed(0)
+    encoder = auto_class.from_config(AutoConfig.for_model(**encoder_of(family))).eval()
+    encoder.save_pretrained(tmp_path / "encoder")
+    model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
+        tmp_path / "encoder", window=4, num_labels=3, stream_hidden_size=8
+    )
+    batch = tiny_batch()
+    with torch.no_grad():
+        vectors = model.tempoformer.embed_posts(batch["input_ids"][1], batch["attention_mask"][1])
+        for post in range(4):
+            alone = encoder(batch["input_ids"][1, post : post + 1, :5]).last_hidden_state.mean(1)
+            torch.testing.assert_close(vectors[post : post + 1], alone, atol=1e-5, rtol=1e-5)
+        logits = model(**batch).logits
+    model.save_pretrained(tmp_path / "model")
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-5, rtol=0)
+    state = None
+    for post in range(4):
+        tokens = batch["input_ids"][1, post : post + 1, :5]
+        output = loaded.step(tokens, timeline_ids=["a"], timestamps=[float(post)], state=state)
+        state = output.state
+    assert output.stream_lengths.tolist() == [4] and output.logits.isfinite().all()
+
+
+def test_its_streams_have_the_documented_shapes():
+    model, batch = tiny_model(model_type="post_tempoformer", num_stream_layers=2), tiny_batch()
+    del batch["labels"]
+    output = model.tempoformer(**batch, output_attentions=True, output_hidden_states=True)
+    assert output.last_hidden_state.shape == (2, 6, 8) and not output.last_hidden_state[1, 4:].any()
+    assert [tuple(weights.shape) for weights in output.stream_attentions] == [(2, 6, 2, 4, 4)] * 2
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 4, 8)] * 3
+    torch.testing.assert_close(output.stream_attentions[0][0, 3].sum(-1), torch.ones(2, 4))
+    plain = model.tempoformer(**batch).last_hidden_state
+    torch.testing.assert_close(plain, output.last_hidden_state, atol=1e-5, rtol=0)
+
+
+def test_posts_of_a_batch_are_alike_in_length():
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.arange(512) < torch.randint(0, 513, (500, 1), generator=generator)
+    mask[7] = False
+    seen = []
+    for chosen, length in batches_of(mask):
+        lengths = mask[chosen].sum(-1)
+        assert lengths.max() == length and length <= max(8, 1.5 * lengths.min())
+        seen += chosen.tolist()
+    assert sorted(seen) == mask.any(-1).nonzero().flatten().tolist()
+
+
+def test_temporal_encoders_have_a_class_of_their_own():
+    """Only its repositories get the files of temporal encoders."""
+    with pytest.raises(Exception, match="TemporalPostTempoFormerConfig"):
+        PostTempoFormerConfig(encoder_config=TEMPORAL)
+    model, batch = tiny_model(model_type="post_tempoformer", encoder_config=TEMPORAL), temporal_batch()
+    assert isinstance(model, TemporalPostTempoFormerForStreamClassification)
+    later = {**batch, "time_ids": 4 * batch["attention_mask"]}
+    assert (model(**batch).logits - model(**later).logits).abs().max() > 1e-3
+
+
+ELSEWHERE = """
+from pathlib import Path
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoModelForSequenceClassification
+
+for source in Path(sys.argv[1]).iterdir():
+    batch = load_file(source / "batch.safetensors")
+    model = AutoModelForSequenceClassification.from_pretrained(source / "model", trust_remote_code=True)
+    model.save_pretrained(source / "again")
+    again = AutoModelForSequenceClassification.from_pretrained(source / "again", trust_remote_code=True)
+    save_file({"logits": model(**batch).logits, "again": again(**batch).logits}, source / "logits.safetensors")
+    del batch["labels"]
+    assert AutoModel.from_pretrained(source / "model", trust_remote_code=True)(**batch).last_hidden_state.any()
+"""
+
+
+@pytest.mark.slow
+def test_it_travels_without_the_package_and_takes_along_what_it_runs(tmp_path):
+    models = {
+        family: tiny_model(model_type="post_tempoformer", encoder_config=encoder_of(family)) for family in ENCODERS
+    }
+    models["temporal"] = tiny_model(model_type="post_tempoformer", encoder_config=TEMPORAL)
+    batches = {name: temporal_batch() if name == "temporal" else tiny_batch() for name in models}
+    for name, model in models.items():
+        model.save_pretrained(tmp_path / name / "model")
+        save_file(batches[name], tmp_path / name / "batch.safetensors")
+    run_without_package(ELSEWHERE, tmp_path)
+    for name, model in models.items():
+        found = load_file(tmp_path / name / "logits.safetensors")
+        for logits in found.values():
+            torch.testing.assert_close(logits, model(**batches[name]).logits, atol=1e-5, rtol=0, msg=name)
+    for folder in ("model", "again"):
+        files = {path.stem: path.read_text() for path in Path(tmp_path / "albert" / folder).glob("*.py")}
+        assert len(files) <= 9 and not any("temporal_bert" in name for name in files)
+        assert any("temporal_bert" in path.stem for path in Path(tmp_path / "temporal" / folder).glob("*.py"))
+
+
+def test_the_classes_are_registered():
+    for model_type, model_class in CLASSES.items():
+        config = AutoConfig.for_model(model_type, **({"encoder_config": TEMPORAL} if "temporal" in model_type else {}))
+        with torch.device("meta"):
+            assert type(AutoModelForSequenceClassification.from_config(config)) is model_class
