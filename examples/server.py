@@ -50,7 +50,7 @@ from modeling_tempoformer.live.redis_store import RedisStore
 
 
 MAX_BATCH = 32  # posts that are computed together
-MAX_TOKENS = 8192  # of them; a post with a long history may have more, and is then computed alone
+MAX_TOKENS = 8192  # of them and their histories; the last of them may go beyond
 MAX_EXPLAINED_TOKENS = 4096  # of a timeline to explain
 MAX_WAITING = 256  # posts; more are refused, so that nobody waits long for an answer
 MAX_POSTS = 100  # of a history, and of a timeline to explain
@@ -164,7 +164,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     # A tokenizer is for one thread at a time, and `explain` runs in another one than the reading of posts.
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS), tokens_at_once=MAX_TOKENS)
+    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
     batches, explaining = Batches(), asyncio.Lock()
 
     def forget_all(timeline_ids: list[str]) -> list[bool]:
