@@ -14,8 +14,8 @@ from ..evaluation.predictions import prediction_rows
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..training.split_record import hold_back, read_split
-from ..training.timeline_view import classes_of, explain_timelines
 from ..view.timeline_page import timeline_page
+from ..view.timelines import classes_of, explain_timelines
 from .posts import parse_posts
 
 

@@ -19,8 +19,8 @@ from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
 from ..input_checks_tempoformer import check_whole
+from ..view.timelines import TIMELINES
 from .split_record import SPLIT
-from .timeline_view import TIMELINES
 
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ def write_view(
         title (`str`): Heading of the page.
     """
     # Here, because the extra `view` is not always installed.
-    from ..view.timeline_page import write_timeline_page
+    from .timeline_page import write_timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
     names, thresholds = classes_of(model.config)
