@@ -1,22 +1,44 @@
-"""From a model and timelines to the page that shows them."""
+"""From a model and timelines to the page that shows them, in a file or in a notebook."""
 
 import logging
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.logging import tqdm
 
 from ..configuration_tempoformer import TempoFormerConfig
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from .page import check_view, write_page
 
 
 logger = logging.getLogger(__name__)
 
 # Files whose names begin with an underscore are never pushed.
 TIMELINES = "_timelines.html"
+
+
+def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
+    """
+    The pipeline of a TempoFormer, made of this package's own classes: code beside the weights is never run.
+
+    Args:
+        name (`str`): A folder or a Hub id.
+        downloads: `token`, `revision` or `cache_dir`, as in Transformers.
+
+    Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
+    """
+    kind = PreTrainedConfig.get_config_dict(name, **downloads)[0].get("model_type")
+    if kind != TempoFormerConfig.model_type:
+        raise ValueError(f"{name} is not a TempoFormer: its kind is '{kind}'.")
+    model = TempoFormerForStreamClassification.from_pretrained(name, dtype=torch.float32, **downloads)
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **downloads)
+    return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
 
 
 def write_view(
@@ -27,20 +49,14 @@ def write_view(
     title: str,
 ):
     """
-    Explains timelines and writes their page.
-
-    Args:
-        path (`str` or `Path`): The file.
-        model, tokenizer: A trained model, on the device that is to be used.
-        timelines (`Dataset`): As [`to_timelines`] returns them; their labels are shown.
-        title (`str`): Heading of the page.
+    Explains timelines, as [`to_timelines`] returns them, by a trained model on its device, and writes their page with
+    their labels and a title.
     """
     # Here, because the extra `view` is not always installed.
-    from .timeline_page import write_timeline_page
+    from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
-    names, thresholds = classes_of(model.config)
-    write_timeline_page(path, explain_timelines(pipe, timelines), names, thresholds=thresholds, title=title)
+    write_page(path, timeline_page(explain_timelines(pipe, timelines), *classes_of(model.config), title=title))
     logger.info("Timelines to look at: %s", path)
 
 
@@ -64,3 +80,43 @@ def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) ->
 def classes_of(config: TempoFormerConfig) -> tuple[list[str], list[float] | None]:
     """The names of the classes by id, and their decision thresholds if the model is calibrated."""
     return [config.id2label[label] for label in range(config.num_labels)], (config.calibration or {}).get("thresholds")
+
+
+class NotebookPage(NamedTuple):
+    """A page that a notebook shows in a frame of its own: `html`, and the `height` of the frame in pixels."""
+
+    html: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe title="Timelines" srcdoc="{escape(self.html)}" sandbox="allow-scripts" width="100%" '
+            f'height="{self.height}" style="border: 0"></iframe>'
+        )
+
+
+def show(
+    explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "Timelines", height: int = 900
+) -> NotebookPage:
+    """
+    The page of timelines in a notebook: `show(pipe.explain(timeline))`.
+
+    Args:
+        explanation: What `explain` of the pipeline returns for a timeline, or for a list of them. Each post may have
+            `actual` too, the name of its class.
+        title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
+        height (`int`, *optional*, defaults to 900): Height in pixels.
+
+    Returns:
+        [`NotebookPage`]: Jupyter shows it; `html` is the page. Raises a `ValueError` without the extra `view`, and if
+        there is no post.
+    """
+    check_view()
+    from .timeline_page import timeline_page
+
+    timelines = [explanation] if explanation and isinstance(explanation[0], dict) else explanation
+    posts = [post for timeline in timelines for post in timeline]
+    if not posts:
+        raise ValueError("There is no post to show.")
+    named = [{"id": f"Timeline {number}", "posts": posts} for number, posts in enumerate(timelines, 1)]
+    return NotebookPage(timeline_page(named, list(posts[0]["probabilities"]), title=title), height)
