@@ -17,7 +17,6 @@ from transformers import AutoTokenizer
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
 from modeling_tempoformer.space import app
 from modeling_tempoformer.space.app import show_posts
-from modeling_tempoformer.space.timelines import Models
 from modeling_tempoformer.training.split_record import hash_id
 
 
@@ -65,7 +64,7 @@ def model(tmp_path_factory) -> str:
 
 
 def answer(text: str, name: str, public: bool = False, default: str = "me/default") -> Answer:
-    return Answer(show_posts(text, name, Models(default, public)))
+    return Answer(show_posts(text, name, default, public))
 
 
 @pytest.mark.parametrize("dated", [False, True])
@@ -91,17 +90,13 @@ def test_predictions_and_page(tmp_path, dated):
 
 
 def test_no_post_is_markup(model):
-    html = show_posts(POSTS, model, Models(model, public=False))
+    html = show_posts(POSTS, model, model)
     assert "<script" not in html and SECRET not in html
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [
-        ("so happy today", "Line 1"),
-        ("text,timestamp\n<b>a</b>,01.05.2024", "01.05.2024"),
-        ("text,label\na,<b>Swich</b>", "'<b>Swich</b>'"),
-    ],
+    [("so happy", "Line 1"), ("text,timestamp\n<b>a</b>,01.05.2024", "01.05.2024"), ("text,label\na,<b>", "'<b>'")],
 )
 def test_a_mistake_in_the_posts_is_one_sentence(model, text, named):
     shown = answer(text, model)
@@ -110,9 +105,8 @@ def test_a_mistake_in_the_posts_is_one_sentence(model, text, named):
 
 def test_another_model_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    encoder = save_encoder(tmp_path / "encoder")
     (tmp_path / "empty").mkdir()
-    for name in (encoder, str(tmp_path / "empty")):
+    for name in (save_encoder(tmp_path / "encoder"), str(tmp_path / "empty")):
         shown = answer(POSTS, name)
         assert name in shown.problem and shown.tags == ["p"]
 
@@ -160,7 +154,7 @@ def test_code_beside_the_weights_is_not_run(tmp_path):
     (folder / "evil.py").write_text(code)
     unknown = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
     (folder / "tokenizer_config.json").write_text(json.dumps({**own, **unknown}))
-    show_posts(POSTS, str(folder), Models("me/default", public=False))
+    show_posts(POSTS, str(folder), "me/default")
     # nor that of such a model.
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
@@ -174,5 +168,5 @@ def test_a_bug_says_nothing_of_the_posts(monkeypatch, caplog, capfd):
 
     monkeypatch.setattr(app, "predict_posts", fail)
     with caplog.at_level(logging.DEBUG):
-        html = show_posts(POSTS, "me/mine", Models("me/mine", public=True))
+        html = show_posts(POSTS, "me/mine", "me/mine", public=True)
     assert "RuntimeError" in caplog.text and "so glad" not in caplog.text + html + "".join(capfd.readouterr())

@@ -1,6 +1,7 @@
 """The app in a browser, on this machine and as the files of a Space alone: it stores nothing and asks nobody."""
 
 import csv
+import io
 import os
 import re
 import socket
@@ -32,7 +33,6 @@ POSTS = [
     ("ann", "2024-05-02T22:10:00Z", f"tired {WORD} {ATTACK}", "IS"),
     ("ann", "2024-05-02T22:20:00Z", f"sad {WORD}", ""),
 ]
-LENGTH = "return document.querySelector('#posts textarea').value.length"
 LINES = f"2024-05-01 09:00 the {WORD} was glad\n2024-05-01 09:10 the {WORD} was sad\n"
 
 
@@ -124,9 +124,8 @@ def holding(folder: Path, word: str) -> list[Path]:
 
 def test_on_this_machine(browser, model, tmp_path):
     pipe, saved = model
-    (tmp_path / "given").mkdir()
-    with (tmp_path / "given" / "posts.csv").open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("timeline_id", "timestamp", "text", "label"), *POSTS])
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([("timeline_id", "timestamp", "text", "label"), *POSTS])
     command = ("-m", "modeling_tempoformer.space", "--model_name_or_path", saved)
     open_to_all = {**os.environ, "GRADIO_SERVER_NAME": "0.0.0.0", "GRADIO_SHARE": "True"}
     with served(tmp_path / "run", open_to_all, *command) as (url, process, log):
@@ -134,9 +133,8 @@ def test_on_this_machine(browser, model, tmp_path):
         assert set(heard) == {"127.0.0.1"}
         browser.open(url, "#show")
 
-        # A file
-        browser.find("#file input").send_keys(str(tmp_path / "given" / "posts.csv"))
-        browser.wait_for(lambda: WORD in browser.find("#posts textarea").get_property("value"))
+        # A table
+        browser.set_value("#posts textarea", table.getvalue())
         show(browser, "Posts: 4. Timelines: 2.")
         rows = downloaded(browser, tmp_path)
         assert [row["text"] for row in rows] == [text for _, _, text, _ in POSTS]
@@ -167,14 +165,7 @@ def test_on_this_machine(browser, model, tmp_path):
         browser.wait_for(lambda: "Line 1" in "".join(browser.texts("#result .problem")))
         assert browser.find_all("#result iframe") == []
 
-        # More characters than a request may have bytes: the page cuts them, so that it can say that they are too many.
-        path = tmp_path / "given" / "long.csv"
-        path.write_text("2024-05-01 so glad of the sun\n" * 300_000)
-        browser.find("#file input").send_keys(str(path))
-        browser.wait_for(lambda: browser.driver.execute_script(LENGTH) > 1_000_000)
-        browser.find("#show").click()
-        browser.wait_for(lambda: "more than 1,000,000 characters" in "".join(browser.texts("#result .problem")))
-        # Nor does the server take requests that no page sends: long ones, at once or in pieces, and files.
+        # The server does not take requests that no page sends: long ones, at once or in pieces, and files.
         for content in (b" " * 20_000_000, (b" " * 1_000_000 for _ in range(20))):
             assert httpx.post(f"{url}gradio_api/queue/join", content=content, timeout=60).status_code == 413
         for content in (b"", b"x", f"a {WORD}".encode()):
@@ -185,7 +176,7 @@ def test_on_this_machine(browser, model, tmp_path):
         # The made-up posts
         browser.find("#example").click()
         browser.wait_for(lambda: "Sam" in browser.find("#posts textarea").get_property("value"))
-        show(browser, "Posts: 10. Timelines: 1.")
+        show(browser, "Posts: 6. Timelines: 1.")
         assert others(browser, url) == []
     assert holding(tmp_path / "run", WORD) == []
     assert holding(tmp_path / "run", "with Sam") == []
