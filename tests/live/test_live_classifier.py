@@ -62,7 +62,7 @@ def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe):
     again, new = send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
     assert again == first
     assert_same([first, new], pipe(TIMELINES["ann"])[:2])
-    # While another process reads the same post.
+    # While another process reads the same post: so it is too if the connection breaks after Redis has written.
     store.meanwhile.append(lambda: send(LiveClassifier(pipe, store), TIMELINES, [("ann", 2)]))
     assert_same(
         send(classifier, TIMELINES, [("ann", 2)]) + send(classifier, TIMELINES, [("ann", 3)]),

@@ -70,19 +70,3 @@ def test_two_processes_give_the_pipeline_s_answers_and_forgetting_leaves_no_key(
     for name in TIMELINES:
         assert workers[0].forget(name)
     assert client.keys() == []
-
-
-def test_a_post_whose_answer_was_lost_on_the_way_is_found_again(pipe, redis_url):
-    """The connection breaks after Redis has written: the library asks again, and the version is another one."""
-    client = redis.Redis.from_url(redis_url)
-    store = RedisStore(client)
-    save = store.save
-
-    def save_twice(memories):
-        save(memories)
-        return save(memories)
-
-    store.save = save_twice
-    classifier = LiveClassifier(pipe, store)
-    answers = [send(classifier, TIMELINES, [("ann", number)])[0] for number in range(2)]
-    assert_same(answers, pipe(TIMELINES["ann"])[:2])

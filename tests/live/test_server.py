@@ -152,24 +152,6 @@ def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypa
     assert client.post("/explain", json={"text": []}).json() == []
 
 
-@pytest.mark.parametrize(
-    "timestamp",
-    [True, "secret", "9999-12-31", 1e12, None, float("nan"), "1" * 400, [1], {"secret": 1}],
-    ids=str,
-)
-def test_a_time_that_is_none_is_refused_and_no_text_is_repeated(client, timestamp):
-    secret = {"text": "secret", "timestamp": timestamp}
-    good = {"text": "word", "timestamp": 1}
-    requests = [
-        ("/score", {**secret, "timeline_id": "ann", "post_id": "1"}),
-        ("/score", {**good, "timeline_id": "ann", "post_id": "1", "history": [good, secret]}),
-        ("/explain", {"text": ["word", "secret"], "timestamp": [1, timestamp]}),
-    ]
-    for path, body in requests:
-        answer = client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
-        assert answer.status_code == 422 and "secret" not in answer.text, (path, answer.text)
-
-
 def post_of(name: str, number: int, **more) -> dict:
     """The body of a request to score a post."""
     timeline = {key: values[number] for key, values in TIMELINES[name].items()}
@@ -205,23 +187,30 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
         assert line in metrics, metrics
 
 
-def test_what_is_too_long_unknown_or_no_text_is_refused(client):
-    """And no answer repeats a text."""
-    refused = [
-        ("/score", post_of("ann", 5, text="secret " * 10_000)),
-        ("/score", post_of("ann", 5, text=None)),
-        ("/score", post_of("ann", 5, timeline_id="x" * 201)),
-        ("/score", post_of("ann", 5, txt="secret")),
-        ("/score", post_of("ann", 5, text="\ud83d secret")),
-        ("/score", post_of("ann", 5, history=[{"text": "secret", "timestamp": 1}] * 101)),
-        ("/score", b"{"),
-        ("/explain", {"text": ["secret"] * 101}),
-        ("/explain", {"text": ["secret"], "timestamp": [1, 2]}),
-    ]
-    for path, body in refused:
-        content = body if isinstance(body, bytes) else json.dumps(body)
-        answer = client.post(path, content=content, headers={"Content-Type": "application/json"})
-        assert answer.status_code == 422 and "secret" not in answer.text, (path, answer.text)
+GOOD = {"text": "word", "timestamp": 1}
+NO_TIMES = [True, "secret", "9999-12-31", 1e12, None, float("nan"), "1" * 400, [1], {"secret": 1}]
+REFUSED = [
+    ("/score", {"text": "secret " * 10_000}),
+    ("/score", {"text": None}),
+    ("/score", {"text": "\ud83d secret"}),
+    ("/score", {"timeline_id": "x" * 201}),
+    ("/score", {"txt": "secret"}),
+    ("/score", {"history": [GOOD] * 101}),
+    ("/explain", {"text": ["secret"] * 101}),
+    ("/explain", {"text": ["secret"], "timestamp": [1, 2]}),
+    *(("/score", {"text": "secret", "timestamp": time}) for time in NO_TIMES),
+    *(("/score", {"history": [GOOD, {"text": "secret", "timestamp": time}]}) for time in NO_TIMES),
+    *(("/explain", {"text": ["word", "secret"], "timestamp": [1, time]}) for time in NO_TIMES),
+]
+
+
+def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
+    """Too long, unknown, no text, or a time that is none."""
+    for path, body in REFUSED:
+        whole = post_of("ann", 5, **body) if path == "/score" else body
+        answer = client.post(path, content=json.dumps(whole), headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422 and "secret" not in answer.text, (path, body, answer.text)
+    assert client.post("/score", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
     assert client.post("/score", json={"text": "x" * 2_000_000}).status_code == 413
 
 
