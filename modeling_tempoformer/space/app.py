@@ -48,7 +48,10 @@ FORMS = (
     f"text, timestamp, timeline_id (whose post) and label, of which only text must be there. At most {MOST_POSTS:,} "
     f"posts and {MOST_CHARACTERS:,} characters."
 )
-MODEL = "Id of a TempoFormer on the Hub; beside its own, a Space loads public ones only. No code of theirs is run."
+MODEL = (
+    "A TempoFormer: a folder of this machine, or an id on the Hub, of which a Space loads its own and public ones. No "
+    "code of theirs is run."
+)
 LIMITS = (
     "**Predictions about people are sensitive.** A prediction is a hint for a person to check. It is never a "
     "diagnosis, and nobody should decide anything about a person because of it."
