@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers import CHANGES, ROOT, dated_bert, dated_config, save_encoder, tiny_encoder, tiny_model
+from helpers import save_encoder
 from hub_server import HubServer
-from huggingface_hub import HfApi
+from saved import push_folder, save_model
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
@@ -47,15 +47,6 @@ class Answer(HTMLParser):
 
     def handle_data(self, text):
         self.problem += text if self.tags == ["p"] else ""
-
-
-def save_model(folder: Path, dated: bool = False) -> str:
-    tokenizer = dated_bert() if dated else AutoTokenizer.from_pretrained(ROOT / "tokenization")
-    encoder = dated_config().to_dict() if dated else {**tiny_encoder(), "vocab_size": len(tokenizer)}
-    model = tiny_model(**CHANGES, encoder_config={**encoder, "initializer_range": 0.3})
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +123,7 @@ def test_a_public_app_reads_no_private_model_but_its_own(tmp_path, monkeypatch):
     with HubServer(private=True) as hub:
         hub.connect(monkeypatch, tmp_path / "home")
         for name in ("me/mine", "me/other"):
-            HfApi().create_repo(name)
-            HfApi().upload_folder(folder_path=folder, repo_id=name)
+            push_folder(folder, name)
         assert "me/other" in answer(POSTS, "me/other", public=True, default="me/mine").problem
         assert len(answer(POSTS, "me/mine", public=True, default="me/mine").table) == 4
         assert len(answer(POSTS, "me/other").table) == 4

@@ -14,12 +14,10 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from helpers import CHANGES, ROOT, read_table, tiny_encoder, tiny_model
+from helpers import ROOT, read_table
 from hub_server import HubServer
-from huggingface_hub import HfApi
-from transformers import AutoTokenizer
+from saved import push_folder, save_model
 
-from modeling_tempoformer import write_card
 from modeling_tempoformer.space.pushing import push_space
 
 
@@ -39,15 +37,7 @@ LINES = f"2024-05-01 09:00 the {WORD} was glad\n2024-05-01 09:10 the {WORD} was 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """The folder of a saved model with its card."""
-    folder = tmp_path_factory.mktemp("model") / "mine"
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
-    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    model = tiny_model(**CHANGES, encoder_config=encoder)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    write_card(model, folder, repo_id="me/mine")
-    return str(folder)
+    return save_model(tmp_path_factory.mktemp("model") / "mine")
 
 
 @contextmanager
@@ -168,8 +158,7 @@ def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
     with HubServer() as hub:
         with monkeypatch.context() as patch:
             hub.connect(patch, tmp_path / "home")
-            HfApi().create_repo("me/mine")
-            HfApi().upload_folder(folder_path=model, repo_id="me/mine")
+            push_folder(model, "me/mine")
             push_space("me/mine", "me/look")
         space = tmp_path / "space"
         for name, content in hub.files("spaces/me/look").items():

@@ -1,17 +1,15 @@
-"""What makes a Space: its files, its card, and the link from the model's card."""
+"""What makes a Space: its files, its card, and which models it takes."""
 
 import configparser
 import re
-from pathlib import Path
 
 import gradio
 import pytest
-from helpers import ROOT, save_encoder, tiny_encoder, tiny_model
+from helpers import ROOT, save_encoder
 from hub_server import HubServer
-from huggingface_hub import HfApi, SpaceCard
-from transformers import AutoTokenizer
+from huggingface_hub import SpaceCard
+from saved import push_folder, save_model
 
-from modeling_tempoformer import write_card
 from modeling_tempoformer.space import pushing
 from modeling_tempoformer.space.__main__ import main
 
@@ -24,17 +22,6 @@ def hub(monkeypatch, tmp_path):
         yield server
 
 
-def push_model(folder: Path, tokenization: Path):
-    """A TempoFormer on the Hub, with its card."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    write_card(model, folder, repo_id="me/mine", license="mit")
-    HfApi().create_repo("me/mine")
-    HfApi().upload_folder(folder_path=folder, repo_id="me/mine")
-
-
 def settings() -> configparser.ConfigParser:
     parser = configparser.ConfigParser()
     parser.read(ROOT / "setup.cfg", encoding="utf-8")
@@ -45,8 +32,8 @@ def names_in(requirements: str) -> set[str]:
     return set(re.findall(r"^([\w-]+)", requirements, flags=re.MULTILINE))
 
 
-def test_a_space_names_its_model(hub, tmp_path, tokenization):
-    push_model(tmp_path / "model", tokenization)
+def test_a_space_names_its_model(hub, tmp_path):
+    push_folder(save_model(tmp_path / "model"), "me/mine")
     before = hub.commits("me/mine")
     # Once more renews it.
     for _ in range(2):
@@ -97,11 +84,9 @@ def test_only_what_runs_is_pushed(monkeypatch, tmp_path):
     assert pushed == {"modeling_tempoformer/view/page.css", "modeling_tempoformer/view/__init__.py"}
 
 
-def test_refused(hub, tmp_path, tokenization):
-    push_model(tmp_path / "model", tokenization)
-    save_encoder(tmp_path / "encoder")
-    HfApi().create_repo("me/encoder")
-    HfApi().upload_folder(folder_path=tmp_path / "encoder", repo_id="me/encoder")
+def test_refused(hub, tmp_path):
+    push_folder(save_model(tmp_path / "model"), "me/mine")
+    push_folder(save_encoder(tmp_path / "encoder"), "me/encoder")
     for name, problem in ((str(tmp_path / "model"), "push it there first"), ("me/encoder", "'bert'")):
         with pytest.raises(ValueError, match=problem):
             pushing.push_space(name, "me/look")
