@@ -10,16 +10,13 @@ import logging
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
-from transformers import AutoConfig, AutoTokenizer
-
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, to_timelines
+from modeling_tempoformer import to_timelines
 from modeling_tempoformer.training.arguments import check_positive
 from modeling_tempoformer.training.parts import load_file, timeline_columns
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.split_record import hold_back, read_split
-from modeling_tempoformer.training.timeline_view import TIMELINES, write_view
-from modeling_tempoformer.view import check_view
+from modeling_tempoformer.view.page import check_view
+from modeling_tempoformer.view.timelines import TIMELINES, classes_of, load_pipeline, write_view
 
 
 @dataclass(kw_only=True)
@@ -54,10 +51,8 @@ def main(arguments: list[str]):
     (args,) = parse([ViewArguments], arguments)
     check_view()
     downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}
-    config = AutoConfig.from_pretrained(args.model_name_or_path, **downloads)
-    if config.model_type != TempoFormerConfig.model_type:
-        raise ValueError(f"{args.model_name_or_path} is a '{config.model_type}' and not a TempoFormer.")
-    names = [config.id2label[label] for label in range(config.num_labels)]
+    pipe = load_pipeline(args.model_name_or_path, **downloads)
+    names, _ = classes_of(pipe.model.config)
     try:
         timelines = to_timelines(load_file(args.test_file, args.task_name), names, *timeline_columns(args))
     except ValueError as problem:
@@ -67,9 +62,7 @@ def main(arguments: list[str]):
     timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
     if args.max_predict_samples is not None:
         timelines = timelines.select(range(min(args.max_predict_samples, len(timelines))))
-    model = TempoFormerForStreamClassification.from_pretrained(model_folder, dtype=torch.float32, **downloads)
-    tokenizer = AutoTokenizer.from_pretrained(model_folder, **downloads)
-    write_view(args.output, model, tokenizer, timelines, args.title)
+    write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title)
 
 
 if __name__ == "__main__":

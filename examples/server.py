@@ -41,16 +41,16 @@ from prometheus_client import (
 )
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictStr
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
-from transformers import AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
+from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.data_collator_tempoformer import tokenize_posts
 from modeling_tempoformer.live.classifier import LiveClassifier, read_times
 from modeling_tempoformer.live.redis_store import RedisStore
 
 
 MAX_BATCH = 32  # posts that are computed together
-MAX_TOKENS = 8192  # of them; a post with a long history may have more, and is then computed alone
+MAX_TOKENS = 8192  # of them and their histories; the last of them may go beyond
 MAX_EXPLAINED_TOKENS = 4096  # of a timeline to explain
 MAX_WAITING = 256  # posts; more are refused, so that nobody waits long for an answer
 MAX_POSTS = 100  # of a history, and of a timeline to explain
@@ -158,13 +158,13 @@ class Batches:
 
 def create_app(model: str, redis_url: str) -> FastAPI:
     pipe = StreamClassificationPipeline(
-        model=TempoFormerForStreamClassification.from_pretrained(model),
+        model=AutoModelForSequenceClassification.from_pretrained(model),
         tokenizer=AutoTokenizer.from_pretrained(model),
     )
     # A tokenizer is for one thread at a time, and `explain` runs in another one than the reading of posts.
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS), tokens_at_once=MAX_TOKENS)
+    classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
     batches, explaining = Batches(), asyncio.Lock()
 
     def forget_all(timeline_ids: list[str]) -> list[bool]:

@@ -8,10 +8,13 @@ import redis
 
 KEY = "tempoformer:timeline:"
 VERSION_BYTES = 16
-# Writes a memory if nothing was written, forgotten or expired since it was read. Redis runs a script as one step.
+# Writes a memory unless somebody else has written since it was read. What was forgotten or has expired meanwhile stays
+# so, and counts as written. Redis runs a script as one step.
 SAVE = f"""
-if redis.call('GETRANGE', KEYS[1], 0, {VERSION_BYTES - 1}) ~= ARGV[1] then return 0 end
-if ARGV[3] == '' then redis.call('SET', KEYS[1], ARGV[2]) else redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end
+local version = redis.call('GETRANGE', KEYS[1], 0, {VERSION_BYTES - 1})
+if version == '' and ARGV[1] ~= '' then return 1 end
+if version ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1
 """
 
@@ -29,29 +32,21 @@ class RedisStore:
 
     Args:
         client (`redis.Redis`): A client that returns bytes (`decode_responses=False`, the default).
-        max_idle_seconds (`float`, *optional*):
-            More than 0. A timeline that got no post for so long leaves, by the server's clock; by default none does.
+        max_idle_seconds (`float`, *optional*, defaults to 90 days):
+            A timeline that got no post for so long leaves, by the server's clock. At least 0.001.
     """
 
-    def __init__(self, client: redis.Redis, max_idle_seconds: float | None = None):
-        if max_idle_seconds is not None and not max_idle_seconds > 0:
-            raise ValueError(f"`max_idle_seconds` must be more than 0, got {max_idle_seconds}.")
-        self.client = client
-        self.milliseconds = "" if max_idle_seconds is None else max(1, round(1000 * max_idle_seconds))
+    def __init__(self, client: redis.Redis, max_idle_seconds: float = 90 * 86400):
+        self.client, self.milliseconds = client, round(1000 * max_idle_seconds)
         self.save_script = client.register_script(SAVE)
 
     def load(self, timeline_ids: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
-        """
-        The version and the memory of each timeline, both empty where there is none.
-
-        Args:
-            timeline_ids (`Iterable[str]`): At least one.
-        """
+        """The version and the memory of each timeline, of which there is at least one; both empty for a new one."""
         timeline_ids = list(timeline_ids)
         values = self.client.mget([KEY + timeline_id for timeline_id in timeline_ids])
         return {
-            timeline_id: (value[:VERSION_BYTES], value[VERSION_BYTES:])
-            for timeline_id, value in zip(timeline_ids, (value or b"" for value in values), strict=True)
+            timeline_id: ((value or b"")[:VERSION_BYTES], (value or b"")[VERSION_BYTES:])
+            for timeline_id, value in zip(timeline_ids, values, strict=True)
         }
 
     def save(self, memories: dict[str, tuple[bytes, bytes]]) -> set[str]:
@@ -63,8 +58,9 @@ class RedisStore:
                 For each timeline the version that was read and the new memory.
 
         Returns:
-            `set[str]`: The timelines that were written. The others have changed since they were read. Raises a
-            `redis.ResponseError` if Redis refuses one, in Redis's own words: without the id of the timeline.
+            `set[str]`: The timelines that nobody else has written since they were read. Those of them that were
+            forgotten or have expired since are not written. Raises a `redis.ResponseError` if Redis refuses one, in
+            Redis's own words: without the id of the timeline.
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (version, memory) in memories.items():
@@ -77,17 +73,5 @@ class RedisStore:
         return {timeline_id for timeline_id, done in zip(memories, written, strict=True) if done}
 
     def forget(self, timeline_id: str) -> bool:
-        """
-        Deletes a timeline; a step that is under way begins anew.
-
-        Args:
-            timeline_id (`str`): The timeline.
-
-        Returns:
-            `bool`: Whether there was something to delete.
-        """
+        """Deletes a timeline; a step under way does not bring it back. Returns whether there was one."""
         return bool(self.client.delete(KEY + timeline_id))
-
-    def ping(self):
-        """Raises a `redis.RedisError` if the server does not answer."""
-        self.client.ping()

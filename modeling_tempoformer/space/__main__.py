@@ -6,11 +6,9 @@ The app in the browser: runs it on this machine, or makes a Space of it on the H
 """
 
 import argparse
-import importlib.util
 import logging
 
 from ..training.recipes import run_script
-from ..view.page import check_view
 
 
 def main(arguments: list[str]):
@@ -19,16 +17,14 @@ def main(arguments: list[str]):
     parser.add_argument("--model_name_or_path", required=True, help="A TempoFormer: a folder, or an id on the Hub.")
     parser.add_argument("--push_space", metavar="ID", help="Make or renew this Space instead, for a model on the Hub.")
     args = parser.parse_args(arguments)
-    if importlib.util.find_spec("gradio") is None:
-        raise ValueError('The app needs gradio: pip install "modeling-tempoformer[space]".')
-    check_view()
-    if args.push_space is None:
+    try:
         from .app import run_app
-
+        from .pushing import push_space
+    except ModuleNotFoundError as problem:
+        raise ValueError(f'The app needs {problem.name}: pip install "modeling-tempoformer[space]".') from None
+    if args.push_space is None:
         run_app(args.model_name_or_path)
     else:
-        from .pushing import push_space
-
         push_space(args.model_name_or_path, args.push_space)
 
 

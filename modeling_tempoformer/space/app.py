@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import gradio as gr
+import numpy as np
 from markupsafe import Markup
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
@@ -14,58 +15,47 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..evaluation.predictions import PREDICTIONS, to_csv
-from .posts import MOST_BYTES, MOST_CHARACTERS, MOST_POSTS
-from .timelines import Models, load_pipeline, predict_posts
+from ..cards.model_cards import public_id
+from ..data.timelines import to_timelines
+from ..evaluation.predictions import PREDICTIONS, prediction_rows, to_csv
+from ..training.split_record import hold_back, read_split
+from ..view.timeline_page import timeline_page
+from ..view.timelines import classes_of, explain_timelines, load_pipeline
+from .posts import MOST_CHARACTERS, MOST_POSTS, parse_posts
 
 
+# More than so many characters take in a request, whatever they are.
+MOST_BYTES = 8 * MOST_CHARACTERS
 STYLE = Path(__file__).with_name("app.css")
 INTRO = """
 # Timelines of posts
 
 A model reads the posts of each person or conversation in the order of their times, and gives each post a label: does
 something change here? You see the labels on a time axis, and which earlier posts moved them.
+
+**Your posts** are read by the machine that this app runs on, and neither stored nor logged there. For private posts
+run the app on your own machine.
 """
-EXAMPLE = """2024-05-01 09:10  slept well and walked to work in the sun
-2024-05-01 20:45  dinner with Sam, we laughed a lot
+EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 2024-05-03 08:30  a quiet day, read half of my book
 2024-05-06 23:50  they called about the job, it is gone
 2024-05-07 03:20  can't sleep, what am I going to tell them at home
-2024-05-07 13:05  I don't want to talk to anyone
 2024-05-09 22:15  everything feels heavy today
 2024-05-15 18:40  Sam came by and we cooked something
-2024-05-16 09:00  up early, wrote two applications
-2024-05-20 19:30  first interview next week, I feel hopeful
 """
 FORMS = (
     "One post on each line after its time, or a table copied from a spreadsheet: its first line names the columns "
     f"text, timestamp, timeline_id (whose post) and label, of which only text must be there. At most {MOST_POSTS:,} "
     f"posts and {MOST_CHARACTERS:,} characters."
 )
-MODEL = {
-    True: "Id of a TempoFormer on the Hub. Only public models can be named, and no code of theirs is run.",
-    False: "Folder of a TempoFormer on this machine, or its id on the Hub, which is then asked for it.",
-}
-CARE = {
-    True: "**Your posts** are sent to this Space to be read, and only for that: they are kept in your browser, and "
-    "neither stored nor logged here. For private posts run the app on your own machine.",
-    False: "**Your posts** stay on this machine. They are neither stored nor logged.",
-}
+MODEL = (
+    "A TempoFormer: a folder of this machine, or an id on the Hub, of which a Space loads its own and public ones. No "
+    "code of theirs is run."
+)
 LIMITS = (
     "**Predictions about people are sensitive.** A prediction is a hint for a person to check. It is never a "
     "diagnosis, and nobody should decide anything about a person because of it."
 )
-# The browser reads the file: it is never uploaded as one, so that there is nothing to delete.
-FILE = '<label>Open a CSV file <input type="file" accept=".csv,.tsv,.txt"></label>'
-READ_FILE = f"""
-element.querySelector("input").addEventListener("change", async ({{target}}) => {{
-  if (!target.files.length) return;
-  props.value = await target.files[0].slice(0, {MOST_BYTES}).text();
-  trigger("input");
-}});
-"""
-# A character has at most two of the units that a browser counts.
-CUT = f"(text, name) => [text.slice(0, {2 * MOST_CHARACTERS + 1}), name]"
 RESULT = Markup(
     """<p class="done"><span>Posts: {posts:,}. Timelines: {timelines:,}.</span>
 <a download="{name}" href="data:text/csv;charset=utf-8;base64,{table}">Download the predictions (CSV)</a></p>
@@ -76,13 +66,18 @@ PROBLEM = Markup('<p class="problem" role="alert">{problem}</p>')
 logger = logging.getLogger(__name__)
 
 
-def show_posts(text: str, name: str, models: Models) -> str:
+def show_posts(text: str, name: str, default: str, public: bool = False) -> str:
     """
     HTML with the timelines of the posts in a text and their predictions, or with one sentence that says what to
-    change. The browser gets all of it and no file is written here.
+    change. The browser gets all of it, and nothing is stored or logged here.
+
+    Args:
+        text (`str`): As [`parse_posts`] reads it.
+        name (`str`): Folder or Hub id of the model.
+        default, public: As for [`run_app`].
     """
     try:
-        page, table = predict_posts(text, name.strip(), models)
+        return predict_posts(text, name.strip(), default, public)
     except (ValueError, OSError) as problem:
         return PROBLEM.format(problem=" ".join(str(problem).split()))
     except Exception as problem:
@@ -90,61 +85,58 @@ def show_posts(text: str, name: str, models: Models) -> str:
         place = traceback.extract_tb(problem.__traceback__)[-1]
         logger.error("%s in %s, line %d.", type(problem).__name__, place.filename, place.lineno)
         return PROBLEM.format(problem="This is an error of the app and not of your posts; its log says where.")
+
+
+def predict_posts(text: str, name: str, default: str, public: bool) -> str:
+    """The same; raises a `ValueError` or an `OSError` that says what to change."""
+    posts = parse_posts(text)
+    is_stranger_s = public and name != default
+    if is_stranger_s and public_id(name) is None:
+        raise ValueError("Name a model by its id on the Hub, as in me/my-model.")
+    # Strangers do not see what the token of this machine may read.
+    pipe = load_pipeline(name, token=False if is_stranger_s else None)
+    names, thresholds = classes_of(pipe.model.config)
+    timelines = hold_back("test", to_timelines(posts, names), read_split(name), name)
+    explained = explain_timelines(pipe, timelines)
+    predicted = [post for timeline in explained for post in timeline["posts"]]
+    labels = np.array([names.index(post["label"]) for post in predicted])
+    probabilities = np.array([[post["probabilities"][label] for label in names] for post in predicted])
+    table = to_csv(prediction_rows(timelines, labels, probabilities, names))
     return RESULT.format(
-        posts=len(table),
-        timelines=table["timeline_id"].nunique(),
+        posts=len(predicted),
+        timelines=len(timelines),
         name=PREDICTIONS,
-        table=b64encode(to_csv(table).encode()).decode(),
-        page=page,
+        table=b64encode(table.encode()).decode(),
+        page=timeline_page(explained, names, thresholds),
     )
 
 
-class RefuseFiles:
-    """Refuses requests that carry files. The app needs none, and Gradio would store them on its disk."""
+def refuse_files(app: ASGIApp) -> ASGIApp:
+    """The app without requests that carry files. It needs none, and Gradio would store them on its disk."""
 
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send):
-        is_form = scope["type"] == "http" and Headers(scope=scope).get("content-type", "").lower().startswith(
-            "multipart/"
-        )
+    async def answer(scope: Scope, receive: Receive, send: Send):
+        kind = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
         refused = PlainTextResponse("No files are taken.", status_code=415)
-        await (refused if is_form else self.app)(scope, receive, send)
+        await (refused if kind.lower().startswith("multipart/") else app)(scope, receive, send)
+
+    return answer
 
 
-def make_app(models: Models) -> gr.Blocks:
+def make_app(default: str, public: bool) -> gr.Blocks:
     """The app, not yet served."""
+    # Some browsers send what they check to a server.
+    unchecked = gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off")
     with gr.Blocks(title="Timelines of posts", analytics_enabled=False) as app:
-        gr.Markdown(f"{INTRO}\n{CARE[models.public]}")
-        posts = gr.Textbox(
-            label="1. Posts",
-            info=FORMS,
-            placeholder=EXAMPLE,
-            lines=8,
-            max_lines=16,
-            elem_id="posts",
-            # Some browsers send what they check to a server.
-            html_attributes=gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off"),
-        )
-        with gr.Row(elem_id="sources"):
-            file = gr.HTML(html_template=FILE, js_on_load=READ_FILE, elem_id="file")
-            example = gr.Button("Try made-up posts", size="md", elem_id="example")
-        name = gr.Textbox(label="2. Model", info=MODEL[models.public], value=models.default, elem_id="model")
+        gr.Markdown(INTRO)
+        posts = gr.Textbox(label="1. Posts", info=FORMS, lines=8, elem_id="posts", html_attributes=unchecked)
+        # In the browser.
+        gr.Button("Try made-up posts", elem_id="example").click(None, None, posts, js=f"() => {EXAMPLE!r}")
+        name = gr.Textbox(label="2. Model", info=MODEL, value=default, elem_id="model")
         show = gr.Button("3. Show the timelines", variant="primary", elem_id="show")
         result = gr.HTML(elem_id="result")
         gr.Markdown(LIMITS)
-        # In the browser.
-        file.input(None, file, posts, js="text => text")
-        example.click(None, None, posts, js=f"() => {EXAMPLE!r}")
-        show.click(
-            partial(show_posts, models=models),
-            [posts, name],
-            result,
-            js=CUT,
-            scroll_to_output=True,
-            api_visibility="private",
-        )
+        answer = partial(show_posts, default=default, public=public)
+        show.click(answer, [posts, name], result, scroll_to_output=True, api_visibility="private")
     return app
 
 
@@ -161,18 +153,16 @@ def run_app(default: str, public: bool = False):
     Raises the errors of [`load_pipeline`] for the default model.
     """
     load_pipeline(default)
-    make_app(Models(default, public)).launch(
+    bounds = [Middleware(RequestBodyLimitMiddleware, max_body_size=MOST_BYTES), Middleware(refuse_files)]
+    make_app(default, public).launch(
         server_name=None if public else "127.0.0.1",
         share=False,
         # Gradio would keep what was given and shown in the browser.
         run_history=False,
         enable_monitoring=False,
-        app_kwargs={
-            "middleware": [Middleware(RequestBodyLimitMiddleware, max_body_size=MOST_BYTES), Middleware(RefuseFiles)]
-        },
+        app_kwargs={"middleware": bounds},
         ssr_mode=False,
         mcp_server=False,
         footer_links=[],
         css_paths=STYLE,
-        theme=gr.themes.Default(primary_hue="blue").set(block_info_text_color="*neutral_600"),
     )

@@ -19,8 +19,8 @@ from ..data.files import write_json
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_figure
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
+from ..view.timelines import TIMELINES
 from .split_record import SPLIT
-from .timeline_view import TIMELINES
 
 
 logger = logging.getLogger(__name__)

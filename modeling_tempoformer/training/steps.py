@@ -7,12 +7,12 @@ from typing import Any
 from ..data.files import write_json
 from ..data.timelines import Posts
 from ..evaluation.figures import print_figures
+from ..view.timelines import TIMELINES, write_view
 from .arguments import DataTrainingArguments, ModelArguments
 from .hub_trainer import name_dataset
 from .resuming import clear_results, report, train
 from .split_record import SPLIT
 from .stream_trainer import StreamTrainer
-from .timeline_view import TIMELINES, write_view
 
 
 def run_steps(

@@ -1,7 +1,7 @@
 """Pages that a person looks at."""
 
-from .notebook import show
 from .page import check_view
+from .timelines import show
 
 
 __all__ = ["check_view", "show"]

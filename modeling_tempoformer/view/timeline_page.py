@@ -4,11 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from .page import render_page, write_page
+from .page import render_page
 from .timeline_charts import timeline_charts
 
 
@@ -16,17 +15,6 @@ from .timeline_charts import timeline_charts
 UNIT = 10_000
 # A silence is so many times as long as the timeline's median time between two posts.
 SILENCE = 10
-
-
-def write_timeline_page(path: str | Path, timelines: Iterable[dict], names: Sequence[str], **settings: Any):
-    """
-    Writes the page to a file.
-
-    Args:
-        path (`str` or `Path`): A name that begins with an underscore is never pushed.
-        timelines, names, settings: As for [`timeline_page`].
-    """
-    write_page(path, timeline_page(timelines, names, **settings))
 
 
 def timeline_page(

@@ -32,21 +32,6 @@ MIN_SHOWN = 20
 SHAPES = ["circle", "triangle-up", "square", "cross", "diamond", "triangle-down", "triangle-left", "triangle-right"]
 # How the page writes and sorts a column; others are scores.
 KINDS = {"word": "word", "rank": "rank", "gold_rank": "rank", "p": "p", "p_fdr": "p"}
-MEANINGS = {
-    "rank": "1 changed most, by the first measure.",
-    "apd": "Average pairwise distance: the mean cosine distance (0 to 2) of a usage at the first time and one at the "
-    "last. It is large also for words of many senses that stayed as they were.",
-    "95 % of apd": "In repeated samples of usages, such intervals hold the true apd 95 times in 100 (bootstrap).",
-    "prt": "Cosine distance (0 to 2) of the mean vectors. It is large also for rare words.",
-    "prt_corrected": "prt less the distance that chance makes.",
-    "p": "How often chance alone makes prt as large (permutation test).",
-    "p_fdr": "p, adjusted for the number of words (Benjamini and Hochberg).",
-    "time_diff": "How sure the model is of when the sentences were written (0 to 1).",
-    "sgns": "Distance (0 to 2) of static vectors, aligned across times.",
-    "neighbours": "Share of nearest neighbours that differ (0 to 1), by static vectors.",
-    "gold": "The score that people gave.",
-    "gold_rank": "Its rank among the words that have a score and a gold score.",
-}
 
 
 def words_page(
@@ -104,7 +89,7 @@ def words_page(
         data,
         charts,
         title=f"Words by change of meaning, {names[0]} to {names[-1]}",
-        meanings={name: MEANINGS[name] for name, _ in columns if name in MEANINGS},
+        columns=[name for name, _ in columns],
         has_usages=bool(vectors),
         has_curve=len(times) > 2,
     )

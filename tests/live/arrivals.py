@@ -3,6 +3,7 @@
 import socket
 import time
 
+import httpx
 import pytest
 import redis
 import torch
@@ -35,24 +36,28 @@ def make_pipe(**settings):
 
 
 class DictStore:
-    """A store in this process. `meanwhile` is called once between reading and writing."""
+    """A store in this process. `meanwhile` has what is called before the next writings, once each."""
 
     def __init__(self):
-        self.memories: dict[str, tuple[int, bytes]] = {}
+        self.memories: dict[str, tuple[bytes, bytes]] = {}
         self.writes = 0
-        self.meanwhile = None
+        self.meanwhile = []
 
     def load(self, timeline_ids):
-        return {timeline_id: self.memories.get(timeline_id, (0, b"")) for timeline_id in timeline_ids}
+        return {timeline_id: self.memories.get(timeline_id, (b"", b"")) for timeline_id in timeline_ids}
 
     def save(self, memories):
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile is not None:
-            meanwhile()
-        saved = {name for name, (version, _) in memories.items() if self.load([name])[name][0] == version}
-        for name in saved:
-            self.writes += 1
-            self.memories[name] = (self.writes, memories[name][1])
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        saved = set()
+        for name, (version, memory) in memories.items():
+            now, _ = self.load([name])[name]
+            if now == version:
+                self.writes += 1
+                self.memories[name] = (str(self.writes).encode(), memory)
+            # What was forgotten meanwhile stays so, and counts as written.
+            if now in (version, b""):
+                saved.add(name)
         return saved
 
     def forget(self, timeline_id):
@@ -63,10 +68,8 @@ def send(classifier: LiveClassifier, timelines: dict, posts: list[tuple[str, int
     """One batch of posts (timeline, number), with so many earlier ones as texts."""
     read = []
     for name, number in posts:
-        texts, times = (
-            timelines[name]["text"],
-            timelines[name].get("timestamp") or [None] * len(timelines[name]["text"]),
-        )
+        texts = timelines[name]["text"]
+        times = timelines[name].get("timestamp") or [None] * len(texts)
         earlier = list(zip(texts, times, strict=True))[max(0, number - num_earlier) : number]
         read.append(classifier.read(name, f"post {number}", texts[number], times[number], earlier))
     return classifier.score(read)
@@ -89,7 +92,7 @@ def wait_for(call, seconds: float = 120):
     while True:
         try:
             return call()
-        except (OSError, redis.ConnectionError):
+        except (OSError, httpx.TransportError, redis.ConnectionError):
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)

@@ -1,16 +1,16 @@
 """The service of examples/server.py: its bounds, its back-pressure, and what it answers over a socket."""
 
 import asyncio
-import http.client
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import httpx
 import pytest
 import redis
 from arrivals import TIMELINES, DictStore, assert_same, free_port, wait_for
@@ -152,154 +152,119 @@ def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypa
     assert client.post("/explain", json={"text": []}).json() == []
 
 
-@pytest.mark.parametrize(
-    "timestamp",
-    [True, "secret", "9999-12-31", 1e12, None, float("nan"), "1" * 400, [1], {"secret": 1}],
-    ids=str,
-)
-def test_a_time_that_is_none_is_refused_and_no_text_is_repeated(client, timestamp):
-    secret = {"text": "secret", "timestamp": timestamp}
-    good = {"text": "word", "timestamp": 1}
-    requests = [
-        ("/score", {**secret, "timeline_id": "ann", "post_id": "1"}),
-        ("/score", {**good, "timeline_id": "ann", "post_id": "1", "history": [good, secret]}),
-        ("/explain", {"text": ["word", "secret"], "timestamp": [1, timestamp]}),
+def post_of(name: str, number: int, **more) -> dict:
+    """The body of a request to score a post."""
+    timeline = {key: values[number] for key, values in TIMELINES[name].items()}
+    return {"timeline_id": name, "post_id": str(number), **timeline, **more}
+
+
+def test_the_service_scores_explains_and_forgets(pipe, client):
+    expected = pipe(TIMELINES["ann"])
+    answers = [client.post("/score", json=post_of("ann", number)) for number in range(4)]
+    assert {answer.status_code for answer in answers} == {200}
+    assert_same([answer.json() for answer in answers], expected[:4])
+
+    # Again, late, forgotten, and with its texts.
+    assert client.post("/score", json=post_of("ann", 3)).json() == answers[3].json()
+    assert client.post("/score", json=post_of("ann", 1, post_id="late")).status_code == 409
+    for was_there in (True, False):
+        assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": was_there}
+    earlier = [
+        {"text": text, "timestamp": time} for text, time in zip(*map(TIMELINES["ann"].get, ("text", "timestamp")))
     ]
-    for path, body in requests:
-        answer = client.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
-        assert answer.status_code == 422 and "secret" not in answer.text, (path, answer.text)
+    answer = client.post("/score", json=post_of("ann", 4, history=earlier[:4])).json()
+    assert_same([answer], expected[4:5])
+    assert (answer["context"], answer["stream_length"]) == ("texts", 4)
+
+    explained = client.post("/explain", json=TIMELINES["bob"]).json()
+    assert explained[-1]["stream"] == [2, 3, 4, 5]
+    assert_same(explained, pipe.explain(TIMELINES["bob"]))
+    # Explaining leaves nothing.
+    assert client.post("/forget", json={"timeline_id": "bob"}).json() == {"forgotten": False}
+
+    metrics = client.get("/metrics").text.splitlines()
+    for line in ('posts_total{outcome="scored"} 6.0', 'posts_total{outcome="late"} 1.0', "waiting_posts 0.0"):
+        assert line in metrics, metrics
+
+
+GOOD = {"text": "word", "timestamp": 1}
+NO_TIMES = [True, "secret", "9999-12-31", 1e12, None, float("nan"), "1" * 400, [1], {"secret": 1}]
+REFUSED = [
+    ("/score", {"text": "secret " * 10_000}),
+    ("/score", {"text": None}),
+    ("/score", {"text": "\ud83d secret"}),
+    ("/score", {"timeline_id": "x" * 201}),
+    ("/score", {"txt": "secret"}),
+    ("/score", {"history": [GOOD] * 101}),
+    ("/explain", {"text": ["secret"] * 101}),
+    ("/explain", {"text": ["secret"], "timestamp": [1, 2]}),
+    *(("/score", {"text": "secret", "timestamp": time}) for time in NO_TIMES),
+    *(("/score", {"history": [GOOD, {"text": "secret", "timestamp": time}]}) for time in NO_TIMES),
+    *(("/explain", {"text": ["word", "secret"], "timestamp": [1, time]}) for time in NO_TIMES),
+]
+
+
+def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
+    """Too long, unknown, no text, or a time that is none."""
+    for path, body in REFUSED:
+        whole = post_of("ann", 5, **body) if path == "/score" else body
+        answer = client.post(path, content=json.dumps(whole), headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422 and "secret" not in answer.text, (path, body, answer.text)
+    assert client.post("/score", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
+    assert client.post("/score", json={"text": "x" * 2_000_000}).status_code == 413
+
+
+@pytest.mark.slow
+def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
+    pipe.save_pretrained(tmp_path / "model")
+    database = redis.Redis.from_url(redis_url)
+    # A value that is none of ours is an error of that timeline alone, and no answer names another one.
+    database.lpush(f"{KEY}bob", "no memory")
+    with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
+        assert client.get("/health").json() == {"status": "ok"}
+        names = ["ann", "bob"] * 10
+        answers = list(pool.map(lambda name: client.post("/score", json=post_of(name, 5)), names))
+        assert {name: answer.status_code for name, answer in zip(names, answers, strict=True)} == {
+            "ann": 200,
+            "bob": 503,
+        }
+        assert not any("bob" in answer.text or "EVALSHA" in answer.text for answer in answers)
+        assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": True}
+        assert database.keys() == [f"{KEY}bob".encode()]
+        # Without Redis nothing is answered, and nothing breaks.
+        database.shutdown(nosave=True)
+        assert client.get("/health").status_code == 503
+        answer = client.post("/score", json=post_of("ann", 5))
+        assert answer.status_code == 503 and "Redis" in answer.json()["detail"]
+        assert client.post("/explain", json=TIMELINES["bob"]).status_code == 200
 
 
 class Service:
     """A process of examples/server.py on a port of its own."""
 
-    def __init__(self, model, redis_url: str):
+    def __init__(self, model: Path, redis_url: str):
         self.port = free_port()
         command = [sys.executable, str(SERVER), "--model", str(model), "--redis", redis_url, "--port", str(self.port)]
-        self.process = subprocess.Popen(
-            command, env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ['PYTHONPATH']}"}
-        )
+        path = f"{ROOT}:{os.environ['PYTHONPATH']}"
+        self.process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
 
-    def wait(self):
-        """Until it serves."""
+    def health(self):
+        assert self.process.poll() is None, "The service has ended."
+        return httpx.get(f"http://127.0.0.1:{self.port}/health", timeout=60)
 
-        def healthy():
-            assert self.process.poll() is None, "The service has ended."
-            return self.ask("GET", "/health")
+    def score(self, name: str, number: int) -> httpx.Response:
+        return httpx.post(f"http://127.0.0.1:{self.port}/score", json=post_of(name, number), timeout=60)
 
-        wait_for(healthy)
-
-    def ask(self, method: str, path: str, body=None) -> tuple[int, object]:
-        """Status and answer; a body of bytes is sent as it is."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection.request(method, path, data, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        text = response.read().decode()
-        connection.close()
-        is_json = response.headers.get_content_type() == "application/json"
-        return response.status, json.loads(text) if is_json else text
-
-    def score(self, name: str, number: int, **more) -> tuple[int, dict]:
-        timeline = TIMELINES[name]
-        post = {"timeline_id": name, "post_id": str(number), "text": timeline["text"][number]}
-        return self.ask("POST", "/score", {**post, "timestamp": timeline["timestamp"][number], **more})
-
-
-@pytest.fixture
-def start(pipe, redis_url, tmp_path):
-    pipe.save_pretrained(tmp_path / "model")
-    services = []
-
-    def start_one() -> Service:
-        services.append(Service(tmp_path / "model", redis_url))
-        return services[-1]
-
-    yield start_one
-    for service in services:
-        service.process.kill()
-        service.process.wait()
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
 
 @pytest.mark.slow
-def test_the_service_scores_explains_forgets_and_refuses(pipe, start, redis_url):
-    service, client = start(), redis.Redis.from_url(redis_url)
-    service.wait()
-    assert service.ask("GET", "/health") == (200, {"status": "ok"})
-    expected = pipe(TIMELINES["ann"])
-    answers = [service.score("ann", number) for number in range(4)]
-    assert {status for status, _ in answers} == {200}
-    assert_same([answer for _, answer in answers], expected[:4])
-
-    # Again, late, forgotten, and with its texts.
-    assert service.score("ann", 3) == answers[3]
-    status, answer = service.score("ann", 1, post_id="late")
-    assert status == 409 and "older" in answer["detail"]
-    assert service.ask("POST", "/forget", {"timeline_id": "ann"}) == (200, {"forgotten": True})
-    assert client.keys() == []
-    assert service.ask("POST", "/forget", {"timeline_id": "ann"}) == (200, {"forgotten": False})
-    earlier = [
-        {"text": text, "timestamp": time}
-        for text, time in zip(TIMELINES["ann"]["text"][:4], TIMELINES["ann"]["timestamp"][:4], strict=True)
-    ]
-    _, answer = service.score("ann", 4, history=earlier)
-    assert_same([answer], expected[4:5])
-    assert (answer["context"], answer["stream_length"]) == ("texts", 4)
-
-    # Explained by the same model, with nothing remembered.
-    status, explained = service.ask("POST", "/explain", TIMELINES["bob"])
-    assert status == 200 and [post["stream"] for post in explained][-1] == [2, 3, 4, 5]
-    assert_same(explained, pipe.explain(TIMELINES["bob"]))
-    assert len(client.keys()) == 1
-
-    # What is too long, unknown or no text at all. No answer repeats the text.
-    refused = [
-        service.score("ann", 5, text="secret " * 10_000),
-        service.score("ann", 5, text=None),
-        service.score("ann", 5, timeline_id="x" * 201),
-        service.score("ann", 5, txt="secret"),
-        service.score("ann", 5, timestamp="secret"),
-        service.score("ann", 5, timestamp=None),
-        service.score("ann", 5, text="\ud83d secret"),
-        service.score("ann", 5, history=[{"text": "secret", "timestamp": 1}] * 101),
-        service.ask("POST", "/score", b"{"),
-        service.ask("POST", "/explain", {"text": ["secret"] * 101}),
-        service.ask("POST", "/explain", {"text": ["secret"], "timestamp": [1, 2]}),
-    ]
-    assert [status for status, _ in refused] == [422] * len(refused), refused
-    assert "secret" not in str(refused)
-
-    # A value in Redis that is none of ours is an error of that timeline alone, and no answer names another one.
-    client.delete(f"{KEY}bob")
-    client.lpush(f"{KEY}bob", "no memory")
-    with ThreadPoolExecutor() as pool:
-        answers = list(pool.map(lambda name: service.score(name, 5, post_id="5"), ["ann", "bob"] * 10))
-    assert {(name, status) for name, (status, _) in zip(["ann", "bob"] * 10, answers, strict=True)} == {
-        ("ann", 200),
-        ("bob", 503),
-    }
-    assert "bob" not in str(answers) and "EVALSHA" not in str(answers)
-    status, _ = service.ask("POST", "/score", json.dumps({"text": "x" * 2_000_000}).encode())
-    assert status == 413
-
-    _, metrics = service.ask("GET", "/metrics")
-    for line in ('posts_total{outcome="scored"} 16.0', 'posts_total{outcome="late"} 1.0', "waiting_posts 0.0"):
-        assert line in metrics.splitlines(), metrics
-
-    # Without Redis nothing is answered, and nothing breaks.
-    client.shutdown(nosave=True)
-    assert service.ask("GET", "/health")[0] == 503
-    status, answer = service.score("ann", 5)
-    assert status == 503 and "Redis" in answer["detail"]
-    assert service.ask("POST", "/explain", TIMELINES["bob"])[0] == 200
-
-
-@pytest.mark.slow
-def test_a_killed_worker_loses_nothing_that_was_answered(pipe, start):
+def test_a_killed_worker_loses_nothing_that_was_answered(pipe, redis_url, tmp_path):
     """Two workers, posts of two timelines at once, each sent until there is an answer; one worker dies."""
-    workers = [start(), start()]
-    for worker in workers:
-        worker.wait()
+    pipe.save_pretrained(tmp_path / "model")
+    workers = [Service(tmp_path / "model", redis_url) for _ in range(2)]
     killed = threading.Event()
 
     def write(name: str) -> list[dict]:
@@ -309,20 +274,25 @@ def test_a_killed_worker_loses_nothing_that_was_answered(pipe, start):
                 killed.wait(60)
             for turn in range(100):
                 try:
-                    status, answer = workers[(number + turn) % 2].score(name, number)
-                except OSError:
+                    answer = workers[(number + turn) % 2].score(name, number)
+                except httpx.TransportError:
                     continue
-                assert status == 200, answer
-                answers.append(answer)
+                assert answer.status_code == 200, answer.text
+                answers.append(answer.json())
                 break
         return answers
 
-    with ThreadPoolExecutor() as pool:
-        writing = {name: pool.submit(write, name) for name in TIMELINES}
-        workers[0].process.send_signal(signal.SIGKILL)
-        workers[0].process.wait()
-        killed.set()
-        answers = {name: future.result() for name, future in writing.items()}
+    try:
+        for worker in workers:
+            wait_for(worker.health)
+        with ThreadPoolExecutor() as pool:
+            writing = {name: pool.submit(write, name) for name in TIMELINES}
+            workers[0].kill()
+            killed.set()
+            answers = {name: future.result() for name, future in writing.items()}
+    finally:
+        for worker in workers:
+            worker.kill()
     for name, timeline in TIMELINES.items():
         assert_same(answers[name], pipe(timeline))
         assert [answer["stream_length"] for answer in answers[name]] == [1, 2, 3, 4, 4, 4]

@@ -1,23 +1,23 @@
 """The app in a browser, on this machine and as the files of a Space alone: it stores nothing and asks nobody."""
 
 import csv
+import io
 import os
 import re
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
-from helpers import CHANGES, ROOT, read_table, tiny_encoder, tiny_model
+from helpers import ROOT, read_table
 from hub_server import HubServer
-from huggingface_hub import HfApi
-from transformers import AutoTokenizer
+from saved import push_folder, save_model
 
-from modeling_tempoformer import StreamClassificationPipeline, write_card
 from modeling_tempoformer.space.pushing import push_space
 
 
@@ -32,21 +32,12 @@ POSTS = [
     ("ann", "2024-05-02T22:10:00Z", f"tired {WORD} {ATTACK}", "IS"),
     ("ann", "2024-05-02T22:20:00Z", f"sad {WORD}", ""),
 ]
-LENGTH = "return document.querySelector('#posts textarea').value.length"
 LINES = f"2024-05-01 09:00 the {WORD} was glad\n2024-05-01 09:10 the {WORD} was sad\n"
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A saved model with its card, and its folder."""
-    folder = tmp_path_factory.mktemp("model") / "mine"
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
-    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    model = tiny_model(**CHANGES, encoder_config=encoder)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    write_card(model, folder, repo_id="me/mine")
-    return StreamClassificationPipeline(model=model, tokenizer=tokenizer), str(folder)
+    return save_model(tmp_path_factory.mktemp("model") / "mine")
 
 
 @contextmanager
@@ -73,11 +64,7 @@ def served(folder: Path, environment: dict[str, str], *command: str):
                 if httpx.get(url, timeout=5).is_success:
                     break
             except httpx.TransportError:
-                pass
-            try:
-                process.wait(0.5)
-            except subprocess.TimeoutExpired:
-                pass
+                time.sleep(0.5)
         else:
             pytest.fail(log.read_text())
         yield url, process, log
@@ -123,43 +110,22 @@ def holding(folder: Path, word: str) -> list[Path]:
 
 
 def test_on_this_machine(browser, model, tmp_path):
-    pipe, saved = model
-    (tmp_path / "given").mkdir()
-    with (tmp_path / "given" / "posts.csv").open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("timeline_id", "timestamp", "text", "label"), *POSTS])
-    command = ("-m", "modeling_tempoformer.space", "--model_name_or_path", saved)
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([("timeline_id", "timestamp", "text", "label"), *POSTS])
+    command = ("-m", "modeling_tempoformer.space", "--model_name_or_path", model)
     open_to_all = {**os.environ, "GRADIO_SERVER_NAME": "0.0.0.0", "GRADIO_SHARE": "True"}
     with served(tmp_path / "run", open_to_all, *command) as (url, process, log):
         heard = [each.laddr.ip for each in psutil.Process(process.pid).net_connections() if each.status == "LISTEN"]
         assert set(heard) == {"127.0.0.1"}
         browser.open(url, "#show")
 
-        # A file
-        browser.find("#file input").send_keys(str(tmp_path / "given" / "posts.csv"))
-        browser.wait_for(lambda: WORD in browser.find("#posts textarea").get_property("value"))
+        # A table
+        browser.set_value("#posts textarea", table.getvalue())
         show(browser, "Posts: 4. Timelines: 2.")
         rows = downloaded(browser, tmp_path)
-        assert [row["text"] for row in rows] == [text for _, _, text, _ in POSTS]
-        assert [row["label"] for row in rows] == [label for *_, label in POSTS]
-        # Each timeline by itself.
-        for person in ("ann", "bob"):
-            mine = [post for post in POSTS if post[0] == person]
-            timeline = {"text": [post[2] for post in mine], "timestamp": [post[1] for post in mine]}
-            shown = [row for row in rows if row["timeline_id"] == person]
-            for row, post, best in zip(shown, mine, pipe(timeline, top_k=3), strict=True):
-                assert (row["time"], row["prediction"]) == (post[1], best[0]["label"])
-                for entry in best:
-                    assert float(row[f"probability_{entry['label']}"]) == pytest.approx(entry["score"], abs=1e-5)
+        assert [(row["timeline_id"], row["time"], row["text"], row["label"]) for row in rows] == POSTS
         wait_for_page(browser, f"sad {WORD}")
         assert browser.driver.title == "Timelines of posts"
-
-        # Lines
-        browser.set_value("#posts textarea", LINES)
-        show(browser, "Posts: 2. Timelines: 1.")
-        rows = downloaded(browser, tmp_path)
-        timeline = {"text": [line[17:] for line in LINES.splitlines()], "timestamp": ["2024-05-01 09:00"]}
-        timeline["timestamp"].append("2024-05-01 09:10")
-        assert [row["prediction"] for row in rows] == [post["label"] for post in pipe(timeline)]
 
         # A mistake
         browser.set_value("#posts textarea", f"the {WORD} was glad")
@@ -167,14 +133,7 @@ def test_on_this_machine(browser, model, tmp_path):
         browser.wait_for(lambda: "Line 1" in "".join(browser.texts("#result .problem")))
         assert browser.find_all("#result iframe") == []
 
-        # More characters than a request may have bytes: the page cuts them, so that it can say that they are too many.
-        path = tmp_path / "given" / "long.csv"
-        path.write_text("2024-05-01 so glad of the sun\n" * 300_000)
-        browser.find("#file input").send_keys(str(path))
-        browser.wait_for(lambda: browser.driver.execute_script(LENGTH) > 1_000_000)
-        browser.find("#show").click()
-        browser.wait_for(lambda: "more than 1,000,000 characters" in "".join(browser.texts("#result .problem")))
-        # Nor does the server take requests that no page sends: long ones, at once or in pieces, and files.
+        # The server does not take requests that no page sends: long ones, at once or in pieces, and files.
         for content in (b" " * 20_000_000, (b" " * 1_000_000 for _ in range(20))):
             assert httpx.post(f"{url}gradio_api/queue/join", content=content, timeout=60).status_code == 413
         for content in (b"", b"x", f"a {WORD}".encode()):
@@ -185,7 +144,7 @@ def test_on_this_machine(browser, model, tmp_path):
         # The made-up posts
         browser.find("#example").click()
         browser.wait_for(lambda: "Sam" in browser.find("#posts textarea").get_property("value"))
-        show(browser, "Posts: 10. Timelines: 1.")
+        show(browser, "Posts: 6. Timelines: 1.")
         assert others(browser, url) == []
     assert holding(tmp_path / "run", WORD) == []
     assert holding(tmp_path / "run", "with Sam") == []
@@ -196,12 +155,10 @@ def test_on_this_machine(browser, model, tmp_path):
 
 def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
     """In a folder of their own, by a Python that has neither this checkout nor its tests on its path."""
-    _, saved = model
     with HubServer() as hub:
         with monkeypatch.context() as patch:
             hub.connect(patch, tmp_path / "home")
-            HfApi().create_repo("me/mine")
-            HfApi().upload_folder(folder_path=saved, repo_id="me/mine")
+            push_folder(model, "me/mine")
             push_space("me/mine", "me/look")
         space = tmp_path / "space"
         for name, content in hub.files("spaces/me/look").items():
@@ -219,7 +176,7 @@ def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
             show(browser, "Posts: 2. Timelines: 1.")
             wait_for_page(browser, f"the {WORD} was sad")
             # No folder of the server.
-            browser.set_value("#model textarea, #model input", saved)
+            browser.set_value("#model textarea, #model input", model)
             browser.find("#show").click()
             browser.wait_for(lambda: "id on the Hub" in "".join(browser.texts("#result .problem")))
             assert others(browser, url) == []

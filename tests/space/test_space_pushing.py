@@ -1,22 +1,17 @@
-"""What makes a Space: its files, its card, and the link from the model's card."""
+"""What makes a Space: its files, its card, and which models it takes."""
 
 import configparser
 import re
-from pathlib import Path
 
 import gradio
 import pytest
-from helpers import ROOT, save_encoder, tiny_encoder, tiny_model
+from helpers import ROOT, save_encoder
 from hub_server import HubServer
-from huggingface_hub import HfApi, ModelCard, SpaceCard
-from transformers import AutoTokenizer
+from huggingface_hub import SpaceCard
+from saved import push_folder, save_model
 
-from modeling_tempoformer import write_card
 from modeling_tempoformer.space import pushing
 from modeling_tempoformer.space.__main__ import main
-
-
-LINK = "https://huggingface.co/spaces/me/look"
 
 
 @pytest.fixture
@@ -25,17 +20,6 @@ def hub(monkeypatch, tmp_path):
     with HubServer() as server:
         server.connect(monkeypatch, tmp_path / "home")
         yield server
-
-
-def push_model(folder: Path, tokenization: Path):
-    """A TempoFormer on the Hub, with its card."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    write_card(model, folder, repo_id="me/mine", license="mit")
-    HfApi().create_repo("me/mine")
-    HfApi().upload_folder(folder_path=folder, repo_id="me/mine")
 
 
 def settings() -> configparser.ConfigParser:
@@ -48,28 +32,17 @@ def names_in(requirements: str) -> set[str]:
     return set(re.findall(r"^([\w-]+)", requirements, flags=re.MULTILINE))
 
 
-def test_a_space_and_its_model_name_each_other(hub, tmp_path, tokenization):
-    push_model(tmp_path / "model", tokenization)
-    before = hub.files("me/mine")
-    main(["--model_name_or_path", "me/mine", "--push_space", "me/look"])
+def test_a_space_names_its_model(hub, tmp_path):
+    push_folder(save_model(tmp_path / "model"), "me/mine")
+    before = hub.commits("me/mine")
+    # Once more renews it.
+    for _ in range(2):
+        main(["--model_name_or_path", "me/mine", "--push_space", "me/look"])
     card = SpaceCard(hub.files("spaces/me/look")["README.md"].decode())
     assert (card.data.sdk, card.data.sdk_version) == ("gradio", gradio.__version__)
     assert (card.data.models, card.data.app_file) == (["me/mine"], "app.py")
     assert "https://huggingface.co/me/mine" in card.text
-    after = hub.files("me/mine")
-    linked = ModelCard(after["README.md"].decode())
-    assert linked.text.count(LINK) == 1
-    # The line stands before the first section, and all else is as it was.
-    assert linked.text.index(LINK) < linked.text.index("\n## ")
-    line = next(line for line in linked.content.splitlines(keepends=True) if LINK in line)
-    assert linked.content.replace(f"{line}\n", "") == before["README.md"].decode()
-    assert {name: after[name] for name in after if name != "README.md"} == {
-        name: before[name] for name in before if name != "README.md"
-    }
-    # Once more renews the Space alone.
-    commits = len(hub.commits("me/mine"))
-    main(["--model_name_or_path", "me/mine", "--push_space", "me/look"])
-    assert (len(hub.commits("me/mine")), len(hub.commits("spaces/me/look"))) == (commits, 2)
+    assert hub.commits("me/mine") == before
 
 
 def test_a_space_has_the_package_as_the_wheel_maps_it(hub):
@@ -111,24 +84,12 @@ def test_only_what_runs_is_pushed(monkeypatch, tmp_path):
     assert pushed == {"modeling_tempoformer/view/page.css", "modeling_tempoformer/view/__init__.py"}
 
 
-def test_refused(hub, tmp_path, tokenization):
-    push_model(tmp_path / "model", tokenization)
-    save_encoder(tmp_path / "encoder")
-    HfApi().create_repo("me/encoder")
-    HfApi().upload_folder(folder_path=tmp_path / "encoder", repo_id="me/encoder")
+def test_refused(hub, tmp_path):
+    push_folder(save_model(tmp_path / "model"), "me/mine")
+    push_folder(save_encoder(tmp_path / "encoder"), "me/encoder")
     for name, problem in ((str(tmp_path / "model"), "push it there first"), ("me/encoder", "'bert'")):
         with pytest.raises(ValueError, match=problem):
             pushing.push_space(name, "me/look")
     with pytest.raises(OSError, match="me/nothing"):
         pushing.push_space("me/nothing", "me/look")
     assert "spaces/me/look" not in hub.repositories
-
-
-def test_the_model_of_another(hub, tmp_path, tokenization, monkeypatch, caplog):
-    """Its card cannot be changed: the Space is made without the link."""
-    push_model(tmp_path / "model", tokenization)
-    before = hub.commits("me/mine")
-    hub.readonly.add("me/mine")
-    pushing.push_space("me/mine", "me/look")
-    assert "app.py" in hub.files("spaces/me/look") and hub.commits("me/mine") == before
-    assert "me/mine" in caplog.text

@@ -14,10 +14,6 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
 from modeling_tempoformer.semantic_change.measures import k_means
-from modeling_tempoformer.semantic_change.report import ranked_table
-from modeling_tempoformer.semantic_change.usages import Usage
-from modeling_tempoformer.view.page import write_page
-from modeling_tempoformer.view.words_page import words_page
 
 
 pytestmark = pytest.mark.slow
@@ -165,26 +161,3 @@ def test_nothing_is_wider_than_the_screen(browser, folder, width):
         assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_forty_words_of_two_hundred_usages_at_each_time(browser, tmp_path):
-    """It is small, and is there in two seconds."""
-    generator = np.random.default_rng(0)
-    words, times = [f"word{number}" for number in range(40)], ["old", "new"]
-    # 25 words of English, as in speeches.
-    text = "the long history of a nation and of all its people is " * 2
-    usages = {
-        word: {time: [Usage(time, f"{text}{word} {text}", len(text), len(text) + len(word))] * 200 for time in times}
-        for word in words
-    }
-    vectors = {word: {time: generator.normal(size=(200, 4)) for time in times} for word in words}
-    scores = {"apd": {word: 1 / place for place, word in enumerate(words, 1)}}
-    counts = {word: dict.fromkeys(times, 200) for word in words}
-    table = ranked_table(scores, counts, truth=None, p_values={}, intervals={})
-    path = tmp_path / "_changes.html"
-    write_page(path, words_page(table, times, usages, vectors))
-    assert path.stat().st_size < 6e6
-    browser.open(path, READY)
-    loaded = "return performance.timing.loadEventEnd - performance.timing.navigationStart"
-    assert browser.driver.execute_script(loaded) < 2000
-    assert browser.problems() == []

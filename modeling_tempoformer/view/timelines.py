@@ -1,0 +1,123 @@
+"""From a model and timelines to the page that shows them, in a file or in a notebook."""
+
+import logging
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from datasets import Dataset
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.utils.logging import tqdm
+
+from ..configuration_post_tempoformer import StreamFields
+from ..modeling_post_tempoformer import StreamPreTrainedModel
+from ..pipeline_tempoformer import StreamClassificationPipeline
+from .page import check_view, write_page
+
+
+logger = logging.getLogger(__name__)
+
+# Files whose names begin with an underscore are never pushed.
+TIMELINES = "_timelines.html"
+
+
+def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
+    """
+    The pipeline of a TempoFormer, made of this package's own classes: code beside the weights is never run.
+
+    Args:
+        name (`str`): A folder or a Hub id.
+        downloads: `token`, `revision` or `cache_dir`, as in Transformers.
+
+    Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
+    """
+    own_code = {"trust_remote_code": False, **downloads}
+    config = AutoConfig.from_pretrained(name, **own_code)
+    if not isinstance(config, StreamFields):
+        raise ValueError(f"{name} is not a TempoFormer: its kind is '{config.model_type}'.")
+    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **own_code)
+    tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
+    return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+
+
+def write_view(
+    path: str | Path,
+    model: StreamPreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    timelines: Dataset,
+    title: str,
+):
+    """
+    Explains timelines, as [`to_timelines`] returns them, by a trained model on its device, and writes their page with
+    their labels and a title.
+    """
+    # Here, because the extra `view` is not always installed.
+    from .timeline_page import timeline_page
+
+    pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
+    write_page(path, timeline_page(explain_timelines(pipe, timelines), *classes_of(model.config), title=title))
+    logger.info("Timelines to look at: %s", path)
+
+
+def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) -> list[dict[str, Any]]:
+    """The explained timelines as [`timeline_page`] takes them, with the labels that the posts have."""
+    names, _ = classes_of(pipe.model.config)
+    inputs = ({"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines)
+    explained = tqdm(pipe.explain(inputs), total=len(timelines), desc="Explaining timelines")
+    return [
+        {
+            "id": timeline["timeline_id"],
+            "posts": [
+                {**post, "actual": names[label] if label >= 0 else None}
+                for post, label in zip(posts, timeline["labels"], strict=True)
+            ],
+        }
+        for timeline, posts in zip(timelines, explained, strict=True)
+    ]
+
+
+def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
+    """The names of the classes by id, and their decision thresholds if the model is calibrated."""
+    return [config.id2label[label] for label in range(config.num_labels)], (config.calibration or {}).get("thresholds")
+
+
+class NotebookPage(NamedTuple):
+    """A page that a notebook shows in a frame of its own: `html`, and the `height` of the frame in pixels."""
+
+    html: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe title="Timelines" srcdoc="{escape(self.html)}" sandbox="allow-scripts" width="100%" '
+            f'height="{self.height}" style="border: 0"></iframe>'
+        )
+
+
+def show(
+    explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "Timelines", height: int = 900
+) -> NotebookPage:
+    """
+    The page of timelines in a notebook: `show(pipe.explain(timeline))`.
+
+    Args:
+        explanation: What `explain` of the pipeline returns for a timeline, or for a list of them. Each post may have
+            `actual` too, the name of its class.
+        title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
+        height (`int`, *optional*, defaults to 900): Height in pixels.
+
+    Returns:
+        [`NotebookPage`]: Jupyter shows it; `html` is the page. Raises a `ValueError` without the extra `view`, and if
+        there is no post.
+    """
+    check_view()
+    from .timeline_page import timeline_page
+
+    timelines = [explanation] if explanation and isinstance(explanation[0], dict) else explanation
+    posts = [post for timeline in timelines for post in timeline]
+    if not posts:
+        raise ValueError("There is no post to show.")
+    named = [{"id": f"Timeline {number}", "posts": posts} for number, posts in enumerate(timelines, 1)]
+    return NotebookPage(timeline_page(named, list(posts[0]["probabilities"]), title=title), height)
