@@ -21,13 +21,14 @@ from typing import get_args
 
 from datasets import Dataset
 
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.post_splits import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
 from modeling_tempoformer.training.arguments import (
     BaselineArguments,
-    DataTrainingArguments,
     Method,
     ModelArguments,
     recipe_of,
@@ -37,7 +38,6 @@ from modeling_tempoformer.training.comparison import compare_methods
 from modeling_tempoformer.training.cross_validation import cross_validate, write_folds
 from modeling_tempoformer.training.cross_validation_scores import collect
 from modeling_tempoformer.training.fine_tuning import with_default_settings
-from modeling_tempoformer.training.parts import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
 from modeling_tempoformer.training.resuming import fingerprint
 

@@ -24,18 +24,19 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     TemporalRobertaTokenizer,
 )
+from modeling_tempoformer.data.arguments import TextDataTrainingArguments
 from modeling_tempoformer.data.dated_texts import SOURCE, DatedTexts, check_texts, to_mlm_rows, token_limit
 from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.data.text_splits import choose_times, load_text_splits, split_dated_texts
 from modeling_tempoformer.evaluation.figures import print_figures
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments, check_asked
+from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
 from modeling_tempoformer.training.resuming import clear_results, report, train
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
-from modeling_tempoformer.training.text_parts import choose_times, load_text_splits, split_dated_texts
 
 
 logger = logging.getLogger(__name__)

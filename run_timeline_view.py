@@ -14,10 +14,10 @@ import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, to_timelines
-from modeling_tempoformer.training.arguments import check_positive
-from modeling_tempoformer.training.parts import load_file, timeline_columns
+from modeling_tempoformer.data.arguments import check_positive
+from modeling_tempoformer.data.post_splits import load_file, timeline_columns
+from modeling_tempoformer.data.split_record import hold_back, read_split
 from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.training.split_record import hold_back, read_split
 from modeling_tempoformer.training.timeline_view import TIMELINES, write_view
 from modeling_tempoformer.view import check_view
 

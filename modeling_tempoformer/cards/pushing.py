@@ -7,9 +7,9 @@ from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
 
-from ..cards.model_cards import public_id
 from ..evaluation.figures import FIGURES
 from ..evaluation.results import RESULTS
+from .model_cards import public_id
 
 
 # What loads a model and says what it is. A folder may have anything else beside it: posts, predictions, logs, and the

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from datasets import Dataset, IterableDataset
 
-from ..data.corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
-from ..data.splits import read_folds, select_fold, split_timelines
-from ..data.tables import load_hub_splits, load_table
-from ..data.timelines import Posts, to_timelines
 from .arguments import DatasetArguments, DataTrainingArguments
+from .corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
 from .split_record import hold_back, make_split, read_split
+from .splits import read_folds, select_fold, split_timelines
+from .tables import load_hub_splits, load_table
+from .timelines import Posts, to_timelines
 
 
 logger = logging.getLogger(__name__)

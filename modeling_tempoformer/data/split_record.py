@@ -11,8 +11,8 @@ from pathlib import Path
 from datasets import Dataset
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from ..data.splits import PARTS, refuse_ids
-from ..data.timelines import Posts, without_zeros
+from .splits import PARTS, refuse_ids
+from .timelines import Posts, without_zeros
 
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,9 @@ from textwrap import shorten
 
 from datasets import IterableDataset
 
-from ..data.dated_texts import (
+from ..time_points_temporal_bert import TimePoints, is_missing
+from .arguments import TextDataTrainingArguments
+from .dated_texts import (
     TEXT_SUFFIXES,
     DatedTexts,
     check_columns,
@@ -15,9 +17,7 @@ from ..data.dated_texts import (
     read_text_files,
     split_texts,
 )
-from ..time_points_temporal_bert import TimePoints, is_missing
-from .arguments import TextDataTrainingArguments
-from .parts import load_file, load_splits, take_samples
+from .post_splits import load_file, load_splits, take_samples
 
 
 logger = logging.getLogger(__name__)

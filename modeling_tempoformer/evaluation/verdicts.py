@@ -3,10 +3,10 @@
 import logging
 
 from transformers import TrainerCallback
+from transformers.trainer_callback import TrainerState
 
-from ..evaluation.report import TROUBLESHOOTING, verdict
-from ..evaluation.results import nest
-from .hub_trainer import kept_evaluation
+from .report import TROUBLESHOOTING, verdict
+from .results import nest
 
 
 logger = logging.getLogger(__name__)
@@ -39,3 +39,11 @@ class WorthCallback(TrainerCallback):
                 said,
                 TROUBLESHOOTING,
             )
+
+
+def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
+    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
+    evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
+    if best:
+        evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
+    return evaluations[-1] if evaluations else {}

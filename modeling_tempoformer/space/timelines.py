@@ -9,11 +9,11 @@ from transformers import AutoTokenizer, PreTrainedConfig
 
 from ..cards.model_cards import public_id
 from ..configuration_tempoformer import TempoFormerConfig
+from ..data.split_record import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.predictions import prediction_rows
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..training.split_record import hold_back, read_split
 from ..training.timeline_view import classes_of, explain_timelines
 from ..view.timeline_page import timeline_page
 from .posts import parse_posts

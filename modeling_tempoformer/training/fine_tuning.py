@@ -9,7 +9,9 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, set_seed
 
 from ..configuration_tempoformer import TempoFormerConfig
+from ..data.arguments import DataTrainingArguments
 from ..data.locks import lock_folder
+from ..data.post_splits import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from ..data.rows import to_rows
 from ..data.timelines import label_names
 from ..data_collator_tempoformer import StreamCollator
@@ -17,9 +19,8 @@ from ..evaluation.predictions import targets_of
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_tempoformer_encoders import get_encoder_adapter
 from ..view import check_view
-from .arguments import DataTrainingArguments, ModelArguments, check_asked, recipe_path
+from .arguments import ModelArguments, check_asked, recipe_path
 from .frozen_encoder import embed_rows, freeze_encoder
-from .parts import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from .recipes import check_overrides, has_recipe, parse, recipe_arguments
 from .steps import run_steps
 from .stream_trainer import StreamTrainer, StreamTrainingArguments

@@ -17,14 +17,14 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
-from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import PushInProgress
 
 from ..cards.model_cards import TrainingFacts, has_card, public_id, write_card
+from ..cards.pushing import pushed_files, upload
 from ..data.files import write_json
 from ..evaluation.results import RESULTS
-from .pushing import pushed_files, upload
+from ..evaluation.verdicts import kept_evaluation
 
 
 CARD_ARGUMENTS = (
@@ -264,14 +264,6 @@ def check_best_metric(args: TrainingArguments, scores: Sequence[str] = ()):
     names, metric = ["loss", *scores], args.metric_for_best_model
     if metric is not None and metric.removeprefix("eval_") not in names:
         raise ValueError(f"--metric_for_best_model {metric} is not a score of an evaluation: {', '.join(names)}.")
-
-
-def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
-    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
-    evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
-    if best:
-        evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
-    return evaluations[-1] if evaluations else {}
 
 
 def read_emissions(folder: Path) -> dict[str, Any] | None:

@@ -15,11 +15,11 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from ..data.files import write_json
+from ..data.split_record import SPLIT
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_figure
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
 from ..input_checks_tempoformer import check_whole
-from .split_record import SPLIT
 from .timeline_view import TIMELINES
 
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..data.arguments import DataTrainingArguments
 from ..data.files import write_json
+from ..data.split_record import SPLIT
 from ..data.timelines import Posts
 from ..evaluation.figures import print_figures
-from .arguments import DataTrainingArguments, ModelArguments
+from .arguments import ModelArguments
 from .hub_trainer import name_dataset
 from .resuming import clear_results, report, train
-from .split_record import SPLIT
 from .stream_trainer import StreamTrainer
 from .timeline_view import TIMELINES, write_view
 

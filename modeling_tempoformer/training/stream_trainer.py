@@ -21,9 +21,9 @@ from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
+from ..evaluation.verdicts import WorthCallback, kept_evaluation
 from ..pipeline_tempoformer import check_finite, decide
-from .hub_trainer import PARTS, HubTrainer, HubTrainingArguments, check_best_metric, kept_evaluation
-from .worth import WorthCallback
+from .hub_trainer import PARTS, HubTrainer, HubTrainingArguments, check_best_metric
 
 
 # Arguments of the Trainer that must not be given, and why.

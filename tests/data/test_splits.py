@@ -7,6 +7,7 @@ import pytest
 from datasets import Dataset
 from helpers import ROOT
 
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.splits import (
     check_tested_once,
     make_folds,
@@ -15,7 +16,6 @@ from modeling_tempoformer.data.splits import (
     split_timelines,
 )
 from modeling_tempoformer.training.recipes import parse
-from run_glue_style import DataTrainingArguments
 
 
 def of_lengths(lengths: list[int]) -> Dataset:

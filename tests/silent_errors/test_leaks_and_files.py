@@ -93,7 +93,7 @@ def test_no_push_sends_predictions_or_local_paths(hub, tmp_path, tokenization, c
             assert [path for path, content in commit.files.items() if secret.encode() in content] == []
     assert "all_results.json" in commits[-1].files
     # A push says what it sends.
-    *_, said = (record.getMessage() for record in caplog.records if record.name.endswith("training.pushing"))
+    *_, said = (record.getMessage() for record in caplog.records if record.name.endswith("cards.pushing"))
     assert set(said.removeprefix("Pushing to me/mine: ").removesuffix(".").split(", ")) == set(commits[-1].files)
 
 

@@ -9,8 +9,9 @@ import pytest
 from helpers import NAMES, ROOT, save_encoder, write_posts
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments
+from modeling_tempoformer.training.arguments import BaselineArguments
 from modeling_tempoformer.training.comparison import compare_methods
 from modeling_tempoformer.training.cross_validation import Run
 from modeling_tempoformer.training.cross_validation_scores import collect
