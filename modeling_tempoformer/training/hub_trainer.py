@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
-from huggingface_hub import CommitInfo, ModelCard
+from huggingface_hub import CommitInfo
 from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
@@ -20,9 +19,10 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import PushInProgress
 
-from ..cards.model_cards import TrainingFacts, has_card, public_id, write_card
+from ..cards.model_cards import TrainingFacts, drop_private_base, has_card, public_id, read_emissions, write_card
 from ..cards.pushing import pushed_files, upload
 from ..data.files import write_json
+from ..evaluation.figures import FIGURES, figures_in
 from ..evaluation.results import RESULTS
 from ..evaluation.verdicts import kept_evaluation
 
@@ -156,6 +156,7 @@ class HubTrainer(Trainer):
             timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
+            figures=figures_in(folder),
             training=self.training_facts(summary, emissions) if self.state.global_step else None,
             **facts,
         )
@@ -191,7 +192,7 @@ class HubTrainer(Trainer):
         self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **kwargs})
         self._finish_current_push()
         where = (self.args.output_dir, self.hub_model_id, token, revision or self.args.hub_revision)
-        return upload(*where, commit_message, blocking)
+        return upload(*where, commit_message, blocking, (RESULTS, *FIGURES))
 
     def _push_from_checkpoint(self, checkpoint_folder: str):
         """As the Trainer's, which would send every subfolder, and local paths with its arguments."""
@@ -206,7 +207,7 @@ class HubTrainer(Trainer):
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         message = f"Training in progress, step {self.state.global_step}"
         where = (self.args.output_dir, self.hub_model_id, self.args.hub_token, self.args.hub_revision)
-        self.push_in_progress.jobs.append(upload(*where, message, blocking=False))
+        self.push_in_progress.jobs.append(upload(*where, message, False, (RESULTS, *FIGURES)))
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """Scores of the current weights, by part of the data."""
@@ -264,26 +265,6 @@ def check_best_metric(args: TrainingArguments, scores: Sequence[str] = ()):
     names, metric = ["loss", *scores], args.metric_for_best_model
     if metric is not None and metric.removeprefix("eval_") not in names:
         raise ValueError(f"--metric_for_best_model {metric} is not a score of an evaluation: {', '.join(names)}.")
-
-
-def read_emissions(folder: Path) -> dict[str, Any] | None:
-    """The card's `co2_eq_emissions`, in grams, from the `emissions.csv` that codecarbon wrote; None without one."""
-    # The file says where the machine is. Names that begin with an underscore are never pushed.
-    kept = folder / "_emissions.csv"
-    if (folder / "emissions.csv").exists():
-        (folder / "emissions.csv").replace(kept)
-    if not kept.exists():
-        return None
-    return {"emissions": 1000 * float(pd.read_csv(kept)["emissions"].iloc[-1]), "source": "codecarbon"}
-
-
-def drop_private_base(path: Path):
-    """Removes a local folder as `base_model` from a PEFT card: the Hub rejects it."""
-    card = ModelCard.load(path)
-    if card.data.base_model is not None and public_id(card.data.base_model) is None:
-        card.data.base_model = None
-        card.data.tags = [tag for tag in card.data.tags or () if not tag.startswith("base_model:")]
-        card.save(path)
 
 
 def name_dataset(training: HubTrainingArguments, name: str | None, config_name: str | None):
