@@ -34,9 +34,7 @@ from modeling_tempoformer.training.arguments import (
     recipe_of,
     with_recipe_of_method,
 )
-from modeling_tempoformer.training.comparison import compare_methods
-from modeling_tempoformer.training.cross_validation import cross_validate, write_folds
-from modeling_tempoformer.training.cross_validation_scores import collect
+from modeling_tempoformer.training.cross_validation import collect, compare_methods, cross_validate, write_folds
 from modeling_tempoformer.training.fine_tuning import with_default_settings
 from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
 from modeling_tempoformer.training.resuming import fingerprint
@@ -78,7 +76,7 @@ class CrossValidationArguments:
         default_factory=lambda: [0, 1, 12, 123], metadata={"help": "Each fold is trained once with each seed."}
     )
     learning_rates: list[str] = field(
-        default_factory=list, metadata={"help": "Chosen from by the dev macro F1 of the first seed."}
+        default_factory=list, metadata={"help": "Chosen from by the validation macro F1 of the first seed."}
     )
     tune_on_first_fold: bool = field(
         default=False, metadata={"help": "Use the best learning rate of the first fold for all folds."}

@@ -30,7 +30,7 @@ from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.figures import CONFUSION, confusion_figure, write_figure
-from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
+from modeling_tempoformer.training.cross_validation import PREDICTIONS, compare, label_ids, read_predictions
 
 
 ROOT = Path(__file__).parents[1]

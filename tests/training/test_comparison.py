@@ -12,9 +12,7 @@ from sklearn.metrics import f1_score
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.training.arguments import BaselineArguments
-from modeling_tempoformer.training.comparison import compare_methods
-from modeling_tempoformer.training.cross_validation import Run
-from modeling_tempoformer.training.cross_validation_scores import collect
+from modeling_tempoformer.training.cross_validation import Run, collect, compare_methods
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 

@@ -12,8 +12,14 @@ from helpers import NAMES, ROOT, write_posts
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.cross_validation import Run, cross_validate, write_folds
-from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
+from modeling_tempoformer.training.cross_validation import (
+    PREDICTIONS,
+    Run,
+    collect,
+    compare,
+    cross_validate,
+    write_folds,
+)
 
 
 # Stands in for run_glue_style.py. It predicts rightly with a seed below 5, else always "Switch". On dev 2e-3 is best
@@ -77,7 +83,7 @@ def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp
     assert results["learning_rates"] == {"0": "2e-3", "1": "1e-3", "2": "1e-3"}
     assert results["seeds"] == [0, 7] and results["folds"] == 3 and results["labels"] == NAMES
     assert results["train_seconds"] == pytest.approx(4) and results["parameters"] is None
-    assert results["dev_macro_f1"] == [0.9] * 6
+    assert results["validation_macro_f1"] == [0.9] * 6
     posts = pd.read_csv(tmp_path / "posts.csv", dtype=str)
     constant = f1_score(posts["label"], ["Switch"] * len(posts), average="macro")
     assert results["scores_of_seeds"]["0"]["macro_f1"] == pytest.approx(1)
