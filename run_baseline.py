@@ -41,8 +41,7 @@ from modeling_tempoformer.training.arguments import (
 )
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.resuming import clear_results
-from modeling_tempoformer.training.steps import run_steps
-from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
 DEFAULT_WINDOW = 20  # posts

@@ -22,8 +22,7 @@ from ..view import check_view
 from .arguments import ModelArguments, check_asked, recipe_path
 from .frozen_encoder import embed_rows, freeze_encoder
 from .recipes import check_overrides, has_recipe, parse, recipe_arguments
-from .steps import run_steps
-from .stream_trainer import StreamTrainer, StreamTrainingArguments
+from .stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
 logger = logging.getLogger(__name__)

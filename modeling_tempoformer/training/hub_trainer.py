@@ -32,7 +32,7 @@ CARD_ARGUMENTS = (
     *("dataset", "dataset_tags", "dataset_args"),
 )
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
-PARTS = {"eval": "validation", "predict": "test"}
+SPLITS = {"eval": "validation", "predict": "test"}
 # They push what a training resumes from, which names local folders.
 REFUSED_STRATEGIES = (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
 
@@ -167,7 +167,7 @@ class HubTrainer(Trainer):
             self.create_model_card()
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
-        """Writes the metrics of all parts of this run to `all_results.json`, in the place of older ones."""
+        """Writes the metrics of all splits of this run to `all_results.json`, in the place of older ones."""
         self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
             write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
@@ -210,14 +210,14 @@ class HubTrainer(Trainer):
         self.push_in_progress.jobs.append(upload(*where, message, False, (RESULTS, *FIGURES)))
 
     def card_scores(self) -> dict[str, dict[str, float]]:
-        """Scores of the current weights, by part of the data."""
+        """Scores of the current weights, by split."""
         best = self.args.load_best_model_at_end and not self.is_in_train
         known = ChainMap(*self.saved_metrics.values(), kept_evaluation(self.state, best))
         # Validation was scored before calibration, so those scores do not describe this model.
-        parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
+        splits = {"predict": "test"} if getattr(self.model.config, "calibration", None) else SPLITS
         return {
-            part: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
-            for prefix, part in parts.items()
+            split: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
+            for prefix, split in splits.items()
         }
 
     def training_facts(self, summary: TrainingSummary, emissions: dict[str, Any] | None) -> TrainingFacts:
