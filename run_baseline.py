@@ -20,7 +20,7 @@ from modeling_tempoformer.baselines.class_prior import class_prior_predictions
 from modeling_tempoformer.baselines.prepare import BaselineSettings, prepare
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
 from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.post_splits import (
     check_calibration,
     choose_class_weights,

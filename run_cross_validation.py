@@ -22,7 +22,7 @@ from typing import get_args
 from datasets import Dataset
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.post_splits import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines

@@ -26,7 +26,7 @@ from modeling_tempoformer import (
 )
 from modeling_tempoformer.data.arguments import TextDataTrainingArguments
 from modeling_tempoformer.data.dated_texts import SOURCE, DatedTexts, check_texts, to_mlm_rows, token_limit
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.data.text_splits import choose_times, load_text_splits, split_dated_texts
 from modeling_tempoformer.evaluation.figures import print_figures

@@ -12,7 +12,7 @@ class DatasetArguments:
     dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
     max_train_samples: int | None = field(
         default=None,
-        metadata={"help": "Train on at most this many timelines or texts, evenly spaced (of a stream the first)."},
+        metadata={"help": "Train on at most this many timelines or texts, evenly spaced (streamed, the first)."},
     )
     max_eval_samples: int | None = field(
         default=None, metadata={"help": "Evaluate on at most this many timelines or texts, evenly spaced."}

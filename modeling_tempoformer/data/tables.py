@@ -52,13 +52,13 @@ def load_table(path: str | Path, streaming: bool = False) -> Dataset | IterableD
         schemas = [table.schema for table in tables]
         if schemas:
             features = Features.from_arrow_schema(pa.unify_schemas(schemas))
-            return IterableDataset.from_generator(stream_rows, features=features, gen_kwargs={"path": str(path)})
+            return IterableDataset.from_generator(streamed_rows, features=features, gen_kwargs={"path": str(path)})
     elif whole := list(tables):
         return Dataset(pa.concat_tables(whole, promote_options="default"))
     raise ValueError(f"{path} has no rows.")
 
 
-def stream_rows(path: str) -> Iterator[dict[str, Any]]:
+def streamed_rows(path: str) -> Iterator[dict[str, Any]]:
     """The rows of a table that [`load_table`] has checked."""
     for table in read_tables(path):
         for batch in table.to_batches(ROWS_AT_ONCE):

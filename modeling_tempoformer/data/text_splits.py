@@ -1,4 +1,4 @@
-"""The dated texts that `run_temporal_mlm.py` is given, in the parts train, validation and test."""
+"""The dated texts that `run_temporal_mlm.py` is given, in the splits train, validation and test."""
 
 import logging
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def choose_times(
     times = arguments.times or list(saved)
     if not times:
         if arguments.streaming:
-            raise ValueError("--streaming needs --times: a stream cannot be searched for its time points.")
+            raise ValueError("--streaming needs --times: streamed texts cannot be searched for their time points.")
         texts = splits.get("train", next(iter(splits.values())))
         only_dates = arguments.unknown_times == "error"
         times = find_times(texts, arguments.time_column, arguments.time_granularity, only_dates)
@@ -70,15 +70,15 @@ def split_dated_texts(
     seed: int,
 ) -> dict[str, DatedTexts]:
     """
-    The texts of each part, at most `--max_..._samples` of each. The validation part is taken from the training texts
-    if both are wanted and no file is given for it.
+    The texts of each split, at most `--max_..._samples` of each. The validation split is taken from the training
+    texts if both are wanted and no file is given for it.
     """
-    parts = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
-    if "train" in wanted and "validation" in wanted and "validation" not in parts and "train" in parts:
+    splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
+    if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
         if arguments.streaming:
-            raise ValueError("--streaming needs --validation_files: a stream cannot be split.")
-        parts["train"], parts["validation"] = split_texts(parts["train"], arguments.validation_fraction, seed)
-    return take_samples(parts, arguments, wanted, "files")
+            raise ValueError("--streaming needs --validation_files: streamed texts cannot be split.")
+        splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
+    return take_samples(splits, arguments, wanted, "files")
 
 
 def settle_unknown_times(
@@ -97,7 +97,7 @@ def settle_unknown_times(
     values = texts[arguments.time_column]
     known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
     if not known:
-        raise ValueError(f"No text of the {name} part is in any of the time points {', '.join(times.names)}.")
+        raise ValueError(f"No text of the {name} split is in any of the time points {', '.join(times.names)}.")
     if len(known) < len(texts):
         what = "left out" if drops else "of unknown time"
         logger.warning("%s: %d of %d texts are in no time point: %s.", name, len(texts) - len(known), len(texts), what)

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, set_seed
 
 from ..configuration_tempoformer import TempoFormerConfig
 from ..data.arguments import DataTrainingArguments
-from ..data.locks import lock_folder
+from ..data.files import lock_folder
 from ..data.post_splits import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from ..data.rows import to_rows
 from ..data.timelines import label_names

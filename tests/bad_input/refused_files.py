@@ -11,7 +11,7 @@ from transformers import BertTokenizer
 from modeling_tempoformer import TemporalBertTokenizer
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import POSTS_AT_ONCE, to_timelines
+from modeling_tempoformer.data.timelines import to_timelines
 
 
 HEADER = "timeline_id,timestamp,text,label\n"
@@ -131,12 +131,6 @@ def posts(change: dict, streaming: bool = False, more: list[dict] = (), **column
     return read
 
 
-def long_timeline_out_of_order(folder: Path):
-    times = [*range(POSTS_AT_ONCE), POSTS_AT_ONCE // 2]
-    made = Dataset.from_dict({"timeline_id": ["ann"] * len(times), "timestamp": times, "text": ["sad"] * len(times)})
-    list(to_timelines(made.to_iterable_dataset()))
-
-
 def rows(tokenizer=None, **settings):
     """Rows of two good posts."""
 
@@ -168,11 +162,6 @@ POST_CASES = {
     "a timeline that goes on behind another, streamed": (
         posts({"timeline_id": "bob"}, True, [POSTS[0]]),
         "Row 2…'timeline_id'…'ann'",
-        "PostError",
-    ),
-    "more than 10,000 posts of a timeline out of order, streamed": (
-        long_timeline_out_of_order,
-        "Row 10000…'timestamp'…5000.0",
         "PostError",
     ),
     "a window without posts": (rows(window=0), "`window`"),

@@ -19,8 +19,7 @@ from transformers import AutoTokenizer, pipeline
 from transformers.pipelines import SUPPORTED_TASKS
 
 from modeling_tempoformer import StreamCollator, to_timelines, write_card
-from modeling_tempoformer.data.files import write_json, written_whole
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder, write_json, written_whole
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import PostError
 from modeling_tempoformer.evaluation.predictions import write_predictions
