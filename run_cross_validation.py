@@ -129,7 +129,7 @@ def check_passed_on(args: CrossValidationArguments, passed_on: list[str]) -> str
                     f"for {TEMPOFORMER} in a recipe."
                 )
     if args.folds_file is not None and given.validation_fraction is not None:
-        raise ValueError("--validation_fraction cannot be given with --folds_file, which has the validation parts.")
+        raise ValueError("--validation_fraction cannot be given with --folds_file, which has the validation splits.")
     return with_recipes.method
 
 
@@ -167,13 +167,13 @@ def prepare_folds(
         if args.num_folds not in (None, len(folds)):
             raise ValueError(f"--num_folds {args.num_folds}, but {args.folds_file} has {len(folds)} folds.")
     for number, fold in enumerate(folds):
-        parts = select_fold(timelines, fold)
+        of_fold = select_fold(timelines, fold)
         try:
-            class_weights(parts["train"], len(names))
+            class_weights(of_fold["train"], len(names))
             if model_args.calibrate:
-                check_calibration(parts["validation"], names)
-            if labels_of(parts["validation"]).max() < 0:
-                raise ValueError("the validation part has no labelled post.")
+                check_calibration(of_fold["validation"], names)
+            if labels_of(of_fold["validation"]).max() < 0:
+                raise ValueError("the validation split has no labelled post.")
         except ValueError as problem:
             raise ValueError(f"Fold {number}: {problem}") from None
     return folds, names, timelines
@@ -181,8 +181,8 @@ def prepare_folds(
 
 def main(arguments: list[str]):
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    place = arguments.index("--") if "--" in arguments else len(arguments)
-    own, passed_on = arguments[:place], arguments[place + 1 :]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    own, passed_on = arguments[:end], arguments[end + 1 :]
     if {"-h", "--help"} & set(own):
         print(__doc__)
     (args,) = parse([CrossValidationArguments], own)

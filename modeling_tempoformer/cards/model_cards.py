@@ -99,7 +99,7 @@ def write_card(
         timed (`bool`, *optional*): Whether a stream classifier was trained with timestamps; by default as its
             configuration says, else `True`.
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
-        scores (`dict[str, dict[str, float]]`, *optional*): Scores by part of the data (`"validation"`, `"test"`) and
+        scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and
             by name, as [`StreamClassificationMetric`] and the Trainer name them. If the configuration holds a
             calibration, the card says that they were measured with it.
         figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
@@ -123,8 +123,8 @@ def write_card(
     titles = score_titles(labels)
     # The Hub rejects NaN and infinity.
     scores = {
-        part: {score: values[score] for score in titles if math.isfinite(values.get(score, math.nan))}
-        for part, values in (scores or {}).items()
+        split: {score: values[score] for score in titles if math.isfinite(values.get(score, math.nan))}
+        for split, values in (scores or {}).items()
     }
     results = [
         EvalResult(
@@ -132,12 +132,12 @@ def write_card(
             dataset_type=(datasets or ["unknown"])[0],
             dataset_name=(as_list(dataset) or datasets or ["unknown"])[0],
             dataset_config=(as_list(dataset_args) or [None])[0],
-            dataset_split=part,
+            dataset_split=split,
             metric_type=titles[score][0],
             metric_name=titles[score][1],
             metric_value=value,
         )
-        for part, values in scores.items()
+        for split, values in scores.items()
         for score, value in values.items()
     ]
     data = ModelCardData(
@@ -172,7 +172,7 @@ def write_card(
         languages=as_list(language),
         datasets=as_list(dataset) or datasets,
         license=license,
-        results={part: score_tables(values, labels) for part, values in scores.items() if values},
+        results={split: score_tables(values, labels) for split, values in scores.items() if values},
         figures=figures,
         training=training,
         evaluations=training and [row.values() for row in training.evaluations],

@@ -114,5 +114,5 @@ def refuse_ids(problem: str, ids: Counter):
 def select_fold(timelines: Dataset, fold: dict[str, list[str]]) -> dict[str, Dataset]:
     """The splits of a fold, each in the order of `timelines`."""
     ids = timelines["timeline_id"]
-    members = {name: set(fold[name]) for name in SPLITS}
-    return {name: timelines.select([i for i, one in enumerate(ids) if one in members[name]]) for name in SPLITS}
+    of_split = {name: set(fold[name]) for name in SPLITS}
+    return {name: timelines.select([i for i, one in enumerate(ids) if one in of_split[name]]) for name in SPLITS}

@@ -34,7 +34,7 @@ class WorthCallback(TrainerCallback):
         said = verdict(nest(kept, "eval", self.names))
         if said and state.is_world_process_zero:
             logger.warning(
-                "The model that is kept has learned nothing that shows: on the validation part %s. Try more epochs, "
+                "The model that is kept has learned nothing that shows: on the validation split %s. Try more epochs, "
                 "another learning rate or more labelled timelines; %s says how.",
                 said,
                 TROUBLESHOOTING,

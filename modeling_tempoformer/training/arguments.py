@@ -72,10 +72,11 @@ class ModelArguments(CheckpointArguments):
     """Which model of streams of posts `run_glue_style.py` fine-tunes, evaluates or predicts with."""
 
     calibrate: bool = field(
-        default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation part."}
+        default=False, metadata={"help": "Fit a temperature and decision thresholds on the validation split."}
     )
     view: bool = field(
-        default=False, metadata={"help": "After --do_predict, write _timelines.html, a page to look at the test part."}
+        default=False,
+        metadata={"help": "After --do_predict, write _timelines.html, a page to look at the test split."},
     )
 
 

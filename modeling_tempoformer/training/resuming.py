@@ -59,7 +59,8 @@ def train(
     Args:
         trainer (`Trainer`): With a new model. `args.resume_from_checkpoint` names a checkpoint of another folder,
             which may have other settings, but not other posts.
-        data (`Dataset` or `IterableDataset`): The training part. A stream is not compared with that of the checkpoint.
+        data (`Dataset` or `IterableDataset`): The training split. Streamed, it is not compared with the
+            checkpoint's.
         arguments: The script's other dataclasses.
         split (`dict`, *optional*): As [`make_split`] returns it. A training that starts anew writes it to
             `_split.json`; one that goes on keeps what is there.
@@ -169,7 +170,7 @@ def check_same(checkpoint: Path, trained_on: dict[str, Any]):
 
 
 def report(trainer: Trainer, split: str, metrics: dict[str, float]):
-    """Prints the metrics of a part, and saves them, also in `all_results.json`."""
+    """Prints the metrics of a split, and saves them, also in `all_results.json`."""
     trainer.log_metrics(split, metrics)
     trainer.save_metrics(split, metrics)
 
