@@ -56,7 +56,7 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
 
 @pytest.mark.parametrize("recipes", ["fast", "paper"])
 @pytest.mark.parametrize(("corpus", "share"), [("lrs", 1 / 4), ("moc", 1 / 3)])
-def test_the_recipes_have_the_dev_shares_of_the_paper(corpus, share, recipes):
+def test_the_recipes_have_the_validation_shares_of_the_paper(corpus, share, recipes):
     recipe = str(ROOT / "configuration" / f"{corpus}_{recipes}.yaml")
     (data,) = parse([DataTrainingArguments], [recipe], only_these=False)
     for fold in make_folds(of_lengths([2] * 60), 5, data.validation_fraction, seed=0):
