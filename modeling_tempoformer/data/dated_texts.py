@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from ..modeling_tempoformer_encoders import ENCODER_ADAPTERS
 from ..time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date, read_years
 from .files import read_lines
+from .tables import check_column
 
 
 DatedTexts = Dataset | IterableDataset
@@ -116,15 +117,11 @@ def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         )
 
 
-def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
-    """The names of all columns. Raises a `ValueError` if one of `columns` is missing."""
+def check_columns(texts: DatedTexts, **columns: str) -> list[str]:
+    """The names of all columns. Raises a `ValueError` if one of `columns`, by their roles, is missing."""
     present = texts.column_names or list(next(iter(texts)))
-    for column in columns:
-        if column not in present:
-            raise ValueError(
-                f"There is no column '{column}'; the columns are {', '.join(present)}. Name yours by --time_column "
-                "or --text_column (in Python `time_column=` and `text_column=`)."
-            )
+    for role, column in columns.items():
+        check_column(present, column, role)
     return present
 
 
@@ -170,7 +167,7 @@ def to_mlm_rows(
 
     Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
     """
-    columns = check_columns(texts, time_column, text_column)
+    columns = check_columns(texts, time=time_column, text=text_column)
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:

@@ -38,9 +38,9 @@ def load_text_splits(
     """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
     splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
-        if name == "test" and arguments.time_column not in check_columns(texts, arguments.text_column):
+        if name == "test" and arguments.time_column not in check_columns(texts, text=arguments.text_column):
             texts = texts.add_column(arguments.time_column, [None] * len(texts))
-        check_columns(texts, arguments.time_column, arguments.text_column)
+        check_columns(texts, time=arguments.time_column, text=arguments.text_column)
         splits[name] = name_sources(texts)
     return splits
 
