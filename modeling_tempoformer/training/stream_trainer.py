@@ -45,6 +45,7 @@ class StreamTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] for streams of posts.
 
     Args:
+        model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder:
             stream attention, fusion and head. Default: `learning_rate`.
         min_steps (`int`, *optional*, defaults to 0): Train for more than `num_train_epochs` where these are fewer
@@ -53,9 +54,11 @@ class StreamTrainingArguments(HubTrainingArguments):
             are computed once. For `stream_form="post"`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
             `metric_for_best_model`.
+        remove_unused_columns (`bool`, *optional*): As in [`HubTrainingArguments`].
+        restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): Whether early stopping keeps
+            its patience when a training resumes.
 
-    Early stopping keeps its patience when a training resumes. Raises a `ValueError` for `label_smoothing_factor` and
-    `dataloader_drop_last`, which make no sense here.
+    Raises a `ValueError` for `label_smoothing_factor` and `dataloader_drop_last`, which make no sense here.
     """
 
     new_parameters_learning_rate: float | None = field(
