@@ -19,7 +19,15 @@ from transformers import AutoConfig, set_seed
 from modeling_tempoformer.baselines.class_prior import class_prior_predictions
 from modeling_tempoformer.baselines.prepare import BaselineSettings, prepare
 from modeling_tempoformer.baselines.prompting import few_shot_predictions
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.data.post_splits import (
+    check_calibration,
+    choose_class_weights,
+    is_timed,
+    load_splits,
+    split_posts,
+)
 from modeling_tempoformer.data.timelines import label_names
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
@@ -28,21 +36,12 @@ from modeling_tempoformer.evaluation.results import nest, score_part, write_resu
 from modeling_tempoformer.training.arguments import (
     STOCK_MODELS,
     BaselineArguments,
-    DataTrainingArguments,
     check_asked,
     with_recipe_of_method,
 )
-from modeling_tempoformer.training.parts import (
-    check_calibration,
-    choose_class_weights,
-    is_timed,
-    load_splits,
-    split_posts,
-)
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.resuming import clear_results
-from modeling_tempoformer.training.steps import run_steps
-from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
 DEFAULT_WINDOW = 20  # posts

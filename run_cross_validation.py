@@ -21,23 +21,21 @@ from typing import get_args
 
 from datasets import Dataset
 
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.data.post_splits import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
 from modeling_tempoformer.training.arguments import (
     BaselineArguments,
-    DataTrainingArguments,
     Method,
     ModelArguments,
     recipe_of,
     with_recipe_of_method,
 )
-from modeling_tempoformer.training.comparison import compare_methods
-from modeling_tempoformer.training.cross_validation import cross_validate, write_folds
-from modeling_tempoformer.training.cross_validation_scores import collect
+from modeling_tempoformer.training.cross_validation import collect, compare_methods, cross_validate, write_folds
 from modeling_tempoformer.training.fine_tuning import with_default_settings
-from modeling_tempoformer.training.parts import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
 from modeling_tempoformer.training.resuming import fingerprint
 
@@ -78,7 +76,7 @@ class CrossValidationArguments:
         default_factory=lambda: [0, 1, 12, 123], metadata={"help": "Each fold is trained once with each seed."}
     )
     learning_rates: list[str] = field(
-        default_factory=list, metadata={"help": "Chosen from by the dev macro F1 of the first seed."}
+        default_factory=list, metadata={"help": "Chosen from by the validation macro F1 of the first seed."}
     )
     tune_on_first_fold: bool = field(
         default=False, metadata={"help": "Use the best learning rate of the first fold for all folds."}
@@ -131,7 +129,7 @@ def check_passed_on(args: CrossValidationArguments, passed_on: list[str]) -> str
                     f"for {TEMPOFORMER} in a recipe."
                 )
     if args.folds_file is not None and given.validation_fraction is not None:
-        raise ValueError("--validation_fraction cannot be given with --folds_file, which has the validation parts.")
+        raise ValueError("--validation_fraction cannot be given with --folds_file, which has the validation splits.")
     return with_recipes.method
 
 
@@ -169,13 +167,13 @@ def prepare_folds(
         if args.num_folds not in (None, len(folds)):
             raise ValueError(f"--num_folds {args.num_folds}, but {args.folds_file} has {len(folds)} folds.")
     for number, fold in enumerate(folds):
-        parts = select_fold(timelines, fold)
+        of_fold = select_fold(timelines, fold)
         try:
-            class_weights(parts["train"], len(names))
+            class_weights(of_fold["train"], len(names))
             if model_args.calibrate:
-                check_calibration(parts["validation"], names)
-            if labels_of(parts["validation"]).max() < 0:
-                raise ValueError("the validation part has no labelled post.")
+                check_calibration(of_fold["validation"], names)
+            if labels_of(of_fold["validation"]).max() < 0:
+                raise ValueError("the validation split has no labelled post.")
         except ValueError as problem:
             raise ValueError(f"Fold {number}: {problem}") from None
     return folds, names, timelines
@@ -183,8 +181,8 @@ def prepare_folds(
 
 def main(arguments: list[str]):
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    place = arguments.index("--") if "--" in arguments else len(arguments)
-    own, passed_on = arguments[:place], arguments[place + 1 :]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    own, passed_on = arguments[:end], arguments[end + 1 :]
     if {"-h", "--help"} & set(own):
         print(__doc__)
     (args,) = parse([CrossValidationArguments], own)

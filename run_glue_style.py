@@ -14,7 +14,8 @@ too. `run_baseline.py` runs the methods that TempoFormer is compared with.
 
 import logging
 
-from modeling_tempoformer.training.arguments import DataTrainingArguments, ModelArguments
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.fine_tuning import run, with_default_settings
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.utils.logging import tqdm
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.scoring.cluster import started_ray
 from modeling_tempoformer.scoring.folders import Folder, Table, absolute, check_apart, find_tables
 from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
@@ -28,7 +29,6 @@ from modeling_tempoformer.scoring.scorer import (
     score_shards,
 )
 from modeling_tempoformer.scoring.shards import make_shards, read_shards
-from modeling_tempoformer.training.arguments import check_positive
 from modeling_tempoformer.training.recipes import parse, run_script
 
 

@@ -29,7 +29,7 @@ from transformers import (
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.data.dated_texts import numbers_in
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change.corpora import (
     DatedSentence,
     read_dwug,

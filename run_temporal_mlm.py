@@ -24,18 +24,19 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     TemporalRobertaTokenizer,
 )
+from modeling_tempoformer.data.arguments import TextDataTrainingArguments
 from modeling_tempoformer.data.dated_texts import SOURCE, DatedTexts, check_texts, to_mlm_rows, token_limit
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.data.text_splits import choose_times, load_text_splits, split_dated_texts
 from modeling_tempoformer.evaluation.figures import print_figures
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.training.arguments import CheckpointArguments, TextDataTrainingArguments, check_asked
+from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked
 from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
 from modeling_tempoformer.training.resuming import clear_results, report, train
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
-from modeling_tempoformer.training.text_parts import choose_times, load_text_splits, split_dated_texts
 
 
 logger = logging.getLogger(__name__)
@@ -190,7 +191,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
     if training.do_predict and not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: --do_predict needs a model with --prepend_time.")
     asked = {"train": training.do_train, "validation": training.do_eval, "test": training.do_predict}
-    wanted = [part for part in asked if asked[part]]
+    wanted = [split for split in asked if asked[split]]
     texts = split_dated_texts(splits, data, tokenizer.time_points, wanted, training.seed)
     if training.do_predict:
         check_texts(texts["test"], tokenizer, data.time_column, data.text_column, must_have_time=False)
@@ -200,7 +201,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
     if data.max_seq_length > longest:
         raise ValueError(f"--max_seq_length {data.max_seq_length}: the model reads at most {longest} tokens.")
     settings = (tokenizer, data.time_column, data.text_column, data.max_seq_length, data.line_by_line)
-    rows = {part: to_mlm_rows(texts[part], *settings) for part in ("train", "validation") if part in texts}
+    rows = {split: to_mlm_rows(texts[split], *settings) for split in ("train", "validation") if split in texts}
     if data.streaming and "train" in rows:
         rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
 

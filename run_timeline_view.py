@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from modeling_tempoformer import to_timelines
-from modeling_tempoformer.training.arguments import check_positive
-from modeling_tempoformer.training.parts import load_file, timeline_columns
+from modeling_tempoformer.data.arguments import check_positive
+from modeling_tempoformer.data.post_splits import load_file, timeline_columns
+from modeling_tempoformer.data.split_record import hold_back, read_split
 from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.training.split_record import hold_back, read_split
 from modeling_tempoformer.view.page import check_view
 from modeling_tempoformer.view.timelines import TIMELINES, classes_of, load_pipeline, write_view
 

@@ -24,10 +24,10 @@ import pandas as pd
 from datasets import Dataset
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.splits import cut
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import label_names, to_timelines
-from modeling_tempoformer.training.parts import load_file
 
 
 ROOT = Path(__file__).parents[1]

@@ -27,10 +27,10 @@ from matplotlib.figure import Figure
 
 from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
+from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.figures import CONFUSION, confusion_figure, write_figure
-from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, compare, label_ids, read_predictions
-from modeling_tempoformer.training.parts import load_file
+from modeling_tempoformer.training.cross_validation import PREDICTIONS, compare, label_ids, read_predictions
 
 
 ROOT = Path(__file__).parents[1]

@@ -49,7 +49,7 @@ def main():
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         table[name] = {
             "macro F1": 100 * results["scores"]["macro_f1"]["mean"],
-            "on dev": 100 * sum(results["dev_macro_f1"]) / len(results["dev_macro_f1"]),
+            "on dev": 100 * sum(results["validation_macro_f1"]) / len(results["validation_macro_f1"]),
             "seconds": results["train_seconds"],
         }
     printed = pd.DataFrame.from_dict(table, orient="index")

@@ -31,10 +31,10 @@ from helpers import ROOT, TINY, of_others, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
 import modeling_tempoformer
+import modeling_tempoformer.data.text_splits
 
 # Before what they import is patched below: they would keep that.
 import modeling_tempoformer.training.fine_tuning
-import modeling_tempoformer.training.text_parts
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.report import results_table
@@ -61,9 +61,9 @@ READERS = (
     "semantic_change.corpora.read_targets",
     "semantic_change.corpora.read_truth",
     "training.fine_tuning.load_splits",
-    "training.parts.load_file",
-    "training.parts.load_splits",
-    "training.text_parts.load_text_splits",
+    "data.post_splits.load_file",
+    "data.post_splits.load_splits",
+    "data.text_splits.load_text_splits",
 )
 # Longer commands are cut off beside the menus of the site at 1,280 pixels.
 WIDEST_COMMAND = 90

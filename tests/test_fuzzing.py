@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttention, StreamCollator, TemporalBertConfig, TemporalBertTokenizer
-from modeling_tempoformer.data.rows import stream_rows
+from modeling_tempoformer.data.rows import streamed_rows
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.data.timelines import stream_timelines
+from modeling_tempoformer.data.timelines import streamed_timelines
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad", "so", "again", "!"]
@@ -229,9 +229,9 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
     timed = right is not None and meanings[0]["timestamp"] is not MISSING
     answers = {}
     try:
-        timelines = list(stream_timelines(Posts(posts), ("O", "IS"), columns))
+        timelines = list(streamed_timelines(Posts(posts), ("O", "IS"), columns))
         rows = list(
-            stream_rows(
+            streamed_rows(
                 timelines,
                 tokenizer=TOKENIZER,
                 window=WINDOW,

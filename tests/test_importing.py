@@ -1,5 +1,6 @@
 """Importing the package changes nothing that belongs to the process, to Python or to other libraries."""
 
+import ast
 import json
 import os
 import subprocess
@@ -67,3 +68,21 @@ def test_nothing_is_set():
     before, after, loaded = look(look([]))
     assert loaded > 50
     assert after == before
+
+
+@pytest.mark.parametrize(
+    ("room", "unknown"),
+    [("data", {"training"}), ("evaluation", {"training", "cards"}), ("cards", {"training", "evaluation"})],
+)
+def test_rooms_import_one_way(room, unknown):
+    folder, imported = ROOT / "modeling_tempoformer" / room, set()
+    for path in folder.rglob("*.py"):
+        here = ("modeling_tempoformer", *path.relative_to(ROOT / "modeling_tempoformer").parts[:-1])
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {tuple(alias.name.split(".")) for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                above = here[: len(here) + 1 - node.level] if node.level else ()
+                imported.add((*above, *(node.module or "").split(".")))
+    rooms = {name[1] for name in imported if name[0] == "modeling_tempoformer" and len(name) > 1}
+    assert rooms and not rooms & unknown

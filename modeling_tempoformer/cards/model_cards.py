@@ -8,13 +8,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from transformers import PreTrainedModel
 
 from ..data.files import data_folder
-from ..evaluation.figures import figures_in
 from .markdown import escape_control_characters, markdown, table
 
 
@@ -76,12 +76,12 @@ def write_card(
     timed: bool | None = None,
     max_tokens: int | None = None,
     scores: Mapping[str, Mapping[str, float]] | None = None,
+    figures: Mapping[str, str] | None = None,
     training: TrainingFacts | None = None,
 ):
     """
-    Writes the model card `README.md` into a folder and replaces the one that is there. It shows the figures that a run
-    has written into the folder. Facts that are not given are left out or called "not stated". Names are escaped for
-    Markdown, and characters that are not printable written out.
+    Writes the model card `README.md` into a folder and replaces the one that is there. Facts that are not given are
+    left out or called "not stated". Names are escaped for Markdown, and characters that are not printable written out.
 
         model.save_pretrained("my-model")
         tokenizer.save_pretrained("my-model")
@@ -100,9 +100,10 @@ def write_card(
         timed (`bool`, *optional*): Whether a stream classifier was trained with timestamps; by default as its
             configuration says, else `True`.
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
-        scores (`dict[str, dict[str, float]]`, *optional*): Scores by part of the data (`"validation"`, `"test"`) and
+        scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and
             by name, as [`StreamClassificationMetric`] and the Trainer name them. If the configuration holds a
             calibration, the card says that they were measured with it.
+        figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
         training ([`TrainingFacts`], *optional*): How the model was trained.
 
     Raises a `ValueError` for a model without a template.
@@ -123,8 +124,8 @@ def write_card(
     titles = score_titles(labels)
     # The Hub rejects NaN and infinity.
     scores = {
-        part: {score: values[score] for score in titles if math.isfinite(values.get(score, math.nan))}
-        for part, values in (scores or {}).items()
+        split: {score: values[score] for score in titles if math.isfinite(values.get(score, math.nan))}
+        for split, values in (scores or {}).items()
     }
     results = [
         EvalResult(
@@ -132,12 +133,12 @@ def write_card(
             dataset_type=(datasets or ["unknown"])[0],
             dataset_name=(as_list(dataset) or datasets or ["unknown"])[0],
             dataset_config=(as_list(dataset_args) or [None])[0],
-            dataset_split=part,
+            dataset_split=split,
             metric_type=titles[score][0],
             metric_name=titles[score][1],
             metric_value=value,
         )
-        for part, values in scores.items()
+        for split, values in scores.items()
         for score, value in values.items()
     ]
     data = ModelCardData(
@@ -172,8 +173,8 @@ def write_card(
         languages=as_list(language),
         datasets=as_list(dataset) or datasets,
         license=license,
-        results={part: score_tables(values, labels) for part, values in scores.items() if values},
-        figures=figures_in(folder),
+        results={split: score_tables(values, labels) for split, values in scores.items() if values},
+        figures=figures,
         training=training,
         evaluations=training and [row.values() for row in training.evaluations],
         versions=[f"{package} {version(package)}" for package in PACKAGES],
@@ -202,6 +203,26 @@ def public_id(name: str | None) -> str | None:
     except HFValidationError:
         return None
     return name
+
+
+def read_emissions(folder: Path) -> dict[str, Any] | None:
+    """The card's `co2_eq_emissions`, in grams, from the `emissions.csv` that codecarbon wrote; None without one."""
+    # The file says where the machine is. Names that begin with an underscore are never pushed.
+    kept = folder / "_emissions.csv"
+    if (folder / "emissions.csv").exists():
+        (folder / "emissions.csv").replace(kept)
+    if not kept.exists():
+        return None
+    return {"emissions": 1000 * float(pd.read_csv(kept)["emissions"].iloc[-1]), "source": "codecarbon"}
+
+
+def drop_private_base(path: Path):
+    """Removes a local folder as `base_model` from a PEFT card: the Hub rejects it."""
+    card = ModelCard.load(path)
+    if card.data.base_model is not None and public_id(card.data.base_model) is None:
+        card.data.base_model = None
+        card.data.tags = [tag for tag in card.data.tags or () if not tag.startswith("base_model:")]
+        card.save(path)
 
 
 def as_list(value: str | Sequence[str] | None) -> list[str]:

@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from ..modeling_tempoformer_encoders import ENCODER_ADAPTERS
 from ..time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date, read_years
 from .files import read_lines
+from .tables import check_column
 
 
 DatedTexts = Dataset | IterableDataset
@@ -40,17 +41,17 @@ def read_text_file(path: str) -> Iterator[dict[str, str]]:
 
 def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -> DatedTexts:
     """
-    The texts of files that are named by time point, with the columns `time` and `text`. A stream draws from the files
-    in proportion to their sizes, so that time points are mixed.
+    The texts of files that are named by time point, with the columns `time` and `text`. Streamed texts are drawn from
+    the files in proportion to their sizes, so that time points are mixed.
     """
     if not streaming:
         return Dataset.from_list([text for path in paths for text in read_text_file(path)])
-    streams = [IterableDataset.from_generator(read_text_file, gen_kwargs={"path": path}) for path in paths]
+    streamed = [IterableDataset.from_generator(read_text_file, gen_kwargs={"path": path}) for path in paths]
     sizes = [Path(path).stat().st_size for path in paths]
     if 0 in sizes:
         raise ValueError(f"{paths[sizes.index(0)]} has no text.")
     return interleave_datasets(
-        streams,
+        streamed,
         probabilities=[size / sum(sizes) for size in sizes],
         seed=seed,
         stopping_strategy="all_exhausted_without_replacement",
@@ -91,12 +92,12 @@ def numbers_in(name: str) -> tuple[int, ...]:
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """Splits off a random fraction: returns the rest and the part, each in the order of the input."""
+    """Splits off a random fraction: returns the rest and what was taken, each in the order of the input."""
     count = round(fraction * len(texts))
     if not 0 < count < len(texts):
-        raise ValueError(f"Cannot split {len(texts)} texts by a fraction of {fraction}: a part would be empty.")
-    part = set(random.Random(seed).sample(range(len(texts)), count))
-    return texts.select([row for row in range(len(texts)) if row not in part]), texts.select(sorted(part))
+        raise ValueError(f"Cannot split {len(texts)} texts by a fraction of {fraction}: a split would be empty.")
+    taken = set(random.Random(seed).sample(range(len(texts)), count))
+    return texts.select([row for row in range(len(texts)) if row not in taken]), texts.select(sorted(taken))
 
 
 def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
@@ -116,15 +117,11 @@ def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         )
 
 
-def check_columns(texts: DatedTexts, *columns: str) -> list[str]:
-    """The names of all columns. Raises a `ValueError` if one of `columns` is missing."""
+def check_columns(texts: DatedTexts, **columns: str) -> list[str]:
+    """The names of all columns. Raises a `ValueError` if one of `columns`, by their roles, is missing."""
     present = texts.column_names or list(next(iter(texts)))
-    for column in columns:
-        if column not in present:
-            raise ValueError(
-                f"There is no column '{column}'; the columns are {', '.join(present)}. Name yours by --time_column "
-                "or --text_column (in Python `time_column=` and `text_column=`)."
-            )
+    for role, column in columns.items():
+        check_column(present, column, role)
     return present
 
 
@@ -170,7 +167,7 @@ def to_mlm_rows(
 
     Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
     """
-    columns = check_columns(texts, time_column, text_column)
+    columns = check_columns(texts, time=time_column, text=text_column)
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:
@@ -188,17 +185,17 @@ def to_mlm_rows(
         words = [text if line_by_line else f" {text}" for text in found]
         tokens = tokenizer(words, time=times, add_special_tokens=False, verbose=False)["input_ids"]
         by_time: dict[int, list[int]] = {}
-        for place, time_id in enumerate(time_ids):
-            if not tokens[place]:
-                raise ValueError(f"{sources[place]}: the tokenizer finds no token in the text {found[place]!r}.")
-            by_time.setdefault(time_id, []).append(place)
+        for text, time_id in enumerate(time_ids):
+            if not tokens[text]:
+                raise ValueError(f"{sources[text]}: the tokenizer finds no token in the text {found[text]!r}.")
+            by_time.setdefault(time_id, []).append(text)
         rows = []
-        for places in by_time.values():
-            before, after, time_id = frame(tokenizer, times[places[0]])
+        for of_time in by_time.values():
+            before, after, time_id = frame(tokenizer, times[of_time[0]])
             size = max_length - len(before) - len(after)
-            parts = [tokens[place] for place in places]
-            for part in parts if line_by_line else [list(chain.from_iterable(parts))]:
-                rows += [make_row(part[i : i + size], before, after, time_id) for i in range(0, len(part), size)]
+            of_texts = [tokens[text] for text in of_time]
+            for ids in of_texts if line_by_line else [list(chain.from_iterable(of_texts))]:
+                rows += [make_row(ids[i : i + size], before, after, time_id) for i in range(0, len(ids), size)]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     cached = {"load_from_cache_file": False} if isinstance(texts, Dataset) else {}

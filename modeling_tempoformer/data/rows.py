@@ -55,7 +55,7 @@ def to_rows(
     settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row}
     settings |= {"limit": limit, "only_labelled": only_labelled}
     if isinstance(timelines, IterableDataset):
-        return IterableDataset.from_generator(stream_rows, gen_kwargs={"timelines": timelines, **settings})
+        return IterableDataset.from_generator(streamed_rows, gen_kwargs={"timelines": timelines, **settings})
     truncated = 0
 
     def convert(batch: dict[str, list]) -> dict[str, list]:
@@ -71,20 +71,11 @@ def to_rows(
     return rows
 
 
-def stream_rows(timelines: IterableDataset, window: int, limit: int, **settings) -> Iterator[dict[str, Any]]:
-    """Rows of a stream of timelines. Each piece of a long timeline needs the end of the piece before as context."""
+def streamed_rows(timelines: IterableDataset, limit: int, **settings) -> Iterator[dict[str, Any]]:
+    """Rows of streamed timelines."""
     check_workers(timelines)
-    before: dict[str, Any] = {"timeline_id": None}
-    for piece in timelines:
-        num_context, timeline = 0, piece
-        if before["timeline_id"] == piece["timeline_id"]:
-            num_context = len(before["texts"])
-            timeline = {
-                name: before[name] + values if name != "timeline_id" else values for name, values in piece.items()
-            }
-        first = max(0, len(timeline["texts"]) - window + 1)
-        before = {name: values[first:] if name != "timeline_id" else values for name, values in timeline.items()}
-        rows, cut = timeline_to_rows(timeline, window=window, limit=limit, num_context=num_context, **settings)
+    for timeline in timelines:
+        rows, cut = timeline_to_rows(timeline, limit=limit, **settings)
         if cut:
             logger.warning_once(f"Truncating posts of more than {limit} tokens.")
         yield from rows
@@ -97,9 +88,8 @@ def timeline_to_rows(
     targets_per_row: int,
     limit: int,
     only_labelled: bool,
-    num_context: int = 0,
 ) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a timeline, and how many posts were cut. The first `num_context` posts are context only."""
+    """The rows of a timeline, and how many posts were cut."""
     try:
         columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
     except ValueError as problem:
@@ -109,7 +99,7 @@ def timeline_to_rows(
     columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline["labels"]]
     columns["post_ids"] = timeline["post_ids"]
     rows = []
-    for row in cut_rows(columns, window, targets_per_row, num_context):
+    for row in cut_rows(columns, window, targets_per_row):
         targets = {name: row[name][row["num_context"] :] for name in ("labels", "post_ids")}
         if any(label is not None for label in targets["labels"]):
             rows.append(row | targets)

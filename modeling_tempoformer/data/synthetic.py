@@ -42,9 +42,9 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    for part, (name, size) in enumerate({"train": 200, "validation": 40, "test": 60}.items()):
-        posts = pd.DataFrame(synthetic_posts(size, seed=3 * args.seed + part))
-        # A person is in one part.
+    for index, (name, size) in enumerate({"train": 200, "validation": 40, "test": 60}.items()):
+        posts = pd.DataFrame(synthetic_posts(size, seed=3 * args.seed + index))
+        # A person is in one split.
         posts["timeline_id"] = f"{name}-" + posts["timeline_id"]
         posts.to_csv(args.output_dir / f"{name}.csv", index=False)
 

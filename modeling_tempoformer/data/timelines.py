@@ -3,7 +3,7 @@
 import numbers
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from datasets import ClassLabel, Dataset, IterableDataset
@@ -21,8 +21,6 @@ NO_LABEL = -100
 # What programs write where there is nothing, in lower case. "None" and "NA" may be the name of a class.
 NOTHING = ("nan", "null", "<na>")
 WHOLE_FLOAT = re.compile(r"(-?[0-9]+)\.0+")
-# A longer streamed timeline comes in pieces of so many posts.
-POSTS_AT_ONCE = 10_000
 # Larger whole numbers may differ and be the same float.
 LARGEST_EXACT_FLOAT = 2**53
 JOINERS = dict.fromkeys((0x200C, 0x200D))
@@ -174,7 +172,7 @@ def read_posts(
             else:
                 post_id = to_name(post["id"])
                 if timeline_id != previous and isinstance(posts, IterableDataset):
-                    seen.clear()  # The ids of a whole stream would fill the memory.
+                    seen.clear()  # The ids of all streamed posts would fill the memory.
                 if post_id in seen or post_id is None:
                     raise PostError(row, columns["id"], post["id"], "a post id must be unique and not missing")
                 seen.add(post_id)
@@ -205,35 +203,27 @@ def lost_digits(value: Any) -> bool:
     return looks_shortened(value) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT)
 
 
-def make_timelines(
-    posts: Iterator[Post], columns: dict[str, str | None], most: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Timelines of posts that follow each other, each in pieces of at most `most` posts."""
+def make_timelines(posts: Iterable[Post], columns: dict[str, str | None]) -> Iterator[dict[str, Any]]:
+    """Timelines of posts that follow each other."""
     finished: set[str] = set()
     for timeline_id, group in groupby(posts, key=lambda post: post.timeline_id):
-        newest = None
-        while members := list(islice(group, most)):
-            if timeline_id in finished:
-                problem = "the posts of a timeline must follow each other in a streaming dataset; sort the file by it"
-                raise PostError(members[0].row, columns["timeline"], timeline_id, problem)
-            timed = members[0].timestamp is not None
-            ordered = sorted(members, key=lambda post: post.timestamp) if timed else members
-            if ordered != members:
-                logger.warning_once("Sorting the posts of timelines by time.")
-            first = ordered[0]
-            if newest is not None and first.timestamp < newest:
-                problem = f"earlier than {newest}; so long a timeline must be in order of time to be streamed"
-                raise PostError(first.row, columns["timestamp"] or "timestamp", first.timestamp, problem)
-            newest = ordered[-1].timestamp
-            timeline = {
-                "timeline_id": timeline_id,
-                "post_ids": [post.post_id for post in ordered],
-                "post_rows": [post.row for post in ordered],
-                "texts": [post.text for post in ordered],
-                "labels": [post.label for post in ordered],
-            }
-            yield {**timeline, "timestamps": [post.timestamp for post in ordered]} if timed else timeline
+        of_timeline = list(group)
+        if timeline_id in finished:
+            problem = "the posts of a timeline must follow each other in a streaming dataset; sort the file by it"
+            raise PostError(of_timeline[0].row, columns["timeline"], timeline_id, problem)
         finished.add(timeline_id)
+        timed = of_timeline[0].timestamp is not None
+        ordered = sorted(of_timeline, key=lambda post: post.timestamp) if timed else of_timeline
+        if ordered != of_timeline:
+            logger.warning_once("Sorting the posts of timelines by time.")
+        timeline = {
+            "timeline_id": timeline_id,
+            "post_ids": [post.post_id for post in ordered],
+            "post_rows": [post.row for post in ordered],
+            "texts": [post.text for post in ordered],
+            "labels": [post.label for post in ordered],
+        }
+        yield {**timeline, "timestamps": [post.timestamp for post in ordered]} if timed else timeline
 
 
 def to_timelines(
@@ -250,7 +240,7 @@ def to_timelines(
 
     Args:
         posts (`Dataset` or `IterableDataset`): One row for each post. In a streaming dataset the posts of a timeline
-            must follow each other, and be in order of time if there are more than 10,000.
+            must follow each other.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids. All posts are unlabelled
             if omitted; single posts may be.
         timeline_column, timestamp_column, text_column, label_column, id_column (`str`, *optional*): Column names. By
@@ -262,10 +252,9 @@ def to_timelines(
     Returns:
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
         `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`,
-        `labels` (class ids, -100 = none). A streamed timeline of more than 10,000 posts comes in several rows. Raises
-        a [`PostError`] that names the first bad row, column and value, and a `ValueError` for the `labels` that
-        [`check_labels`] refuses, for times or ids in floats of fewer than 64 bits, and if several workers of a
-        DataLoader read a stream of several shards.
+        `labels` (class ids, -100 = none). Raises a [`PostError`] that names the first bad row, column and value, and a
+        `ValueError` for the `labels` that [`check_labels`] refuses, for times or ids in floats of fewer than 64 bits,
+        and if several workers of a DataLoader read a streamed dataset of several shards.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
@@ -274,26 +263,26 @@ def to_timelines(
         # A tuple, because a list would be taken for shards.
         names = None if labels is None else tuple(labels)
         settings = {"posts": posts, "labels": names, "columns": columns}
-        return IterableDataset.from_generator(stream_timelines, gen_kwargs=settings)
+        return IterableDataset.from_generator(streamed_timelines, gen_kwargs=settings)
     groups: dict[str, list[Post]] = {}
     for post in read_posts(posts, labels, columns):
         groups.setdefault(post.timeline_id, []).append(post)
     return Dataset.from_list(list(make_timelines(chain.from_iterable(groups.values()), columns)))
 
 
-def check_workers(stream: IterableDataset):
+def check_workers(streamed: IterableDataset):
     """Raises a `ValueError` if a worker would be given only a share of what must be read whole."""
     worker = get_worker_info()
-    if worker is not None and worker.num_workers > 1 and stream.num_shards > 1:
+    if worker is not None and worker.num_workers > 1 and streamed.num_shards > 1:
         raise ValueError(
-            f"A stream of {stream.num_shards} shards cannot be read with `num_workers={worker.num_workers}` of the "
-            "DataLoader, which would lose posts: at most 1 (`--dataloader_num_workers`)."
+            f"{streamed.num_shards} shards of streamed posts cannot be read with `num_workers={worker.num_workers}` "
+            "of the DataLoader, which would lose posts: at most 1 (`--dataloader_num_workers`)."
         )
 
 
-def stream_timelines(
+def streamed_timelines(
     posts: IterableDataset, labels: tuple[str, ...] | None, columns: dict[str, str | None]
 ) -> Iterator[dict[str, Any]]:
-    """Timelines of a stream of posts, each as soon as it is complete or has `POSTS_AT_ONCE` posts."""
+    """Timelines of streamed posts, each as soon as it is complete."""
     check_workers(posts)
-    yield from make_timelines(read_posts(posts, labels, columns), columns, POSTS_AT_ONCE)
+    yield from make_timelines(read_posts(posts, labels, columns), columns)

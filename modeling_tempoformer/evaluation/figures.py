@@ -10,7 +10,6 @@ from datasets import Dataset
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
-from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
 from .calibration import NUM_BINS, bin_numbers, expected_calibration_error
 from .predictions import labels_of
@@ -126,7 +125,6 @@ def confusion_figure(
 
 def short(name: str) -> str:
     """A class name that fits beside an axis."""
-    name = escape_control_characters(name)
     name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
     return textwrap.fill(name, LONGEST_LINE)
 

@@ -16,9 +16,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..cards.model_cards import public_id
+from ..data.split_record import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.predictions import PREDICTIONS, prediction_rows, to_csv
-from ..training.split_record import hold_back, read_split
 from ..view.timeline_page import timeline_page
 from ..view.timelines import classes_of, explain_timelines, load_pipeline
 from .posts import MOST_CHARACTERS, MOST_POSTS, parse_posts

@@ -1,4 +1,4 @@
-"""Cross-validation: one run of a training script for each fold, learning rate and seed."""
+"""Cross-validation: a run of a script for each fold, learning rate and seed, their scores, and a table of methods."""
 
 import json
 import logging
@@ -8,15 +8,24 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from ..data.files import write_json
-from ..evaluation.results import RESULTS
+import pandas as pd
+
+from ..data.files import write_json, written_whole
+from ..evaluation.metrics import StreamClassificationMetric
+from ..evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
+from ..evaluation.results import RESULTS as RUN_RESULTS
+from ..evaluation.results import flatten
+from ..evaluation.significance import paired_bootstrap
 
 
 logger = logging.getLogger(__name__)
 
-FOLDS = "folds.json"
+FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
+# Test scores that are averaged over the folds. All others are computed over the test posts of all folds together.
+AVERAGED = r"^(window_|coverage_|median_delay_|missed_|expected_calibration_error|unparsable_share)"
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,8 @@ class Run:
         return self.output_dir.joinpath(f"fold_{self.fold}", *rate, f"seed_{self.seed}")
 
     def results(self) -> dict[str, Any]:
-        """What the script has reported of each part."""
-        return json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
+        """What the script has reported of each split."""
+        return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
 
     def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
         """
@@ -95,7 +104,7 @@ def cross_validate(
 ) -> list[Run]:
     """
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
-    the validation part: of each fold, or of the first one for all folds.
+    the validation split: of each fold, or of the first one for all folds.
 
     Returns one run for each fold and seed.
     """
@@ -116,3 +125,150 @@ def cross_validate(
     else:
         rates = [best_rate(fold) for fold in range(len(folds))]
     return [execute(fold, rate, seed) for fold, rate in enumerate(rates) for seed in seeds]
+
+
+def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
+    """
+    Writes `predictions.csv`, every test post without its text under every seed, and `results.json`: for each seed the
+    test scores over the posts of all folds (scores of whole timelines and of probabilities are means of the folds),
+    their mean and standard deviation over the seeds, how many runs ended at one class (all scored posts of the fold
+    have the same prediction), the chosen learning rates, how many parameters are trained, and seconds of training a
+    fold. Returns a table of means and standard deviations to print.
+    """
+    predictions = pd.concat(
+        {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
+        names=["seed", "fold"],
+    ).reset_index(["seed", "fold"])
+    scored = predictions[predictions["label"] != ""]
+    classes_of_runs = scored.groupby(["seed", "fold"])["prediction"].nunique()
+    with written_whole(output_dir / PREDICTIONS) as partial:
+        predictions.to_csv(partial, index=False)
+    reported = [run.results() for run in runs]
+    test_scores = [flatten(results["test"]) for results in reported]
+    averaged = pd.DataFrame(test_scores, index=[run.seed for run in runs]).filter(regex=AVERAGED)
+    pooled = {
+        seed: StreamClassificationMetric().compute(
+            predictions=label_ids(rows["prediction"], names),
+            references=label_ids(rows["label"], names),
+            label_names=names,
+        )
+        for seed, rows in scored.groupby("seed", sort=False)
+    }
+    of_seeds = pd.DataFrame.from_dict(pooled, orient="index").join(averaged.groupby(level=0).mean())
+    summary = of_seeds.agg(["mean", "std"]).T
+    whole = [results for run, results in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
+    seconds = [results["train"]["seconds"] for results in whole if "train" in results]
+    results = {
+        "labels": names,
+        "folds": len({run.fold for run in runs}),
+        "seeds": list(pooled),
+        "runs": len(runs),
+        "one_class_runs": int((classes_of_runs == 1).sum()),
+        "learning_rates": {run.fold: run.learning_rate for run in runs},
+        # JSON has no NaN, which is the standard deviation of a single value.
+        "scores": summary.astype(object).where(summary.notna(), None).to_dict("index"),
+        "scores_of_seeds": {seed: scores.dropna().to_dict() for seed, scores in of_seeds.iterrows()},
+        "validation_macro_f1": [results.get("validation", {}).get("macro_f1") for results in reported],
+        "parameters": reported[0].get("train", {}).get("parameters"),
+        "train_seconds": fmean(seconds) if seconds else None,
+    }
+    write_json(output_dir / RESULTS, results)
+    return summary.dropna(axis="columns", how="all").to_string(float_format="{:.4f}".format)
+
+
+def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
+    """
+    The paired difference in macro F1 of two cross-validations, over the seeds that both have.
+
+    Returns what [`paired_bootstrap`] finds, by timeline. Raises a `ValueError` if the folders have no seed in common,
+    or if a post is in one of them only or has another timeline or label there.
+    """
+    first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
+    seeds = set(first["seed"]) & set(second["seed"])
+    if not seeds:
+        raise ValueError(f"{ours} and {theirs} have no seed in common.")
+    # Sorted by seed and post.
+    both = first.merge(second, how="outer", on=["seed", "post_id"], suffixes=("", "_theirs")).fillna("missing")
+    both = both[both["seed"].isin(seeds)]
+    for column in ("timeline_id", "label"):
+        different = both[both[column] != both[f"{column}_theirs"]]
+        for post_id, first_value, second_value in different[["post_id", column, f"{column}_theirs"]].to_numpy()[:1]:
+            raise ValueError(
+                f"Post {post_id} must have the same {column} in both, got '{first_value}' in {ours} and "
+                f"'{second_value}' in {theirs}."
+            )
+    of_seeds = [rows for _, rows in both.groupby("seed")]
+    return paired_bootstrap(
+        label_ids(of_seeds[0]["label"], names),
+        [label_ids(rows["prediction"], names) for rows in of_seeds],
+        [label_ids(rows["prediction_theirs"], names) for rows in of_seeds],
+        of_seeds[0]["timeline_id"].tolist(),
+        len(names),
+    )
+
+
+def read_predictions(path: Path) -> pd.DataFrame:
+    """
+    A file of predictions, without the posts' texts, which every seed would repeat. All cells are text: an id keeps its
+    zeros, and a label may be called "None".
+    """
+    return pd.read_csv(
+        path, usecols=lambda column: column != "text", dtype=str, keep_default_na=False, encoding="utf-8"
+    )
+
+
+def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
+    """Class ids of label names; -1 for no label."""
+    return pd.Index(names).get_indexer(labels).tolist()
+
+
+def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
+    """
+    Compares cross-validations with the first of them.
+
+    Writes `comparison.json` and `comparison.csv`. For each method they have macro F1 and F1 of each class over the
+    test posts of all folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1
+    to the first method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and
+    of those that ended at one class, and seconds of training a fold.
+
+    Args:
+        output_dir (`Path`): Has a folder for each method, with its `results.json` and `predictions.csv`.
+        methods (`Sequence[str]`): Names of these folders.
+        names (`list[str]`): Names of the classes.
+
+    Returns:
+        A table to print, a row for each method.
+    """
+    first = output_dir / methods[0]
+    rows: dict[str, dict[str, Any]] = {}
+    for method in methods:
+        results = json.loads((output_dir / method / RESULTS).read_text(encoding="utf-8"))
+        scores = results["scores"]
+        rows[method] = {
+            "macro_f1": scores["macro_f1"]["mean"],
+            "macro_f1_std": scores["macro_f1"]["std"],
+            **{f"f1_{name}": scores[f"f1_{name}"]["mean"] for name in names},
+            **dict.fromkeys(("difference", "low", "high", "p")),
+            **{name: results[name] for name in ("runs", "one_class_runs", "train_seconds")},
+        }
+        if method != methods[0]:
+            found = compare(output_dir / method, first, names)
+            low, high = found["interval"]
+            rows[method] |= {"difference": found["difference"], "low": low, "high": high, "p": found["p"]}
+    write_json(output_dir / f"{COMPARISON}.json", {"compared_with": methods[0], "methods": rows})
+    with written_whole(output_dir / f"{COMPARISON}.csv") as partial:
+        pd.DataFrame.from_dict(rows, orient="index").to_csv(partial, index_label="method")
+    return pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T.to_string()
+
+
+def printed(row: dict[str, Any], first: str, names: list[str]) -> dict[str, str]:
+    """The cells of a method. A standard deviation, a difference or a time that there is none of is left out."""
+    spread = "" if row["macro_f1_std"] is None else f" ± {row['macro_f1_std']:.3f}"
+    shown = "" if row["difference"] is None else "{difference:+.3f} ({low:+.3f} to {high:+.3f})".format(**row)
+    return {
+        "macro F1": f"{row['macro_f1']:.3f}{spread}",
+        **{f"F1 {name}": f"{row[f'f1_{name}']:.3f}" for name in names},
+        f"less {first} (95 %)": shown,
+        "one class": f"{row['one_class_runs']} of {row['runs']}",
+        "seconds a fold": "" if row["train_seconds"] is None else f"{row['train_seconds']:.0f}",
+    }

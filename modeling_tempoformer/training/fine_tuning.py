@@ -9,7 +9,9 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, set_seed
 
 from ..configuration_post_tempoformer import StreamFields
-from ..data.locks import lock_folder
+from ..data.arguments import DataTrainingArguments
+from ..data.files import lock_folder
+from ..data.post_splits import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from ..data.rows import to_rows
 from ..data.timelines import label_names
 from ..data_collator_tempoformer import StreamCollator
@@ -18,12 +20,10 @@ from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, 
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerForStreamClassification
 from ..view import check_view
-from .arguments import DataTrainingArguments, ModelArguments, check_asked, recipe_path
+from .arguments import ModelArguments, check_asked, recipe_path
 from .frozen_encoder import embed_rows, freeze_encoder
-from .parts import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from .recipes import check_overrides, has_recipe, parse, recipe_arguments
-from .steps import run_steps
-from .stream_trainer import StreamTrainer, StreamTrainingArguments
+from .stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
 logger = logging.getLogger(__name__)

@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
-from huggingface_hub import CommitInfo, ModelCard
+from huggingface_hub import CommitInfo
 from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
-from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 from transformers.utils import PushInProgress
 
-from ..cards.model_cards import TrainingFacts, has_card, public_id, write_card
+from ..cards.model_cards import TrainingFacts, drop_private_base, has_card, public_id, read_emissions, write_card
+from ..cards.pushing import pushed_files, upload
 from ..data.files import write_json
+from ..evaluation.figures import FIGURES, figures_in
 from ..evaluation.results import RESULTS
-from .pushing import pushed_files, upload
+from ..evaluation.verdicts import kept_evaluation
 
 
 CARD_ARGUMENTS = (
@@ -32,7 +32,7 @@ CARD_ARGUMENTS = (
     *("dataset", "dataset_tags", "dataset_args"),
 )
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
-PARTS = {"eval": "validation", "predict": "test"}
+SPLITS = {"eval": "validation", "predict": "test"}
 # They push what a training resumes from, which names local folders.
 REFUSED_STRATEGIES = (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
 
@@ -156,6 +156,7 @@ class HubTrainer(Trainer):
             timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
+            figures=figures_in(folder),
             training=self.training_facts(summary, emissions) if self.state.global_step else None,
             **facts,
         )
@@ -166,7 +167,7 @@ class HubTrainer(Trainer):
             self.create_model_card()
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
-        """Writes the metrics of all parts of this run to `all_results.json`, in the place of older ones."""
+        """Writes the metrics of all splits of this run to `all_results.json`, in the place of older ones."""
         self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
             write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
@@ -191,7 +192,7 @@ class HubTrainer(Trainer):
         self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **kwargs})
         self._finish_current_push()
         where = (self.args.output_dir, self.hub_model_id, token, revision or self.args.hub_revision)
-        return upload(*where, commit_message, blocking)
+        return upload(*where, commit_message, blocking, (RESULTS, *FIGURES))
 
     def _push_from_checkpoint(self, checkpoint_folder: str):
         """As the Trainer's, which would send every subfolder, and local paths with its arguments."""
@@ -206,17 +207,17 @@ class HubTrainer(Trainer):
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         message = f"Training in progress, step {self.state.global_step}"
         where = (self.args.output_dir, self.hub_model_id, self.args.hub_token, self.args.hub_revision)
-        self.push_in_progress.jobs.append(upload(*where, message, blocking=False))
+        self.push_in_progress.jobs.append(upload(*where, message, False, (RESULTS, *FIGURES)))
 
     def card_scores(self) -> dict[str, dict[str, float]]:
-        """Scores of the current weights, by part of the data."""
+        """Scores of the current weights, by split."""
         best = self.args.load_best_model_at_end and not self.is_in_train
         known = ChainMap(*self.saved_metrics.values(), kept_evaluation(self.state, best))
         # Validation was scored before calibration, so those scores do not describe this model.
-        parts = {"predict": "test"} if getattr(self.model.config, "calibration", None) else PARTS
+        splits = {"predict": "test"} if getattr(self.model.config, "calibration", None) else SPLITS
         return {
-            part: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
-            for prefix, part in parts.items()
+            split: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
+            for prefix, split in splits.items()
         }
 
     def training_facts(self, summary: TrainingSummary, emissions: dict[str, Any] | None) -> TrainingFacts:
@@ -264,34 +265,6 @@ def check_best_metric(args: TrainingArguments, scores: Sequence[str] = ()):
     names, metric = ["loss", *scores], args.metric_for_best_model
     if metric is not None and metric.removeprefix("eval_") not in names:
         raise ValueError(f"--metric_for_best_model {metric} is not a score of an evaluation: {', '.join(names)}.")
-
-
-def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
-    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
-    evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
-    if best:
-        evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
-    return evaluations[-1] if evaluations else {}
-
-
-def read_emissions(folder: Path) -> dict[str, Any] | None:
-    """The card's `co2_eq_emissions`, in grams, from the `emissions.csv` that codecarbon wrote; None without one."""
-    # The file says where the machine is. Names that begin with an underscore are never pushed.
-    kept = folder / "_emissions.csv"
-    if (folder / "emissions.csv").exists():
-        (folder / "emissions.csv").replace(kept)
-    if not kept.exists():
-        return None
-    return {"emissions": 1000 * float(pd.read_csv(kept)["emissions"].iloc[-1]), "source": "codecarbon"}
-
-
-def drop_private_base(path: Path):
-    """Removes a local folder as `base_model` from a PEFT card: the Hub rejects it."""
-    card = ModelCard.load(path)
-    if card.data.base_model is not None and public_id(card.data.base_model) is None:
-        card.data.base_model = None
-        card.data.tags = [tag for tag in card.data.tags or () if not tag.startswith("base_model:")]
-        card.save(path)
 
 
 def name_dataset(training: HubTrainingArguments, name: str | None, config_name: str | None):

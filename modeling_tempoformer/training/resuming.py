@@ -16,11 +16,11 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
+from ..data.split_record import SPLIT
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_figure
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
 from ..view.timelines import TIMELINES
-from .split_record import SPLIT
 
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,8 @@ def train(
     Args:
         trainer (`Trainer`): With a new model. `args.resume_from_checkpoint` names a checkpoint of another folder,
             which may have other settings, but not other posts.
-        data (`Dataset` or `IterableDataset`): The training part. A stream is not compared with that of the checkpoint.
+        data (`Dataset` or `IterableDataset`): The training split. Streamed, it is not compared with the
+            checkpoint's.
         arguments: The script's other dataclasses.
         split (`dict`, *optional*): As [`make_split`] returns it. A training that starts anew writes it to
             `_split.json`; one that goes on keeps what is there.
@@ -169,7 +170,7 @@ def check_same(checkpoint: Path, trained_on: dict[str, Any]):
 
 
 def report(trainer: Trainer, split: str, metrics: dict[str, float]):
-    """Prints the metrics of a part, and saves them, also in `all_results.json`."""
+    """Prints the metrics of a split, and saves them, also in `all_results.json`."""
     trainer.log_metrics(split, metrics)
     trainer.save_metrics(split, metrics)
 

@@ -14,16 +14,22 @@ from torch import nn
 from transformers import EarlyStoppingCallback, EvalPrediction
 
 from ..configuration_post_tempoformer import StreamFields
+from ..data.arguments import DataTrainingArguments
+from ..data.files import write_json
+from ..data.split_record import SPLIT
 from ..data.timelines import Posts
 from ..evaluation.calibration import fit_temperature, tune_thresholds
-from ..evaluation.figures import write_test_figures
+from ..evaluation.figures import print_figures, write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
+from ..evaluation.verdicts import WorthCallback, kept_evaluation
 from ..pipeline_tempoformer import check_finite, decide
-from .hub_trainer import PARTS, HubTrainer, HubTrainingArguments, check_best_metric, kept_evaluation
-from .worth import WorthCallback
+from ..view.timelines import TIMELINES, write_view
+from .arguments import ModelArguments
+from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, check_best_metric, name_dataset
+from .resuming import clear_results, report, train
 
 
 # Arguments of the Trainer that must not be given, and why.
@@ -36,7 +42,7 @@ REFUSED = {
 @dataclass(repr=False)
 class StreamTrainingArguments(HubTrainingArguments):
     """
-    TrainingArguments plus a learning rate for new parameters, with defaults for streams of posts.
+    [`HubTrainingArguments`] for streams of posts.
 
     Args:
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
@@ -71,9 +77,7 @@ class StreamTrainingArguments(HubTrainingArguments):
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations without a better --metric_for_best_model."}
     )
-    restore_callback_states_from_checkpoint: bool = field(
-        default=True, metadata={"help": "Whether early stopping goes on where it was when a training resumes."}
-    )
+    restore_callback_states_from_checkpoint: bool = True
 
     def __post_init__(self):
         for name, reason in REFUSED.items():
@@ -171,59 +175,60 @@ class StreamTrainer(HubTrainer):
 
     def predict_timelines(
         self,
-        part: Literal["validation", "test"],
+        split: Literal["validation", "test"],
         items: Mapping[str, Any],
         post_ids: Mapping[str, Sequence[Sequence[str]]],
         timelines: Mapping[str, Posts],
     ) -> dict[str, Any]:
         """
-        Predicts the posts of a part, with the calibration that the model has, and scores them. Of the test part it
-        writes the predictions (without texts, if the timelines have none) and figures; of the validation part it logs
+        Predicts the posts of a split, with the calibration that the model has, and scores them. Of the test split it
+        writes the predictions (without texts, if the timelines have none) and figures; of the validation split it logs
         the metrics, as [`Trainer.evaluate`] does.
 
         Args:
-            part (`str`): `"validation"` or `"test"`.
-            items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each part.
-            timelines (`dict[str, Dataset]`): The timelines of each part. Posts that no item classifies are not scored.
-                Position and time alone are learned from `train`, if it is there and not a stream.
+            split (`str`): `"validation"` or `"test"`.
+            items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each split.
+            timelines (`dict[str, Dataset]`): The timelines of each split. Posts that no item classifies are not
+                scored. Position and time alone are learned from `train`, if it is there and not streamed.
 
         Returns:
             The metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
             embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
         """
-        prefix = "eval" if part == "validation" else "predict"
-        names, ids = self.class_names, post_ids_of(timelines[part])
-        asked = set(chain.from_iterable(post_ids[part]))
-        places = [place for place, post_id in enumerate(ids) if post_id in asked]
-        wanted = [ids[place] for place in places]
-        logits, metrics = self.predict_posts(items[part], post_ids[part], wanted, prefix)
+        prefix, of_split = "eval" if split == "validation" else "predict", timelines[split]
+        names, ids = self.class_names, post_ids_of(of_split)
+        asked = set(chain.from_iterable(post_ids[split]))
+        targets = [index for index, post_id in enumerate(ids) if post_id in asked]
+        logits, metrics = self.predict_posts(items[split], post_ids[split], [ids[index] for index in targets], prefix)
+
+        def of_all_posts(calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
+            decided, ranked = decide(logits, calibration)
+            predicted, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
+            predicted[targets], probabilities[targets] = ranked[:, 0].numpy(), decided.numpy()
+            return predicted, probabilities
+
         calibration = getattr(self.model.config, "calibration", None)
-        decided, ranked = decide(logits, calibration)
-        predicted, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
-        predicted[places], probabilities[places] = ranked[:, 0].numpy(), decided.numpy()
-        if part == "validation":
+        predicted, probabilities = of_all_posts(calibration)
+        if split == "validation":
             self.log(dict(metrics))
         elif self.is_world_process_zero():
-            write_predictions(self.args.output_dir, prediction_rows(timelines[part], predicted, probabilities, names))
-            uncalibrated = None
-            if calibration is not None:
-                uncalibrated = np.zeros_like(probabilities)
-                uncalibrated[places] = decide(logits, None)[0].numpy()
-            write_test_figures(self.args.output_dir, timelines[part], predicted, probabilities, names, uncalibrated)
-        train = timelines.get("train")
-        train = train if isinstance(train, Dataset) else None
-        scores = score_part(timelines[part], predicted, probabilities, names, train)
+            write_predictions(self.args.output_dir, prediction_rows(of_split, predicted, probabilities, names))
+            uncalibrated = None if calibration is None else of_all_posts(None)[1]
+            write_test_figures(self.args.output_dir, of_split, predicted, probabilities, names, uncalibrated)
+        train_split = timelines.get("train")
+        train_split = train_split if isinstance(train_split, Dataset) else None
+        scores = score_part(of_split, predicted, probabilities, names, train_split)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings the encoder's time is not in it.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix
-            scores["embedded_posts_per_second" if embedded else "posts_per_second"] = len(wanted) / seconds
+            scores["embedded_posts_per_second" if embedded else "posts_per_second"] = len(targets) / seconds
         if not scores["labelled_posts"]:
             metrics.pop(f"{prefix}_loss", None)
         return {f"{prefix}_{name}": value for name, value in scores.items()} | metrics
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
-        """Prints a table of the last part that has labels, and a line of each other part."""
-        part, results = PARTS.get(split, split), nest(metrics, split, self.class_names)
+        """Prints a table of the last split that has labels, and a line of each other split."""
+        name, results = SPLITS.get(split, split), nest(metrics, split, self.class_names)
         if not self.is_world_process_zero():
             return
         if split == "train":
@@ -231,34 +236,34 @@ class StreamTrainer(HubTrainer):
         elif "posts" not in results:
             super().log_metrics(split, metrics)
         elif split == "eval" and self.args.do_predict:
-            print(results_line(part, results))
+            print(results_line(name, results))
         else:
             if split == "predict" and not results["labelled_posts"] and "eval" in self.saved_metrics:
                 validation = nest(self.saved_metrics["eval"], "eval", self.class_names)
-                print(f"\n{results_table(PARTS['eval'], validation)}")
-            print(f"\n{results_table(part, results)}")
+                print(f"\n{results_table(SPLITS['eval'], validation)}")
+            print(f"\n{results_table(name, results)}")
             print(f"All numbers, and what they mean: {Path(self.args.output_dir) / RESULTS}")
 
     def save_metrics(self, split: str, metrics: dict[str, Any], combined: bool = True):
-        """Writes the metrics of all parts, nested, to `all_results.json`."""
+        """Writes the metrics of all splits, nested, to `all_results.json`."""
         self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
-            names = self.class_names
-            parts = {PARTS.get(of, of): nest(saved, of, names) for of, saved in self.saved_metrics.items()}
-            write_results(self.args.output_dir, parts)
+            nested = {
+                SPLITS.get(of, of): nest(saved, of, self.class_names) for of, saved in self.saved_metrics.items()
+            }
+            write_results(self.args.output_dir, nested)
 
     def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
         """
-        Fits a temperature and decision thresholds on a validation part, and saves the model with them.
+        Fits a temperature and decision thresholds on a validation split, and saves the model with them.
 
         Args:
             items, post_ids: As in [`StreamTrainer.predict_posts`].
             timelines (`Dataset`): The timelines of the items; their labelled posts are used.
         """
         labels = labels_of(timelines)
-        labelled = np.flatnonzero(labels >= 0)
-        ids = post_ids_of(timelines)
-        logits, _ = self.predict_posts(items, post_ids, [ids[place] for place in labelled])
+        labelled, ids = np.flatnonzero(labels >= 0), post_ids_of(timelines)
+        logits, _ = self.predict_posts(items, post_ids, [ids[index] for index in labelled])
         temperature = fit_temperature(logits.numpy(), labels[labelled])
         probabilities, _ = decide(logits, {"temperature": temperature})
         thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
@@ -268,3 +273,53 @@ class StreamTrainer(HubTrainer):
             self.save_model()
         elif self.is_world_process_zero():
             self.model.config.save_pretrained(self.args.output_dir)
+
+
+def run_steps(
+    trainer: StreamTrainer,
+    items: Mapping[str, Any],
+    post_ids: Mapping[str, Sequence[Sequence[str]]],
+    timelines: Mapping[str, Posts],
+    split: Mapping[str, Sequence[str]],
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+):
+    """
+    Does what the Trainer's arguments ask for, in this order.
+
+    Args:
+        trainer (`StreamTrainer`): With a model, and the items to train and evaluate on.
+        items, post_ids, timelines (`dict`): As in [`StreamTrainer.predict_timelines`].
+        split (`dict`): As [`make_split`] returns it.
+        model_args, data: The script's other arguments.
+    """
+    training, config = trainer.args, trainer.model.config
+    trainer.base_model = model_args.model_name_or_path
+    name_dataset(training, data.dataset_name, data.dataset_config_name)
+    if training.do_train:
+        train(trainer, timelines["train"], model_args, data, split=split)
+    elif training.do_eval or training.do_predict or model_args.calibrate:
+        clear_results(training)
+    if model_args.calibrate:
+        if not training.do_train and trainer.is_world_process_zero():
+            write_json(Path(training.output_dir) / SPLIT, split)
+        # It is fitted anew below, to the scores of the plain model.
+        config.calibration = None
+    if training.do_eval:
+        report(trainer, "eval", trainer.predict_timelines("validation", items, post_ids, timelines))
+    if model_args.calibrate:
+        trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
+    if training.do_predict:
+        shown = timelines["test"]
+        if data.no_text:
+            timelines = {**timelines, "test": timelines["test"].remove_columns("texts")}
+        report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
+        if model_args.view and trainer.is_world_process_zero():
+            page = Path(training.output_dir) / TIMELINES
+            write_view(page, trainer.model, trainer.processing_class, shown, "Test timelines")
+    if trainer.is_world_process_zero():
+        print_figures(training.output_dir)
+    if training.push_to_hub:
+        trainer.push_to_hub()
+    elif training.do_train or model_args.calibrate:
+        trainer.create_model_card()

@@ -55,4 +55,5 @@ class TemporalTrainer(HubTrainer):
                 "Time tokens are words: at --learning_rate %g they hardly move, and predicted times stay near chance.",
                 args.learning_rate,
             )
-        return args.time_learning_rate, [part for name, part in named if any(key in name for key in TIME_PARAMETERS)]
+        new = [weights for name, weights in named if any(key in name for key in TIME_PARAMETERS)]
+        return args.time_learning_rate, new

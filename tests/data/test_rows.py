@@ -1,8 +1,6 @@
-"""Timelines to rows, as wholes or in pieces."""
+"""Timelines to rows."""
 
 import logging
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,7 +10,6 @@ from torch.utils.data import DataLoader
 from transformers import AutoTokenizer, BertTokenizer, pipeline
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.data import timelines as timelines_module
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.timelines import to_timelines
 
@@ -53,7 +50,7 @@ def test_posts_that_are_cut_are_counted(tokenizer, caplog, monkeypatch):
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2])
 def test_workers_lose_no_post(tokenizer, num_workers):
-    """A stream of several shards is read by one worker at most; a stream of one shard by any number."""
+    """Streamed posts of several shards are read by one worker at most; of one shard by any number."""
     posts = [{"timeline_id": number // 3, "timestamp": number, "text": "sad", "label": "O"} for number in range(24)]
     for num_shards in (1, 4):
         stream = Dataset.from_list(posts).to_iterable_dataset(num_shards=num_shards)
@@ -80,64 +77,3 @@ def test_a_post_of_100_000_tokens_is_cut_and_the_rest_of_its_timeline_stays(toke
         logits = model(**StreamCollator(tokenizer, 4, timed=False)(list(rows))).logits[0]
     scores = logits.softmax(-1).amax(-1).tolist()
     assert scores == pytest.approx([post["score"] for post in expected], abs=1e-5)
-
-
-@pytest.mark.parametrize("window", [1, 3, 9])
-def test_a_long_timeline_comes_in_pieces_and_gives_the_same_rows(tokenizer, monkeypatch, window):
-    """23 posts in pieces of 4, with windows shorter and longer than a piece, between two other timelines."""
-    made = [{"timeline_id": "before", "timestamp": 5, "text": "so", "label": "O"}]
-    made += [
-        {"timeline_id": "long", "timestamp": n // 2, "text": "sad " * (n % 5), "label": "O" if n % 3 else ""}
-        for n in range(23)
-    ]
-    made += [{"timeline_id": "after", "timestamp": 5, "text": "glad", "label": "O"}]
-    whole = to_timelines(Dataset.from_list(made), ["O"])
-    monkeypatch.setattr(timelines_module, "POSTS_AT_ONCE", 4)
-    pieces = to_timelines(Dataset.from_list(made).to_iterable_dataset(), ["O"])
-    assert [len(piece["texts"]) for piece in pieces] == [1, 4, 4, 4, 4, 4, 3, 1]
-    answers: list[dict] = [{}, {}]
-    for answer, timelines in zip(answers, (whole, pieces), strict=True):
-        for row in to_rows(timelines, tokenizer, window=window, targets_per_row=3, only_labelled=True):
-            for place, (post, label) in enumerate(zip(row["post_ids"], row["labels"], strict=True)):
-                end = row["num_context"] + place + 1
-                stream = slice(max(0, end - window), end)
-                assert post not in answer
-                if label is not None:
-                    answer[post] = (label, row["input_ids"][stream], row["timestamps"][stream])
-    assert len(answers[0]) == 1 + 15 + 1 and answers[0] == answers[1]
-
-
-MILLION = """
-import resource, sys
-from datasets import IterableDataset
-from transformers import AutoTokenizer
-from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.timelines import to_timelines
-
-def posts():
-    for number in range(1_000_000):
-        yield {"timeline_id": "ann", "timestamp": number, "text": "sad" if number % 7 else "so glad", "label": "O"}
-
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-streamed = to_timelines(IterableDataset.from_generator(posts), ["O"])
-collate, seen, early = StreamCollator(tokenizer, window=3), 0, 0
-for row in to_rows(streamed, tokenizer, window=3, targets_per_row=1000):
-    seen += len(row["post_ids"])
-    assert row["post_ids"][-1] == str(seen - 1)
-    if seen % 10_000 == 0:
-        assert collate([row])["elapsed"][0, -1].tolist() == [2, 1, 0]
-    if seen <= 100_000:
-        early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(seen, early, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
-
-
-@pytest.mark.slow
-def test_a_timeline_of_a_million_posts_is_streamed_in_bounded_memory(tokenization):
-    command = [sys.executable, "-c", MILLION, str(tokenization)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    seen, early, late = map(int, done.stdout.split())
-    # The first 100,000 posts take as much as all of them, within 20 MB.
-    assert seen == 1_000_000 and late - early < 20_000

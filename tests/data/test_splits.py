@@ -7,6 +7,7 @@ import pytest
 from datasets import Dataset
 from helpers import ROOT
 
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.splits import (
     check_tested_once,
     make_folds,
@@ -15,7 +16,6 @@ from modeling_tempoformer.data.splits import (
     split_timelines,
 )
 from modeling_tempoformer.training.recipes import parse
-from run_glue_style import DataTrainingArguments
 
 
 def of_lengths(lengths: list[int]) -> Dataset:
@@ -56,7 +56,7 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
 
 @pytest.mark.parametrize("recipes", ["fast", "paper"])
 @pytest.mark.parametrize(("corpus", "share"), [("lrs", 1 / 4), ("moc", 1 / 3)])
-def test_the_recipes_have_the_dev_shares_of_the_paper(corpus, share, recipes):
+def test_the_recipes_have_the_validation_shares_of_the_paper(corpus, share, recipes):
     recipe = str(ROOT / "configuration" / f"{corpus}_{recipes}.yaml")
     (data,) = parse([DataTrainingArguments], [recipe], only_these=False)
     for fold in make_folds(of_lengths([2] * 60), 5, data.validation_fraction, seed=0):
@@ -105,7 +105,7 @@ def test_folds_can_be_given_back(tmp_path, timelines):
     ("change", "named"),
     [
         (lambda fold: fold["test"].append("t99"), "fold 1.*unknown.*t99"),
-        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1.*several parts.*t"),
+        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1.*several splits.*t"),
         (lambda fold: fold["train"].pop(), "fold 1.*missing.*t"),
         (lambda fold: fold.update(train=[]), "fold 1.*train"),
         (lambda fold: fold.pop("test"), "train, validation, test"),
@@ -121,7 +121,7 @@ def test_folds_of_other_timelines_are_refused(tmp_path, timelines, change, named
 
 def test_folds_must_test_every_timeline_once(timelines):
     folds = make_folds(timelines, 4, 0.25, seed=0)
-    with pytest.raises(ValueError, match="no test part.* in all"):
+    with pytest.raises(ValueError, match="no test split.* in all"):
         check_tested_once("folds.json", folds[1:])
-    with pytest.raises(ValueError, match="several test parts.* in all"):
+    with pytest.raises(ValueError, match="several test splits.* in all"):
         check_tested_once("folds.json", [*folds, folds[0]])

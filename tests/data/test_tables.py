@@ -94,13 +94,6 @@ def test_numbers_in_json_stay_as_they_are_written(tmp_path, streaming):
     assert table.column_names == ["n", "late"] and list(table)[-1]["late"] == "true"
 
 
-def test_unsigned_ids_in_json_are_two_people(tmp_path):
-    path = tmp_path / "a.jsonl"
-    ids = [2**64 - 1, 2**64 - 2, 2**63 + 1, 2**63]
-    path.write_text("".join(json.dumps({"timeline_id": n, "text": "hm"}) + "\n" for n in ids))
-    assert list(to_timelines(load_table(str(path)))["timeline_id"]) == list(map(str, ids))
-
-
 @STREAMING
 def test_parquet_keeps_its_types(tmp_path, streaming):
     path = str(tmp_path / "a.parquet")

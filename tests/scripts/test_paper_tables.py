@@ -10,9 +10,9 @@ from helpers import NAMES, write_posts
 from sklearn.metrics import f1_score
 
 from benchmarks import paper
-from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments, ModelArguments
-from modeling_tempoformer.training.cross_validation import Run
-from modeling_tempoformer.training.cross_validation_scores import collect
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.training.arguments import BaselineArguments, ModelArguments
+from modeling_tempoformer.training.cross_validation import Run, collect
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 

@@ -13,7 +13,7 @@ from helpers import NAMES, ROOT, assert_same, of_others, read_json, read_table, 
 from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
 from modeling_tempoformer.evaluation.figures import FIGURES, reliability_figure, write_figure

@@ -19,8 +19,7 @@ from transformers import AutoTokenizer, pipeline
 from transformers.pipelines import SUPPORTED_TASKS
 
 from modeling_tempoformer import StreamCollator, to_timelines, write_card
-from modeling_tempoformer.data.files import write_json, written_whole
-from modeling_tempoformer.data.locks import lock_folder
+from modeling_tempoformer.data.files import lock_folder, write_json, written_whole
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import PostError
 from modeling_tempoformer.evaluation.predictions import write_predictions
@@ -93,7 +92,7 @@ def test_no_push_sends_predictions_or_local_paths(hub, tmp_path, tokenization, c
             assert [path for path, content in commit.files.items() if secret.encode() in content] == []
     assert "all_results.json" in commits[-1].files
     # A push says what it sends.
-    *_, said = (record.getMessage() for record in caplog.records if record.name.endswith("training.pushing"))
+    *_, said = (record.getMessage() for record in caplog.records if record.name.endswith("cards.pushing"))
     assert set(said.removeprefix("Pushing to me/mine: ").removesuffix(".").split(", ")) == set(commits[-1].files)
 
 

@@ -99,7 +99,7 @@ REFUSED = {
         lambda folder, _: [*to_train(folder, POSTS), "--folds_file", write_folds(folder)],
         "--train_file",
     ),
-    "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test part"),
+    "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test split"),
     "one timeline more to test": (lambda folder, _: to_test(folder, POSTS + NEW), "held back.*person-"),
     "one timeline less to test": (lambda folder, _: to_test(folder, POSTS[5:]), "person-"),
     "only what it learned from": (lambda folder, out: to_test(folder, learned_from(out)), "person-"),
@@ -212,7 +212,7 @@ def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, case, shared
     files[shared] = [*files[shared], {**POSTS[0], "timeline_id": f"{POSTS[0]['timeline_id']} "}]
     arguments = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
     arguments += STREAMED if case == "streaming" else []
-    with pytest.raises(ValueError, match=f"train part and the {shared} part.*: {POSTS[0]['timeline_id']} "):
+    with pytest.raises(ValueError, match=f"train split and the {shared} split.*: {POSTS[0]['timeline_id']} "):
         if case in ("glue", "streaming"):
             train(tmp_path / "out", encoder, *arguments)
         elif case == "post":

@@ -15,9 +15,9 @@ from saved import push_folder, save_model
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
+from modeling_tempoformer.data.split_record import hash_id
 from modeling_tempoformer.space import app
 from modeling_tempoformer.space.app import show_posts
-from modeling_tempoformer.training.split_record import hash_id
 
 
 SECRET = "</script><script>alert('so sad')</script>${alert(1)} {{value}}"

@@ -1,4 +1,4 @@
-"""Cross-validation: what is run, chosen, collected, and skipped when the same command is given again."""
+"""Cross-validation: what is run, chosen, collected and compared, and skipped when the same command is given again."""
 
 import csv
 import json
@@ -8,16 +8,27 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers import NAMES, ROOT, write_posts
+from helpers import NAMES, ROOT, save_encoder, write_posts
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.cross_validation import Run, cross_validate, write_folds
-from modeling_tempoformer.training.cross_validation_scores import PREDICTIONS, collect, compare
+from modeling_tempoformer.training.arguments import BaselineArguments
+from modeling_tempoformer.training.cross_validation import (
+    PREDICTIONS,
+    Run,
+    collect,
+    compare,
+    compare_methods,
+    cross_validate,
+    write_folds,
+)
+from modeling_tempoformer.training.recipes import parse
+from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 
 
-# Stands in for run_glue_style.py. It predicts rightly with a seed below 5, else always "Switch". On dev 2e-3 is best
-# in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file "stop".
+# Stands in for run_glue_style.py. It predicts rightly with a seed below 5, else always "Switch". On validation
+# 2e-3 is best in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file "stop".
 SCRIPT = """
 import csv, json, pathlib, sys
 options = dict(zip(sys.argv[1:], sys.argv[2:]))
@@ -35,8 +46,8 @@ with (folder / "_predictions.csv").open("w", newline="") as file:
     for post in posts:
         guess = post["label"] if seed < 5 else "Switch"
         writer.writerow([post["post_id"], post["timeline_id"], post["text"], post["label"], guess])
-dev = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
-results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": dev}}
+macro_f1 = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
+results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": macro_f1}}
 results["test"] = {"loss": 1.0, "classes": {"Switch": {"missed": fold / 10}}}
 (folder / "all_results.json").write_text(json.dumps(results))
 """
@@ -48,11 +59,11 @@ def start(tmp_path):
     """Cross-validates twelve timelines in three folds with the script above."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    posts = [{"post_id": f"{place:03}", **post} for place, post in enumerate(synthetic_posts(12, 0, 5))]
+    posts = [{"post_id": f"{number:03}", **post} for number, post in enumerate(synthetic_posts(12, 0, 5))]
     file = write_posts(tmp_path / "posts.csv", posts)
     timelines = list(dict.fromkeys(post["timeline_id"] for post in posts))
-    parts = [timelines[:4], timelines[4:8], timelines[8:]]
-    folds = [{"train": parts[place - 1], "validation": parts[place - 2], "test": parts[place]} for place in range(3)]
+    thirds = [timelines[:4], timelines[4:8], timelines[8:]]
+    folds = [{"train": thirds[fold - 1], "validation": thirds[fold - 2], "test": thirds[fold]} for fold in range(3)]
 
     def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds=folds, **settings) -> list[Run]:
         given = ["--train_file", file, *arguments]
@@ -65,7 +76,7 @@ def count_runs(output: Path) -> int:
     return sum(log.read_text().count("it runs") for log in output.rglob("run.log"))
 
 
-def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp_path, start):
+def test_rates_are_chosen_on_validation_and_every_post_is_scored_once_for_each_seed(tmp_path, start):
     output = tmp_path / "out"
     for _ in range(2):
         # Two rates with the first seed in three folds, and the chosen one with the second seed. Then nothing is left.
@@ -77,7 +88,7 @@ def test_rates_are_chosen_on_dev_and_every_post_is_scored_once_for_each_seed(tmp
     assert results["learning_rates"] == {"0": "2e-3", "1": "1e-3", "2": "1e-3"}
     assert results["seeds"] == [0, 7] and results["folds"] == 3 and results["labels"] == NAMES
     assert results["train_seconds"] == pytest.approx(4) and results["parameters"] is None
-    assert results["dev_macro_f1"] == [0.9] * 6
+    assert results["validation_macro_f1"] == [0.9] * 6
     posts = pd.read_csv(tmp_path / "posts.csv", dtype=str)
     constant = f1_score(posts["label"], ["Switch"] * len(posts), average="macro")
     assert results["scores_of_seeds"]["0"]["macro_f1"] == pytest.approx(1)
@@ -146,32 +157,30 @@ def test_seeds_of_two_folders_are_collected_in_one(tmp_path, start):
     assert len(runs) == 6 and count_runs(tmp_path / "here") == 6
 
 
-def write_run(output: Path, labels: list[str], predicted: list[str], seed: int = 0):
-    """Folds of one timeline of two posts, as if they had been run."""
+def write_runs(
+    output: Path, labels: list[str], predicted: list[str], seed: int = 0, size: int = 2, seconds: float | None = None
+) -> list[Run]:
+    """Folds of one timeline of `size` posts, as if they had been run."""
     runs = []
-    for fold in range(len(labels) // 2):
+    for fold in range(len(labels) // size):
         run = Run(output, fold, None, seed)
         run.folder.mkdir(parents=True)
-        write_posts(
-            run.folder / "_predictions.csv",
-            [
-                {
-                    "post_id": f"00{post}",
-                    "timeline_id": f"{fold}e0",
-                    "label": labels[post],
-                    "prediction": predicted[post],
-                }
-                for post in (2 * fold, 2 * fold + 1)
-            ],
-        )
-        (run.folder / "all_results.json").write_text('{"test": {}}')
+        posts = range(size * fold, size * (fold + 1))
+        rows = [{"post_id": f"00{post}", "timeline_id": f"{fold}e0"} for post in posts]
+        rows = [
+            {**row, "label": labels[post], "prediction": predicted[post]}
+            for row, post in zip(rows, posts, strict=True)
+        ]
+        write_posts(run.folder / "_predictions.csv", rows)
+        training = {} if seconds is None else {"train": {"seconds": seconds + fold}}
+        (run.folder / "all_results.json").write_text(json.dumps({**training, "test": {}}))
         runs.append(run)
     return runs
 
 
 def test_ids_and_labels_stay_as_they_are_written(tmp_path):
     names = ["None", "1.0"]
-    runs = write_run(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"])
+    runs = write_runs(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"])
     collect(tmp_path, runs, names)
     with (tmp_path / PREDICTIONS).open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -186,8 +195,8 @@ def test_ids_and_labels_stay_as_they_are_written(tmp_path):
 
 def test_runs_that_ended_at_one_class_are_counted(tmp_path):
     labels = ["Switch", "No-Switch", "No-Switch", "Switch", "No-Switch", ""]
-    runs = write_run(tmp_path, labels, labels[:5] + ["Switch"])
-    runs += write_run(tmp_path, labels, ["Switch", "Switch", "Switch", "No-Switch", "No-Switch", "Switch"], seed=1)
+    runs = write_runs(tmp_path, labels, labels[:5] + ["Switch"])
+    runs += write_runs(tmp_path, labels, ["Switch", "Switch", "Switch", "No-Switch", "No-Switch", "Switch"], seed=1)
     collect(tmp_path, runs, NAMES)
     results = json.loads((tmp_path / "results.json").read_text())
     # The last fold under both seeds, as its second post has no label, and the first fold under the second seed.
@@ -197,8 +206,8 @@ def test_runs_that_ended_at_one_class_are_counted(tmp_path):
 def test_differences_are_paired_by_post(tmp_path):
     labels = ["Switch", "No-Switch", "No-Switch", "Switch"]
     always = ["Switch"] * 4
-    collect(tmp_path / "right", write_run(tmp_path / "right", labels, labels), NAMES)
-    runs = write_run(tmp_path / "always", labels, always) + write_run(tmp_path / "always", labels, labels, seed=1)
+    collect(tmp_path / "right", write_runs(tmp_path / "right", labels, labels), NAMES)
+    runs = write_runs(tmp_path / "always", labels, always) + write_runs(tmp_path / "always", labels, labels, seed=1)
     # In another order, and with a seed that the other one does not have.
     collect(tmp_path / "always", runs[::-1], NAMES)
     assert compare(tmp_path / "right", tmp_path / "right", NAMES)["difference"] == pytest.approx(0)
@@ -216,28 +225,104 @@ def test_differences_are_paired_by_post(tmp_path):
 )
 def test_other_posts_are_not_compared(tmp_path, labels, seed, problem):
     ours = ["Switch", "No-Switch"]
-    collect(tmp_path / "ours", write_run(tmp_path / "ours", ours, ours), NAMES)
-    collect(tmp_path / "theirs", write_run(tmp_path / "theirs", labels, labels, seed), NAMES)
+    collect(tmp_path / "ours", write_runs(tmp_path / "ours", ours, ours), NAMES)
+    collect(tmp_path / "theirs", write_runs(tmp_path / "theirs", labels, labels, seed), NAMES)
     with pytest.raises(ValueError, match=problem):
         compare(tmp_path / "ours", tmp_path / "theirs", NAMES)
 
 
-@pytest.mark.slow
-def test_folds_and_seeds_with_the_real_scripts(tmp_path, monkeypatch):
-    """A TempoFormer, and a baseline that needs no model and no recipe, on the same folds."""
+# Of two timelines of four posts.
+ACTUAL = [0, 1, 1, 0, 0, 0, 1, 0]
+
+
+def named(classes: list[int]) -> list[str]:
+    return [NAMES[label] for label in classes]
+
+
+def macro(predicted: list[int], posts=range(8)) -> float:
+    actual, predicted = [ACTUAL[post] for post in posts], [predicted[post] for post in posts]
+    return f1_score(actual, predicted, average="macro", labels=[0, 1], zero_division=0.0)
+
+
+def test_the_table_has_what_the_predictions_say(tmp_path):
+    ours, again, theirs = [0, 1, 1, 0, 0, 1, 1, 0], ACTUAL, [0, 1, 0, 1, 0, 0, 0, 0]
+    methods = {"tempoformer": (ours, again, 100), "bilstm": (theirs, ours, 3), "class_prior": ([1] * 8, [0] * 8, None)}
+    for method, (*predicted, seconds) in methods.items():
+        runs = [
+            run
+            for seed, classes in enumerate(predicted)
+            for run in write_runs(tmp_path / method, named(ACTUAL), named(classes), seed, 4, seconds)
+        ]
+        collect(tmp_path / method, runs, NAMES)
+    table = compare_methods(tmp_path, list(methods), NAMES)
+
+    found = json.loads((tmp_path / "comparison.json").read_text())
+    assert found["compared_with"] == "tempoformer"
+    rows = found["methods"]
+    assert list(rows) == list(methods)
+    bilstm = rows["bilstm"]
+    assert bilstm["macro_f1"] == pytest.approx((macro(theirs) + macro(ours)) / 2)
+    assert bilstm["macro_f1_std"] == pytest.approx(abs(macro(theirs) - macro(ours)) / 2**0.5)
+    assert bilstm["f1_Switch"] == pytest.approx((f1_score(ACTUAL, theirs) + f1_score(ACTUAL, ours)) / 2)
+    # Of two timelines, a resample has the first twice, both, or the second twice; each in more than 2.5 % of all.
+    first, second = list(range(4)), list(range(4, 8))
+    resampled = [
+        (macro(theirs, posts) + macro(ours, posts) - macro(ours, posts) - macro(again, posts)) / 2
+        for posts in (first * 2, first + second, second * 2)
+    ]
+    assert bilstm["difference"] == pytest.approx(resampled[1])
+    assert (bilstm["low"], bilstm["high"]) == (pytest.approx(min(resampled)), pytest.approx(max(resampled)))
+    # The second fold under the first seed; all of what always says the same.
+    assert [rows[method]["one_class_runs"] for method in rows] == [0, 1, 4] and bilstm["runs"] == 4
+    assert bilstm["train_seconds"] == pytest.approx(3.5) and rows["class_prior"]["train_seconds"] is None
+    assert rows["tempoformer"]["difference"] is None
+
+    in_csv = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
+    assert in_csv.loc["bilstm", "low"] == pytest.approx(min(resampled)) and pd.isna(in_csv.loc["tempoformer", "low"])
+    header, *lines = table.splitlines()
+    assert "less tempoformer (95 %)" in header and [line.split()[0] for line in lines] == list(rows)
+    spread = f"{(macro(theirs) + macro(ours)) / 2:.3f} ± {abs(macro(theirs) - macro(ours)) / 2**0.5:.3f}"
+    interval = f"{resampled[1]:+.3f} ({min(resampled):+.3f} to {max(resampled):+.3f})"
+    assert spread in lines[1] and interval in lines[1] and lines[1].split()[-4:] == ["1", "of", "4", "4"]
+    # What there is none of is left out: the time of a method that is not trained, and the first one's difference.
+    assert lines[2].rstrip().endswith("4 of 4") and " to " not in lines[0]
+
+
+@pytest.fixture
+def script(monkeypatch):
     monkeypatch.chdir(ROOT)
-    script = runpy.run_path(str(ROOT / "run_cross_validation.py"))["main"]
+    return runpy.run_path(str(ROOT / "run_cross_validation.py"))
+
+
+@pytest.mark.parametrize(("method", "rate", "batch"), [("bilstm", 1e-3, 64), ("seq_sig_net", 5e-4, 64)])
+def test_a_method_has_the_settings_of_its_recipe(tmp_path, script, method, rate, batch):
+    (tmp_path / "mine.yaml").write_text(
+        "window: 7\nlearning_rate: 0.5\nper_device_train_batch_size: 3\nconfig_overrides: {focal_gamma: 1.0}\n"
+    )
+    passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
+    assert script["arguments_of"]("tempoformer", passed_on) == passed_on
+    given = [*script["arguments_of"](method, passed_on), "--output_dir", str(tmp_path)]
+    baseline, data, training = parse([BaselineArguments, DataTrainingArguments, StreamTrainingArguments], given)
+    assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == (method, "M", None)
+    # The window of a stream is the same for all.
+    assert data.window == 7 and training.learning_rate == rate and training.per_device_train_batch_size == batch
+    assert training.load_best_model_at_end and training.metric_for_best_model == "macro_f1"
+
+
+@pytest.mark.slow
+def test_folds_and_seeds_with_the_real_scripts(tmp_path, script):
+    """A TempoFormer, and a baseline that needs no model and no recipe, on the same folds."""
     posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     prior, ours = tmp_path / "prior", tmp_path / "ours"
-    script(
+    script["main"](
         ["--output_dir", str(prior), "--num_folds", "2", "--seeds", "0", "--"]
         + ["--method", "class_prior", "--train_file", posts]
     )
     command = ["--output_dir", str(ours), "--folds_file", str(prior / "folds.json"), "--seeds", "0", "1"]
     command += ["--", "configuration/demo.yaml", "--train_file", posts, "--max_steps", "2"]
-    script(command)
+    script["main"](command)
     files = {path: path.stat().st_mtime_ns for path in ours.glob("fold_*/**/*")}
-    script(command)
+    script["main"](command)
     assert {path: path.stat().st_mtime_ns for path in ours.glob("fold_*/**/*")} == files
     for folder, seeds in ((prior, ["0"]), (ours, ["0", "1"])):
         results = json.loads((folder / "results.json").read_text())
@@ -248,3 +333,27 @@ def test_folds_and_seeds_with_the_real_scripts(tmp_path, monkeypatch):
             expected = f1_score(of_seed["label"], of_seed["prediction"], average="macro")
             assert results["scores_of_seeds"][seed]["macro_f1"] == pytest.approx(expected)
     assert results["parameters"] > 0 and results["train_seconds"] > 0
+
+
+@pytest.mark.slow
+def test_methods_are_compared_with_the_real_scripts(tmp_path, script, capsys):
+    posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
+    output = tmp_path / "out"
+    methods = ["tempoformer", "bilstm", "class_prior"]
+    command = ["--output_dir", str(output), "--num_folds", "2", "--seeds", "0", "--methods", *methods, "--"]
+    command += ["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--train_file", posts, "--max_steps", "2"]
+    script["main"](command)
+    shown = capsys.readouterr().out
+    files = {path: path.stat().st_mtime_ns for path in output.glob("*/fold_*/**/*")}
+    script["main"](command)
+    assert {path: path.stat().st_mtime_ns for path in output.glob("*/fold_*/**/*")} == files
+    assert [path.parent for path in output.rglob("folds.json")] == [output]
+    rows = json.loads((output / "comparison.json").read_text())["methods"]
+    tested = {}
+    for method in methods:
+        predictions = pd.read_csv(output / method / "predictions.csv").sort_values("post_id")
+        tested[method] = predictions[["post_id", "timeline_id", "fold", "label"]].to_numpy().tolist()
+        expected = f1_score(predictions["label"], predictions["prediction"], average="macro")
+        assert rows[method]["macro_f1"] == pytest.approx(expected)
+        assert f"{expected:.3f}" in shown
+    assert tested["tempoformer"] == tested["bilstm"] == tested["class_prior"] and len(tested["bilstm"]) == 60

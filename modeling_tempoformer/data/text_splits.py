@@ -1,4 +1,4 @@
-"""The dated texts that `run_temporal_mlm.py` is given, in the parts train, validation and test."""
+"""The dated texts that `run_temporal_mlm.py` is given, in the splits train, validation and test."""
 
 import logging
 from collections.abc import Sequence
@@ -6,7 +6,9 @@ from textwrap import shorten
 
 from datasets import IterableDataset
 
-from ..data.dated_texts import (
+from ..time_points_temporal_bert import TimePoints, is_missing
+from .arguments import TextDataTrainingArguments
+from .dated_texts import (
     TEXT_SUFFIXES,
     DatedTexts,
     check_columns,
@@ -15,9 +17,7 @@ from ..data.dated_texts import (
     read_text_files,
     split_texts,
 )
-from ..time_points_temporal_bert import TimePoints, is_missing
-from .arguments import TextDataTrainingArguments
-from .parts import load_file, load_splits, take_samples
+from .post_splits import load_file, load_splits, take_samples
 
 
 logger = logging.getLogger(__name__)
@@ -38,9 +38,9 @@ def load_text_splits(
     """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
     splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
-        if name == "test" and arguments.time_column not in check_columns(texts, arguments.text_column):
+        if name == "test" and arguments.time_column not in check_columns(texts, text=arguments.text_column):
             texts = texts.add_column(arguments.time_column, [None] * len(texts))
-        check_columns(texts, arguments.time_column, arguments.text_column)
+        check_columns(texts, time=arguments.time_column, text=arguments.text_column)
         splits[name] = name_sources(texts)
     return splits
 
@@ -52,7 +52,7 @@ def choose_times(
     times = arguments.times or list(saved)
     if not times:
         if arguments.streaming:
-            raise ValueError("--streaming needs --times: a stream cannot be searched for its time points.")
+            raise ValueError("--streaming needs --times: streamed texts cannot be searched for their time points.")
         texts = splits.get("train", next(iter(splits.values())))
         only_dates = arguments.unknown_times == "error"
         times = find_times(texts, arguments.time_column, arguments.time_granularity, only_dates)
@@ -70,15 +70,15 @@ def split_dated_texts(
     seed: int,
 ) -> dict[str, DatedTexts]:
     """
-    The texts of each part, at most `--max_..._samples` of each. The validation part is taken from the training texts
-    if both are wanted and no file is given for it.
+    The texts of each split, at most `--max_..._samples` of each. The validation split is taken from the training
+    texts if both are wanted and no file is given for it.
     """
-    parts = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
-    if "train" in wanted and "validation" in wanted and "validation" not in parts and "train" in parts:
+    splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
+    if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
         if arguments.streaming:
-            raise ValueError("--streaming needs --validation_files: a stream cannot be split.")
-        parts["train"], parts["validation"] = split_texts(parts["train"], arguments.validation_fraction, seed)
-    return take_samples(parts, arguments, wanted, "files")
+            raise ValueError("--streaming needs --validation_files: streamed texts cannot be split.")
+        splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
+    return take_samples(splits, arguments, wanted, "files")
 
 
 def settle_unknown_times(
@@ -97,7 +97,7 @@ def settle_unknown_times(
     values = texts[arguments.time_column]
     known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
     if not known:
-        raise ValueError(f"No text of the {name} part is in any of the time points {', '.join(times.names)}.")
+        raise ValueError(f"No text of the {name} split is in any of the time points {', '.join(times.names)}.")
     if len(known) < len(texts):
         what = "left out" if drops else "of unknown time"
         logger.warning("%s: %d of %d texts are in no time point: %s.", name, len(texts) - len(known), len(texts), what)

@@ -1,4 +1,4 @@
-"""The posts that a script is given, as timelines of the parts train, validation and test."""
+"""The posts that a script is given, as timelines of the splits train, validation and test."""
 
 import csv
 import json
@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from datasets import Dataset, IterableDataset
 
-from ..data.corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
-from ..data.splits import read_folds, select_fold, split_timelines
-from ..data.tables import load_hub_splits, load_table
-from ..data.timelines import Posts, to_timelines
 from .arguments import DatasetArguments, DataTrainingArguments
+from .corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
 from .split_record import hold_back, make_split, read_split
+from .splits import read_folds, select_fold, split_timelines
+from .tables import load_hub_splits, load_table
+from .timelines import Posts, to_timelines
 
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ TASKS = {
     "annomi": read_annomi,
     "speeches": read_speeches,
 }
-# The parts, and how options name the limits of their samples.
-PARTS = {"train": "train", "validation": "eval", "test": "predict"}
+# The splits, and how options name the limits of their samples.
+SAMPLES = {"train": "train", "validation": "eval", "test": "predict"}
 
 
 def load_file(path: str, task_name: str | None, streaming: bool = False) -> Posts:
@@ -54,10 +54,10 @@ def load_splits(
     The posts of each given split. With `--streaming` the training posts are read anew in each pass. Arguments whose
     names end in `option`, such as `--train_file`, name what `load` reads.
     """
-    files = {name: getattr(arguments, f"{name}_{option}") for name in PARTS}
+    files = {name: getattr(arguments, f"{name}_{option}") for name in SAMPLES}
     files = {name: path for name, path in files.items() if path}
     if bool(files) == (arguments.dataset_name is not None):
-        options = " and ".join(f"--{name}_{option}" for name in PARTS)
+        options = " and ".join(f"--{name}_{option}" for name in SAMPLES)
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
     if not files:
         names = (arguments.dataset_name, arguments.dataset_config_name)
@@ -83,11 +83,11 @@ def split_posts(
     model: str | None,
 ) -> tuple[dict[str, Posts], dict[str, list[str]]]:
     """
-    The timelines of each part, at most `--max_..._samples` of each, and what [`make_split`] records of them.
+    The timelines of each split, at most `--max_..._samples` of each, and what [`make_split`] records of them.
 
-    To train, test and validation part are taken from the training posts where no file is given for them, or as
-    `--folds_file` says. A validation part is taken whenever `train` is wanted, so that the training posts are the same
-    with and without `--do_eval`. Without a training nothing is split, and only wanted parts are returned.
+    To train, test and validation split are taken from the training posts where no file is given for them, or as
+    `--folds_file` says. A validation split is taken whenever `train` is wanted, so that the training posts are the
+    same with and without `--do_eval`. Without a training nothing is split, and only wanted splits are returned.
 
     `model` is the checkpoint to start from: it is not scored on timelines that it has learned from ([`hold_back`]).
     """
@@ -101,63 +101,65 @@ def split_posts(
                     "these posts. --do_predict reads --test_file, --do_eval and --calibrate read --validation_file."
                 )
         splits = {name: posts for name, posts in splits.items() if name in wanted}
-    parts = {}
+    timelines = {}
     for name, posts in splits.items():
         try:
-            parts[name] = to_timelines(posts, names, *timeline_columns(arguments))
+            timelines[name] = to_timelines(posts, names, *timeline_columns(arguments))
         except ValueError as problem:
             source = getattr(arguments, f"{name}_file") or f"{arguments.dataset_name}, split {name}"
             raise ValueError(f"{source}: {problem}") from None
     validates = "train" in wanted or "validation" in wanted
     if arguments.folds_file is not None:
-        parts = take_fold(parts, arguments)
-    if arguments.streaming and validates and "validation" not in parts:
-        raise ValueError("--streaming needs --validation_file: a stream cannot be split by timeline.")
-    if set(parts) == {"train"} and not arguments.streaming:
-        parts["train"], parts["test"] = split_timelines(parts["train"], arguments.test_fraction, seed)
-    if validates and "train" in parts and "validation" not in parts:
-        parts["train"], parts["validation"] = split_timelines(parts["train"], arguments.validation_fraction, seed)
+        timelines = take_fold(timelines, arguments)
+    if arguments.streaming and validates and "validation" not in timelines:
+        raise ValueError("--streaming needs --validation_file: streamed posts cannot be split by timeline.")
+    if set(timelines) == {"train"} and not arguments.streaming:
+        timelines["train"], timelines["test"] = split_timelines(timelines["train"], arguments.test_fraction, seed)
+    if validates and "train" in timelines and "validation" not in timelines:
+        fraction = arguments.validation_fraction
+        timelines["train"], timelines["validation"] = split_timelines(timelines["train"], fraction, seed)
     before = read_split(model)
     for name in ("validation", "test"):
-        if name in parts and name in wanted:
-            parts[name] = hold_back(name, parts[name], before, model)
+        if name in timelines and name in wanted:
+            timelines[name] = hold_back(name, timelines[name], before, model)
     option = "file, or --train_file alone to split it" if "train" in wanted else "file"
-    parts = take_samples(parts, arguments, wanted, option)
-    split = make_split(parts, before)
+    timelines = take_samples(timelines, arguments, wanted, option)
+    split = make_split(timelines, before)
     for name in ("train", "validation") if validates else ():
-        if name in parts and not any(label >= 0 for timeline in parts[name] for label in timeline["labels"]):
-            raise ValueError(f"The {name} part has no labelled post.")
-    for name, part in parts.items():
-        logger.info("%s: %s", name, "streamed" if isinstance(part, IterableDataset) else describe(part, names))
-    return parts, split
+        if name in timelines and not any(max(timeline["labels"]) >= 0 for timeline in timelines[name]):
+            raise ValueError(f"The {name} split has no labelled post.")
+    for name, of_split in timelines.items():
+        said = "streamed" if isinstance(of_split, IterableDataset) else describe(of_split, names)
+        logger.info("%s: %s", name, said)
+    return timelines, split
 
 
-def take_fold(parts: dict[str, Posts], arguments: DataTrainingArguments) -> dict[str, Dataset]:
-    """The parts of `--fold` of `--folds_file`."""
-    if set(parts) != {"train"} or arguments.streaming:
+def take_fold(timelines: dict[str, Posts], arguments: DataTrainingArguments) -> dict[str, Dataset]:
+    """The splits of `--fold` of `--folds_file`."""
+    if set(timelines) != {"train"} or arguments.streaming:
         raise ValueError("--folds_file splits --train_file: give no other file, and no --streaming.")
-    folds = read_folds(arguments.folds_file, parts["train"])
+    folds = read_folds(arguments.folds_file, timelines["train"])
     if not 0 <= arguments.fold < len(folds):
         raise ValueError(f"--fold {arguments.fold}: {arguments.folds_file} has the folds 0 to {len(folds) - 1}.")
-    return select_fold(parts["train"], folds[arguments.fold])
+    return select_fold(timelines["train"], folds[arguments.fold])
 
 
 def take_samples(
-    parts: dict[str, Posts], arguments: DatasetArguments, wanted: Sequence[str], option: str
+    splits: dict[str, Posts], arguments: DatasetArguments, wanted: Sequence[str], option: str
 ) -> dict[str, Posts]:
-    """At most `--max_..._samples` rows of each part: evenly spaced ones of a dataset, the first ones of a stream."""
-    if missing := [name for name in wanted if name not in parts]:
-        raise ValueError(f"There is no {missing[0]} part: give --{missing[0]}_{option}.")
+    """At most `--max_..._samples` rows of each split: evenly spaced ones, or the first ones if it is streamed."""
+    if missing := [name for name in wanted if name not in splits]:
+        raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
     taken = {}
-    for name, part in parts.items():
-        number = getattr(arguments, f"max_{PARTS[name]}_samples")
+    for name, rows in splits.items():
+        number = getattr(arguments, f"max_{SAMPLES[name]}_samples")
         if number is None:
-            taken[name] = part
-        elif isinstance(part, IterableDataset):
-            taken[name] = part.take(number)
+            taken[name] = rows
+        elif isinstance(rows, IterableDataset):
+            taken[name] = rows.take(number)
         else:
-            number = min(number, len(part))
-            taken[name] = part.select([place * len(part) // number for place in range(number)])
+            number = min(number, len(rows))
+            taken[name] = rows.select([index * len(rows) // number for index in range(number)])
     return taken
 
 
@@ -169,11 +171,11 @@ def describe(timelines: Dataset, names: list[str]) -> str:
     return f"{len(timelines)} timelines, {counts.total()} posts ({', '.join(classes)})"
 
 
-def is_timed(parts: dict[str, Posts]) -> bool:
-    """Whether the timelines have times. Raises a `ValueError` if only some parts have them."""
-    timed = {name: "timestamps" in next(iter(part)) for name, part in parts.items()}
+def is_timed(timelines: dict[str, Posts]) -> bool:
+    """Whether the timelines have times. Raises a `ValueError` if only some splits have them."""
+    timed = {name: "timestamps" in next(iter(of_split)) for name, of_split in timelines.items()}
     if len(set(timed.values())) > 1:
-        raise ValueError(f"Some parts have timestamps and others not: {timed}.")
+        raise ValueError(f"Some splits have timestamps and others not: {timed}.")
     return all(timed.values())
 
 
@@ -184,7 +186,7 @@ def class_weights(timelines: Posts, num_labels: int) -> list[float]:
         labels = np.asarray(timeline["labels"])
         counts += np.bincount(labels[labels >= 0], minlength=num_labels)
     if not counts.all():
-        raise ValueError(f"Some class has no post in the training part; posts of each class: {counts.tolist()}.")
+        raise ValueError(f"Some class has no post in the training split; posts of each class: {counts.tolist()}.")
     return np.sqrt(counts.sum() / counts).tolist()
 
 
@@ -201,5 +203,5 @@ def check_calibration(validation: Dataset, names: list[str]):
     present = {label for labels in validation["labels"] for label in labels}
     if missing := [name for label, name in enumerate(names) if label not in present]:
         raise ValueError(
-            f"--calibrate needs posts of every class in the validation part; none of: {', '.join(missing)}."
+            f"--calibrate needs posts of every class in the validation split; none of: {', '.join(missing)}."
         )

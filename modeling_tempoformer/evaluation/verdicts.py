@@ -3,10 +3,10 @@
 import logging
 
 from transformers import TrainerCallback
+from transformers.trainer_callback import TrainerState
 
-from ..evaluation.report import TROUBLESHOOTING, verdict
-from ..evaluation.results import nest
-from .hub_trainer import kept_evaluation
+from .report import TROUBLESHOOTING, verdict
+from .results import nest
 
 
 logger = logging.getLogger(__name__)
@@ -34,8 +34,16 @@ class WorthCallback(TrainerCallback):
         said = verdict(nest(kept, "eval", self.names))
         if said and state.is_world_process_zero:
             logger.warning(
-                "The model that is kept has learned nothing that shows: on the validation part %s. Try more epochs, "
+                "The model that is kept has learned nothing that shows: on the validation split %s. Try more epochs, "
                 "another learning rate or more labelled timelines; %s says how.",
                 said,
                 TROUBLESHOOTING,
             )
+
+
+def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
+    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
+    evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
+    if best:
+        evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
+    return evaluations[-1] if evaluations else {}

@@ -2,42 +2,48 @@
 
 import json
 import logging
+from collections.abc import Collection
 from concurrent.futures import Future
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
 
-from ..cards.model_cards import public_id
-from ..evaluation.figures import FIGURES
-from ..evaluation.results import RESULTS
+from .model_cards import public_id
 
 
 # What loads a model and says what it is. A folder may have anything else beside it: posts, predictions, logs, and the
 # Trainer's pickles and state, which hold local paths.
 PUSHED = (
-    *("*.safetensors", "*.safetensors.index.json", "*config.json", "*.py", "README.md", RESULTS),
+    *("*.safetensors", "*.safetensors.index.json", "*config.json", "*.py", "README.md"),
     *("tokenizer.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt"),
-    *("*.model", "*.jinja", *FIGURES),
+    *("*.model", "*.jinja"),
 )
 ADAPTER = "adapter_config.json"
 
 logger = logging.getLogger(__name__)
 
 
-def pushed_files(folder: str | Path) -> list[Path]:
+def pushed_files(folder: str | Path, results: Collection[str] = ()) -> list[Path]:
     """
-    The files of a model's folder that a push sends: weights, configuration, tokenizer, code, card, results and
-    figures, which all lie in the folder itself. Names that begin with an underscore or a dot are notes of a run.
+    The files of a model's folder that a push sends: weights, configuration, tokenizer, code and card, which all lie in
+    the folder itself, and those of `results` that are there. Names that begin with an underscore or a dot are notes of
+    a run.
     """
     files = (path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
-    return sorted(path for path in files if any(path.match(pattern) for pattern in PUSHED))
+    return sorted(path for path in files if any(path.match(pattern) for pattern in (*PUSHED, *results)))
 
 
 def upload(
-    folder: str | Path, repo_id: str, token: str | None, revision: str | None, message: str | None, blocking: bool
+    folder: str | Path,
+    repo_id: str,
+    token: str | None,
+    revision: str | None,
+    message: str | None,
+    blocking: bool,
+    results: Collection[str],
 ) -> CommitInfo | Future[CommitInfo]:
     """Sends [`pushed_files`] to a repository in one commit, and says which they are."""
-    files = pushed_files(folder)
+    files = pushed_files(folder, results)
     logger.info("Pushing to %s: %s.", repo_id, ", ".join(path.name for path in files))
     return HfApi().create_commit(
         repo_id=repo_id,

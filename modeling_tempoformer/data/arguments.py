@@ -1,0 +1,104 @@
+"""Arguments of the scripts that say which posts or texts they read."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass
+class DatasetArguments:
+    """A dataset on the Hub in place of files, and how much of the data to take."""
+
+    dataset_name: str | None = field(default=None, metadata={"help": "Dataset on the Hub, instead of files."})
+    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
+    max_train_samples: int | None = field(
+        default=None,
+        metadata={"help": "Train on at most this many timelines or texts, evenly spaced (streamed, the first)."},
+    )
+    max_eval_samples: int | None = field(
+        default=None, metadata={"help": "Evaluate on at most this many timelines or texts, evenly spaced."}
+    )
+    max_predict_samples: int | None = field(
+        default=None, metadata={"help": "Predict at most this many timelines or texts, evenly spaced."}
+    )
+    text_column: str = "text"
+    streaming: bool = field(default=False, metadata={"help": "Read the training data anew in each pass."})
+
+    def __post_init__(self):
+        check_positive(
+            self, "window", "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"
+        )
+
+
+@dataclass
+class DataTrainingArguments(DatasetArguments):
+    """Which posts, and how they are cut into streams."""
+
+    task_name: Literal["lrs", "moc", "topic_shift", "annomi"] | None = field(
+        default=None, metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."}
+    )
+    train_file: str | None = field(default=None, metadata={"help": "Table of posts: CSV, TSV, JSON lines or Parquet."})
+    validation_file: str | None = None
+    test_file: str | None = None
+    validation_fraction: float = field(
+        default=0.25, metadata={"help": "Share of --train_file to validate on, after the test split is taken."}
+    )
+    test_fraction: float = field(
+        default=0.2, metadata={"help": "Share of --train_file to test on, if it is the only file."}
+    )
+    folds_file: str | None = field(
+        default=None, metadata={"help": "Split of --train_file by timeline, as run_cross_validation.py writes it."}
+    )
+    fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
+    timeline_column: str = "timeline_id"
+    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
+    label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
+    id_column: str | None = None
+    labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
+    window: int | None = field(
+        default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}
+    )
+    targets_per_row: int = field(default=16, metadata={"help": "Posts that one row of a training batch classifies."})
+    max_seq_length: int | None = field(
+        default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
+    )
+    no_text: bool = field(default=False, metadata={"help": "Leave the texts of posts out of the predictions."})
+
+
+@dataclass
+class TextDataTrainingArguments(DatasetArguments):
+    """Which texts, and which time points."""
+
+    task_name: Literal["speeches"] | None = field(
+        default=None, metadata={"help": "The files are in the original form of this corpus."}
+    )
+    train_files: list[str] | None = field(
+        default=None, metadata={"help": "Text files named by time point, or one table (CSV, JSON lines, Parquet)."}
+    )
+    validation_files: list[str] | None = None
+    test_files: list[str] | None = field(
+        default=None, metadata={"help": "Texts whose time is predicted, and scored where it is known."}
+    )
+    validation_fraction: float = field(
+        default=0.05, metadata={"help": "Share of the training texts to validate on, without --validation_files."}
+    )
+    time_column: str = "time"
+    times: list[str] | None = field(
+        default=None, metadata={"help": "Time points in order. Default: the checkpoint's, or those of the texts."}
+    )
+    time_granularity: Literal["century", "decade", "year", "month", "day"] | None = None
+    unknown_times: Literal["error", "unknown", "drop"] = field(
+        default="error", metadata={"help": "What to do with texts outside all time points."}
+    )
+    line_by_line: bool = field(default=False, metadata={"help": "One text in a row, instead of packing several."})
+    max_seq_length: int = field(default=128, metadata={"help": "Tokens of a row."})
+    mlm_probability: float = 0.15
+    time_mlm_probability: float = field(
+        default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}
+    )
+
+
+def check_positive(arguments: Any, *names: str):
+    """Raises a `ValueError` for a number below 1."""
+    for name in names:
+        if (value := getattr(arguments, name, None)) is not None and value < 1:
+            raise ValueError(f"--{name} must be at least 1, got {value}.")
