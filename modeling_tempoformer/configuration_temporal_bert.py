@@ -17,7 +17,7 @@ BOUNDS = (
     (
         "at least 1",
         lambda number: number >= 1,
-        *("window", "head_hidden_sizes", "lstm_hidden_size", "hidden_sizes", "path_channels", "unit_hidden_size"),
+        *("window", "head_hidden_sizes", "lstm_hidden_size"),
         *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
         *("intermediate_size", "max_position_embeddings"),
     ),

@@ -1,29 +1,65 @@
-"""Prepares each trained baseline for the Trainer."""
+"""What a baseline is: its options, and how it is made ready for the Trainer or predicts without one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
-import torch
+import numpy as np
 from datasets import Dataset
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    DataCollatorWithPadding,
-    PreTrainedTokenizerBase,
-    default_data_collator,
-)
+from transformers import PreTrainedTokenizerBase
 
-from ..loss_tempoformer import focal_loss
-from ..modeling_tempoformer_encoders import get_encoder_adapter
-from ..training.recipes import check_overrides
-from .configuration_history import HistoryConfig
-from .frozen_embeddings import EmbeddedStreams, embed_texts
-from .modeling_history import HistoryForStreamClassification
-from .text_classification import to_sequences
+from ..training.arguments import DataTrainingArguments, ModelArguments
+from ..training.recipes import has_recipe, parse
+from . import find_baseline, recipe_of
+
+
+DEFAULT_WINDOW = 20  # posts
+
+
+@dataclass(kw_only=True)
+class Baseline(ModelArguments):
+    """
+    Which baseline `run_baseline.py` runs, and on which encoder or language model.
+
+    Attributes:
+        reads (`str`, *optional*): What `--model_name_or_path` must name.
+        refused (`tuple[str, ...]`): Options of [`ModelArguments`] that the method does not take.
+        is_stock (`bool`): Whether the model is one of Transformers, which loads without this package.
+    """
+
+    reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
+    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view")
+    is_stock: ClassVar[bool] = False
+
+    method: str = field(metadata={"help": "The baseline."})
+
+    def check_source(self):
+        for name in self.refused:
+            if getattr(self, name) not in (None, False):
+                raise ValueError(f"--{name} cannot be given with --method {self.method}.")
+        if self.reads is not None and self.model_name_or_path is None:
+            raise ValueError(f"--method {self.method} needs --model_name_or_path, the {self.reads}.")
+
+
+@dataclass(kw_only=True)
+class UntrainedBaseline(Baseline):
+    """A baseline without a training."""
+
+    refused: ClassVar[tuple[str, ...]] = (*Baseline.refused, "config_overrides", "calibrate")
+
+    def predict(
+        self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """
+        Predicts the posts of the test part. `timelines` has it and `train`, as [`to_timelines`] returns them; `names`
+        are the classes in the order of their ids.
+
+        Returns:
+            The class id of each post, in the order of the timelines and -1 for no prediction, of shape `(posts,)`; and
+            the probability of each class, of shape `(posts, classes)`.
+        """
+        raise NotImplementedError
 
 
 @dataclass
@@ -40,108 +76,36 @@ class Prepared:
     compute_loss: Callable | None = None
 
 
+@dataclass(kw_only=True)
+class TrainedBaseline(Baseline):
+    """A baseline that the Trainer trains, with the focal loss."""
+
+    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+        """
+        Makes the model, and the items that it learns from and predicts: all posts of `test`, and the labelled ones of
+        the other parts. Arguments as of [`UntrainedBaseline.predict`].
+        """
+        raise NotImplementedError
+
+
+def class_fields(names: list[str]) -> dict[str, dict]:
+    """The classes as fields of a configuration."""
+    return {"id2label": dict(enumerate(names)), "label2id": {name: label for label, name in enumerate(names)}}
+
+
 @dataclass
-class BaselineSettings:
+class MethodArgument:
+    """The option that says which class has the others."""
+
+    method: str | None = None
+
+
+def with_own_recipe(arguments: list[str]) -> tuple[type[Baseline], list[str]]:
     """
-    The settings that all baselines share.
-
-    `names` are the classes in the order of their ids, `class_weights` their weights in the focal loss, `window` the
-    number of posts in a stream, and `config_overrides` fields of the model's configuration. Without `max_seq_length`
-    a sequence has at most the encoder's limit of tokens, or 128 for frozen embeddings.
+    The class of the `--method` ([`Baseline`] without one), and the arguments, after its recipe unless they begin with
+    one.
     """
-
-    model_name_or_path: str
-    names: list[str]
-    class_weights: list[float]
-    window: int
-    timed: bool
-    max_seq_length: int | None = None
-    config_overrides: dict[str, Any] | None = None
-    download_settings: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def labels(self) -> dict[str, dict]:
-        """The classes as fields of a configuration."""
-        return {"id2label": dict(enumerate(self.names)), "label2id": {n: i for i, n in enumerate(self.names)}}
-
-
-def prepare_sequences(timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
-    """The stock sequence classifier on each post and its history (`window - 1` posts) in one sequence."""
-    config = AutoConfig.from_pretrained(settings.model_name_or_path, **settings.download_settings)
-    if unknown := sorted(name for name in settings.config_overrides or {} if not hasattr(config, name)):
-        raise ValueError(f"--config_overrides has fields that a '{config.model_type}' lacks: {', '.join(unknown)}.")
-    tokenizer = AutoTokenizer.from_pretrained(settings.model_name_or_path, **settings.download_settings)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        settings.model_name_or_path,
-        use_safetensors=True,
-        dtype=torch.float32,
-        **settings.labels,
-        **(settings.config_overrides or {}),
-        **settings.download_settings,
-    )
-    longest = get_encoder_adapter(model.config).max_tokens(model.config)
-    tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
-    items = {
-        name: to_sequences(part, tokenizer, settings.window, settings.max_seq_length, only_labelled=name != "test")
-        for name, part in timelines.items()
-    }
-    return Prepared(
-        model=model,
-        items={name: part.remove_columns("post_id") for name, part in items.items()},
-        post_ids={name: [[post_id] for post_id in part["post_id"]] for name, part in items.items()},
-        collator=DataCollatorWithPadding(tokenizer),
-        tokenizer=tokenizer,
-        compute_loss=partial(focal_loss_of_output, class_weights=settings.class_weights),
-    )
-
-
-def focal_loss_of_output(
-    outputs, labels: torch.Tensor, num_items_in_batch=None, class_weights: list[float] | None = None
-) -> torch.Tensor:
-    """The focal loss of a stock model, for the Trainer's `compute_loss_func`."""
-    return focal_loss(outputs["logits"], labels, class_weights=class_weights, num_items_in_batch=num_items_in_batch)
-
-
-def prepare_history(architecture: str, timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
-    """A small network over frozen embeddings of the posts of a stream."""
-    check_overrides(settings.config_overrides, HistoryConfig)
-    texts = {name: [text for posts in part["texts"] for text in posts] for name, part in timelines.items()}
-    # All posts at once, so that every fold of a cross-validation finds the same cache.
-    everything = sorted({text for part in texts.values() for text in part})
-    embeddings = embed_texts(
-        everything,
-        settings.model_name_or_path,
-        128 if settings.max_seq_length is None else settings.max_seq_length,
-        download_settings=settings.download_settings,
-    )
-    place = {text: index for index, text in enumerate(everything)}
-    items = {
-        name: EmbeddedStreams(
-            part, embeddings[[place[text] for text in texts[name]]], settings.window, only_labelled=name != "test"
-        )
-        for name, part in timelines.items()
-    }
-    config = HistoryConfig(
-        architecture=architecture,
-        embedding_size=embeddings.shape[1],
-        window=settings.window,
-        timed=settings.timed,
-        class_weights=settings.class_weights,
-        **settings.labels,
-        **(settings.config_overrides or {}),
-    )
-    return Prepared(
-        model=HistoryForStreamClassification(config),
-        items=items,
-        post_ids={name: [[post_id] for post_id in part.post_ids] for name, part in items.items()},
-        collator=default_data_collator,
-    )
-
-
-def prepare(method: str, timelines: dict[str, Dataset], settings: BaselineSettings) -> Prepared:
-    """Prepares the trained baseline that `--method` names."""
-    if method == "post":
-        return prepare_sequences(timelines, replace(settings, window=1))
-    if method == "concatenated":
-        return prepare_sequences(timelines, settings)
-    return prepare_history(method, timelines, settings)
+    (found,) = parse([MethodArgument], [word for word in arguments if word not in ("-h", "--help")], only_these=False)
+    if found.method is None:
+        return Baseline, arguments
+    return find_baseline(found.method), arguments if has_recipe(arguments) else [recipe_of(found.method), *arguments]

@@ -1,30 +1,69 @@
-"""Stream classification over frozen post embeddings."""
+"""Classifiers of streams of frozen post embeddings: what the networks of the papers have in common."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
+from datasets import Dataset
+from huggingface_hub.dataclasses import as_validated_field, strict
 from torch import nn
-from transformers import PreTrainedModel
-from transformers import initialization as init
+from torch.nn.utils.rnn import pack_padded_sequence
+from transformers import PreTrainedConfig, PreTrainedModel, default_data_collator
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import can_return_tuple
 
-from ..input_checks_tempoformer import check_whole, only_safetensors
+from ..configuration_tempoformer import TempoFormerConfig
+from ..configuration_temporal_bert import CheckedFields
 from ..loss_tempoformer import focal_loss
-from .configuration_history import HistoryConfig
-from .history_networks import BiLSTM, FFNHistory
-from .signature_networks import SWNU, SeqSigNet
+from ..training.arguments import DataTrainingArguments
+from ..training.parts import choose_class_weights, is_timed
+from ..training.recipes import check_overrides
+from .base import DEFAULT_WINDOW, Prepared, TrainedBaseline, class_fields
+from .frozen_embeddings import EmbeddedStreams, embed_texts
 
 
-NETWORKS = {"ffn_history": FFNHistory, "bilstm": BiLSTM, "swnu": SWNU, "seq_sig_net": SeqSigNet}
+@as_validated_field
+def at_least_1(value: int | list[int] | tuple[int, ...]):
+    """A size, or several."""
+    if min(value, default=1) < 1 if isinstance(value, (list, tuple)) else value < 1:
+        raise ValueError(f"must be at least 1, got {value}.")
 
 
-class HistoryForStreamClassification(PreTrainedModel):
+@strict
+class HistoryConfig(CheckedFields, PreTrainedConfig):
     r"""
-    Classifies the newest post of a stream from frozen embeddings of its posts, and is trained with the focal loss: a
-    baseline from the TempoFormer paper (Tseriotou et al., 2024).
+    What the configurations of all [`HistoryModel`]s have.
 
     Args:
-        config ([`HistoryConfig`]): `architecture` selects the network. `num_labels` (or `id2label` with `label2id`)
-            sets the classes.
+        embedding_size (`int`, *optional*, defaults to 384):
+            Width of a post's embedding.
+        window (`int`, *optional*, defaults to 20):
+            The largest number of posts in a stream.
+        timed (`bool`, *optional*, defaults to `True`):
+            Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
+        hidden_sizes (`list[int]`, *optional*):
+            Hidden widths of the classifier.
+        dropout (`float`, *optional*, defaults to 0.1):
+            Dropout in the classifier: after each hidden layer, or before the output if there is no hidden layer.
+        focal_gamma, class_weights, calibration: As in [`TempoFormerConfig`].
+    """
+
+    embedding_size: int = 384
+    window: int = 20
+    timed: bool = True
+    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=())
+    dropout: float | int = 0.1
+    focal_gamma: float | int = 2.0
+    class_weights: list[float | int] | None = None
+    calibration: dict[str, Any] | None = None
+
+    # The same loss, with the same fields.
+    validate_classes = TempoFormerConfig.validate_classes
+
+
+class HistoryModel(PreTrainedModel):
+    r"""
+    Classifies the newest post of a stream from frozen embeddings of its posts, and is trained with the focal loss: a
+    baseline of the TempoFormer paper (Tseriotou et al., 2024). A subclass has a configuration and `score`.
     """
 
     config: HistoryConfig
@@ -32,35 +71,13 @@ class HistoryForStreamClassification(PreTrainedModel):
     # The loss divides by `num_items_in_batch`.
     accepts_loss_kwargs = True
 
-    def __init__(self, config: HistoryConfig):
-        super().__init__(config)
-        self.network = NETWORKS[config.architecture](config)
-        self.post_init()
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
-        """As [`TempoFormerForStreamClassification.from_pretrained`]: whole checkpoints in safetensors only."""
-        model, info = super().from_pretrained(
-            pretrained_model_name_or_path, *model_args, output_loading_info=True, **only_safetensors(kwargs)
-        )
-        if output_loading_info:
-            return model, info
-        check_whole(pretrained_model_name_or_path, info)
-        return model
-
-    @torch.no_grad()
     def _init_weights(self, module: nn.Module):
-        """The initial values of PyTorch."""
-        if isinstance(module, nn.LSTM):
-            bound = module.hidden_size**-0.5
-        elif isinstance(module, (nn.Linear, nn.Conv1d)):
-            bound = module.weight[0].numel() ** -0.5
-        else:
-            return
-        for weight in module.parameters():
-            init.uniform_(weight, -bound, bound)
+        """Leaves PyTorch's initial values."""
 
-    @can_return_tuple
+    def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+        """The logits (streams, classes). Arguments as of `forward`, but the embeddings of padding are 0."""
+        raise NotImplementedError
+
     def forward(
         self,
         embeddings: torch.FloatTensor,
@@ -76,24 +93,78 @@ class HistoryForStreamClassification(PreTrainedModel):
             mask (`torch.BoolTensor` of shape `(batch_size, window)`):
                 False for padding. Every stream has a newest post.
             elapsed (`torch.FloatTensor` of shape `(batch_size, window)`, *optional*):
-                Seconds from each post to the stream's newest. SWNU and Seq-Sig-Net need it if `config.timed`, and
-                refuse it otherwise. The other architectures do not read it.
+                Seconds from each post to the stream's newest; given if, and only if, `config.timed`.
             labels (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
                 Class of each stream's newest post; -100 if it has none.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
                 Labelled streams in all batches that are accumulated into one step.
-
-        Returns:
-            `SequenceClassifierOutput` with `logits` of shape `(batch_size, num_labels)`. Raises a `ValueError` if
-            `elapsed` does not agree with `config.timed`.
         """
-        if self.config.architecture in ("swnu", "seq_sig_net") and (elapsed is not None) != self.config.timed:
-            given = "missing" if elapsed is None else "given"
-            raise ValueError(f"`elapsed` is {given}, but the model has `timed={self.config.timed}`.")
         # Padding may hold any value, also NaN.
-        embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0)
-        logits = self.network(embeddings, mask, elapsed)
+        logits = self.score(embeddings.masked_fill(~mask.unsqueeze(-1), 0), mask, elapsed)
         loss = None
         if labels is not None:
             loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
         return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
+    """A feed-forward classifier of `width` features, with ReLU and dropout after each hidden layer."""
+    layers: list[nn.Module] = []
+    for hidden_width in config.hidden_sizes:
+        layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.dropout)]
+        width = hidden_width
+    if not layers:
+        layers.append(nn.Dropout(config.dropout))
+    return nn.Sequential(*layers, nn.Linear(width, config.num_labels))
+
+
+def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
+    """
+    The sum of the final forward and backward states of a bidirectional LSTM, as in the published code of SWNU:
+    (streams, hidden_size). `states` (streams, length, width) are padded on the left, where `mask` is False.
+    """
+    # Packing expects padding on the right. Flipped sequences only swap the two directions.
+    packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
+    _, (final, _) = lstm(packed)
+    return final.sum(0)
+
+
+@dataclass(kw_only=True)
+class HistoryBaseline(TrainedBaseline):
+    """A [`HistoryModel`] over frozen embeddings of the posts, from any encoder. A subclass says which."""
+
+    model_class: ClassVar[type[HistoryModel]]
+
+    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+        config_class, window = self.model_class.config_class, data.window or DEFAULT_WINDOW
+        check_overrides(self.config_overrides, config_class)
+        texts = {name: [text for posts in part["texts"] for text in posts] for name, part in timelines.items()}
+        # All posts at once, so that every fold of a cross-validation finds the same cache.
+        everything = sorted({text for part in texts.values() for text in part})
+        embeddings = embed_texts(
+            everything,
+            self.model_name_or_path,
+            data.max_seq_length or 128,
+            download_settings=self.download_settings,
+        )
+        row_of = {text: row for row, text in enumerate(everything)}
+        items = {
+            name: EmbeddedStreams(
+                part, embeddings[[row_of[text] for text in texts[name]]], window, only_labelled=name != "test"
+            )
+            for name, part in timelines.items()
+        }
+        config = config_class(
+            embedding_size=embeddings.shape[1],
+            window=window,
+            timed=is_timed(timelines),
+            class_weights=choose_class_weights(timelines["train"], names),
+            **class_fields(names),
+            **(self.config_overrides or {}),
+        )
+        return Prepared(
+            model=self.model_class(config),
+            items=items,
+            post_ids={name: [[post_id] for post_id in part.post_ids] for name, part in items.items()},
+            collator=default_data_collator,
+        )

@@ -18,10 +18,10 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
     """
     Compares cross-validations with the first of them.
 
-    Writes `comparison.json` and `comparison.csv`. For each method they have macro F1 and F1 of each class over the
-    test posts of all folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1
-    to the first method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and
-    of those that ended at one class, and seconds of training a fold.
+    Writes `comparison.json` and `comparison.csv`. For each method they have all scores over the test posts of all
+    folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1 to the first
+    method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and of those that
+    ended at one class, and seconds of training a fold.
 
     Args:
         output_dir (`Path`): Has a folder for each method, with its `results.json` and `predictions.csv`.
@@ -37,9 +37,8 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
         results = json.loads((output_dir / method / RESULTS).read_text(encoding="utf-8"))
         scores = results["scores"]
         rows[method] = {
-            "macro_f1": scores["macro_f1"]["mean"],
+            **{name: score["mean"] for name, score in scores.items()},
             "macro_f1_std": scores["macro_f1"]["std"],
-            **{f"f1_{name}": scores[f"f1_{name}"]["mean"] for name in names},
             **dict.fromkeys(("difference", "low", "high", "p")),
             **{name: results[name] for name in ("runs", "one_class_runs", "train_seconds")},
         }

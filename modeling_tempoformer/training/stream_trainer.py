@@ -17,7 +17,7 @@ from ..configuration_tempoformer import TempoFormerConfig
 from ..data.timelines import Posts
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
-from ..evaluation.metrics import compute_metrics, score_names
+from ..evaluation.metrics import card_titles, compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
@@ -111,6 +111,8 @@ class StreamTrainer(HubTrainer):
         args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`decision_metrics`].
     """
 
+    score_titles = card_titles()
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         config = self.model.config
@@ -199,20 +201,22 @@ class StreamTrainer(HubTrainer):
         logits, metrics = self.predict_posts(items[part], post_ids[part], wanted, prefix)
         calibration = getattr(self.model.config, "calibration", None)
         decided, ranked = decide(logits, calibration)
-        predicted, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
-        predicted[places], probabilities[places] = ranked[:, 0].numpy(), decided.numpy()
+        predictions, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
+        predictions[places], probabilities[places] = ranked[:, 0].numpy(), decided.numpy()
         if part == "validation":
             self.log(dict(metrics))
         elif self.is_world_process_zero():
-            write_predictions(self.args.output_dir, prediction_rows(timelines[part], predicted, probabilities, names))
+            write_predictions(
+                self.args.output_dir, prediction_rows(timelines[part], predictions, probabilities, names)
+            )
             uncalibrated = None
             if calibration is not None:
                 uncalibrated = np.zeros_like(probabilities)
                 uncalibrated[places] = decide(logits, None)[0].numpy()
-            write_test_figures(self.args.output_dir, timelines[part], predicted, probabilities, names, uncalibrated)
+            write_test_figures(self.args.output_dir, timelines[part], predictions, probabilities, names, uncalibrated)
         train = timelines.get("train")
         train = train if isinstance(train, Dataset) else None
-        scores = score_part(timelines[part], predicted, probabilities, names, train)
+        scores = score_part(timelines[part], predictions, probabilities, names, train)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings the encoder's time is not in it.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix

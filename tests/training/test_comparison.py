@@ -9,8 +9,9 @@ import pytest
 from helpers import NAMES, ROOT, save_encoder, write_posts
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.baselines import find_baseline
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.arguments import BaselineArguments, DataTrainingArguments
+from modeling_tempoformer.training.arguments import DataTrainingArguments
 from modeling_tempoformer.training.comparison import compare_methods
 from modeling_tempoformer.training.cross_validation import Run
 from modeling_tempoformer.training.cross_validation_scores import collect
@@ -32,6 +33,7 @@ def write_method(output: Path, predicted: dict[int, list[int]], seconds: float |
             rows = [
                 {"post_id": post, "timeline_id": fold, "label": NAMES[ACTUAL[post]]}
                 | {"prediction": NAMES[classes[post]]}
+                | {f"probability_{name}": 0.5 for name in NAMES}
                 for post in range(4 * fold, 4 * fold + 4)
             ]
             write_posts(run.folder / "_predictions.csv", rows)
@@ -99,7 +101,7 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path, script, method, rate,
     passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
     assert script["arguments_of"]("tempoformer", passed_on) == passed_on
     given = [*script["arguments_of"](method, passed_on), "--output_dir", str(tmp_path)]
-    baseline, data, training = parse([BaselineArguments, DataTrainingArguments, StreamTrainingArguments], given)
+    baseline, data, training = parse([find_baseline(method), DataTrainingArguments, StreamTrainingArguments], given)
     assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == (method, "M", None)
     # The window of a stream is the same for all.
     assert data.window == 7 and training.learning_rate == rate and training.per_device_train_batch_size == batch

@@ -146,7 +146,7 @@ def test_seeds_of_two_folders_are_collected_in_one(tmp_path, start):
     assert len(runs) == 6 and count_runs(tmp_path / "here") == 6
 
 
-def write_run(output: Path, labels: list[str], predicted: list[str], seed: int = 0):
+def write_run(output: Path, labels: list[str], predicted: list[str], seed: int = 0, names: list[str] = NAMES):
     """Folds of one timeline of two posts, as if they had been run."""
     runs = []
     for fold in range(len(labels) // 2):
@@ -160,6 +160,7 @@ def write_run(output: Path, labels: list[str], predicted: list[str], seed: int =
                     "timeline_id": f"{fold}e0",
                     "label": labels[post],
                     "prediction": predicted[post],
+                    **{f"probability_{name}": 1 / 2 for name in names},
                 }
                 for post in (2 * fold, 2 * fold + 1)
             ],
@@ -171,7 +172,7 @@ def write_run(output: Path, labels: list[str], predicted: list[str], seed: int =
 
 def test_ids_and_labels_stay_as_they_are_written(tmp_path):
     names = ["None", "1.0"]
-    runs = write_run(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"])
+    runs = write_run(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"], names=names)
     collect(tmp_path, runs, names)
     with (tmp_path / PREDICTIONS).open(newline="") as file:
         rows = list(csv.DictReader(file))
