@@ -17,9 +17,8 @@ RESULTS = "all_results.json"
 # Names in the file, where they are not those of the metrics.
 RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples_per_second": "rows_per_second"}
 MACRO = "Mean of the classes' {}: a rare class counts as much as a frequent one."
+# What is no score.
 EXPLAINED = {
-    **{metric.name: metric.text for metric in METRICS},
-    **{f"macro_{metric.name}": MACRO.format(metric.title) for metric in METRICS if metric.has_mean},
     "posts": "Number of posts; of a class, the posts that have it as their label.",
     "labelled_posts": "Number of posts that have a label. Scores are of these.",
     "timelines": "Number of timelines.",
@@ -89,7 +88,9 @@ def nest(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str,
 def write_results(output_dir: str | Path, parts: Mapping[str, Mapping[str, Any]]):
     """Writes the results of all parts of a run, and a sentence for each name in them, in the place of older ones."""
     names = set(all_names(parts))
-    explained = {name: sentence for name, sentence in EXPLAINED.items() if name in names}
+    known = {metric.name: metric.text for metric in METRICS}
+    known |= {f"macro_{metric.name}": MACRO.format(metric.title) for metric in METRICS if metric.has_mean}
+    explained = {name: text for name, text in (known | EXPLAINED).items() if name in names}
     write_json(Path(output_dir) / RESULTS, {**parts, "explained": explained})
 
 
