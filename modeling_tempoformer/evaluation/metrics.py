@@ -117,8 +117,14 @@ METRICS = (
 
 def compute_scores(posts: Predictions) -> dict[str, float]:
     """
-    The scores of [`METRICS`] by name: first the means over the classes, `macro_NAME`, then `NAME` or for each class
-    `NAME_CLASS`. Scores that are not defined, or that need what is not there, are left out.
+    Scores predictions.
+
+    Args:
+        posts ([`Predictions`]): At least one post.
+
+    Returns:
+        The scores of [`METRICS`] by name: the means over the classes are `macro_NAME`, those of each class
+        `NAME_CLASS`. Scores that are not defined, or that need what is not there, are left out.
     """
     means, scores = {}, {}
     for metric in METRICS:
