@@ -30,7 +30,7 @@ def at_least_1(value: int | list[int] | tuple[int, ...]):
 
 @strict
 class HistoryConfig(CheckedFields, PreTrainedConfig):
-    r"""
+    """
     What the configurations of all [`HistoryModel`]s have.
 
     Args:

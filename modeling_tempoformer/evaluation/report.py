@@ -74,7 +74,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         classes = pd.DataFrame.from_dict(results["classes"], orient="index")
         titles = {metric.name: metric.title for metric in METRICS if metric.title is not None}
         columns = [metric.name for metric in METRICS if metric.of_class and metric.title is not None]
-        classes = classes[[*columns, "posts"]].rename(columns=titles)
+        classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
         rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
         no_better = []
         for name, score in results["compared_with"].items():
