@@ -126,7 +126,9 @@ class DataTrainingArguments(DatasetArguments):
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
-    window: int | None = field(default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."})
+    window: int | None = field(
+        default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}
+    )
     targets_per_row: int = field(default=16, metadata={"help": "Posts that one row of a training batch classifies."})
     max_seq_length: int | None = field(
         default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
