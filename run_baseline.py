@@ -12,87 +12,44 @@ Without a recipe the method's own is read, configuration/baseline_METHOD.yaml.
 
 import logging
 
-import numpy as np
 from datasets import Dataset
 from transformers import AutoConfig, set_seed
 
-from modeling_tempoformer.baselines.class_prior import class_prior_predictions
-from modeling_tempoformer.baselines.prepare import BaselineSettings, prepare
-from modeling_tempoformer.baselines.prompting import few_shot_predictions
+from modeling_tempoformer.baselines.base import Baseline, TrainedBaseline, UntrainedBaseline, with_own_recipe
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder
-from modeling_tempoformer.data.post_splits import (
-    check_calibration,
-    choose_class_weights,
-    is_timed,
-    load_splits,
-    split_posts,
-)
+from modeling_tempoformer.data.post_splits import check_calibration, load_splits, split_posts
 from modeling_tempoformer.data.timelines import label_names
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.evaluation.results import nest, score_part, write_results
-from modeling_tempoformer.training.arguments import (
-    STOCK_MODELS,
-    BaselineArguments,
-    check_asked,
-    with_recipe_of_method,
-)
+from modeling_tempoformer.training.arguments import check_asked
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.resuming import clear_results
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
-DEFAULT_WINDOW = 20  # posts
-DEFAULT_EXAMPLES = 5
-
-
-def predict_untrained(
-    baseline: BaselineArguments,
-    data: DataTrainingArguments,
-    timelines: dict[str, Dataset],
-    names: list[str],
-    seed: int,
-) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
-    """Class ids and probabilities of the test posts without training, and counts to report."""
-    if baseline.method == "class_prior":
-        return *class_prior_predictions(timelines["train"], timelines["test"], len(names), seed), {}
-    probabilities, unparsable = few_shot_predictions(
-        timelines["train"],
-        timelines["test"],
-        names,
-        baseline.model_name_or_path,
-        num_examples=baseline.num_examples or DEFAULT_EXAMPLES,
-        window=data.window or 1,
-        task=data.task_name,
-        seed=seed,
-        download_settings=baseline.download_settings,
-    )
-    predicted = np.where(probabilities.any(-1), probabilities.argmax(-1), -1)
-    return predicted, probabilities, {"unparsable": unparsable, "unparsable_share": unparsable / len(predicted)}
-
-
-def check_arguments(baseline: BaselineArguments, data: DataTrainingArguments, training: StreamTrainingArguments):
+def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
     """Raises a `ValueError` for what a baseline cannot do."""
-    method = f"--method {baseline.method}"
+    method, is_trained = f"--method {baseline.method}", isinstance(baseline, TrainedBaseline)
     if data.streaming:
         raise ValueError(f"{method} does not support --streaming: leave it out.")
     if training.freeze_encoder:
         raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
-    if baseline.is_trained and not training.do_train:
+    if is_trained and not training.do_train:
         raise ValueError(f"{method} needs --do_train.")
-    if not baseline.is_trained and not training.do_predict:
+    if not is_trained and not training.do_predict:
         raise ValueError(f"{method} needs --do_predict.")
-    if not baseline.is_trained and training.world_size > 1:
+    if not is_trained and training.world_size > 1:
         raise ValueError(f"{method} runs in one process, got {training.world_size}.")
-    if training.push_to_hub and baseline.method not in STOCK_MODELS:
+    if training.push_to_hub and not baseline.is_stock:
         raise ValueError(f"--push_to_hub: a model of {method} cannot be loaded without this package.")
 
 
 def main(arguments: list[str]):
-    kinds = [BaselineArguments, DataTrainingArguments, StreamTrainingArguments]
-    baseline, data, training = parse(kinds, with_recipe_of_method(arguments))
+    kind, arguments = with_own_recipe(arguments)
+    baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     check_arguments(baseline, data, training)
     check_asked(training, baseline.calibrate)
@@ -100,12 +57,12 @@ def main(arguments: list[str]):
         run(baseline, data, training)
 
 
-def run(baseline: BaselineArguments, data: DataTrainingArguments, training: StreamTrainingArguments):
+def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
     """Trains (if the method has a training), evaluates, predicts and pushes, as the arguments ask."""
     set_seed(training.seed)
 
     # Data: posts, label names, timelines of each part
-    if baseline.is_trained:
+    if baseline.reads == "encoder":
         encoder = AutoConfig.from_pretrained(baseline.model_name_or_path, **baseline.download_settings)
         if getattr(encoder, "temporal_attention", "none") != "none" or getattr(encoder, "prepend_time", False):
             raise ValueError(
@@ -119,36 +76,13 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
     asked = {"train": True, "validation": validates, "test": training.do_predict}
     wanted = [part for part in asked if asked[part]]
     timelines, split = split_posts(splits, data, names, wanted, training.seed, baseline.model_name_or_path)
-
-    if not baseline.is_trained:
-        predicted, probabilities, counts = predict_untrained(baseline, data, timelines, names, training.seed)
-        test = timelines["test"].remove_columns("texts") if data.no_text else timelines["test"]
-        scores = score_part(test, predicted, probabilities, names, timelines["train"])
-        results = nest(scores | counts, "predict", names)
-        print(results_table("test", results))
-        clear_results(training)
-        write_results(training.output_dir, {"test": results})
-        write_predictions(training.output_dir, prediction_rows(test, predicted, probabilities, names))
-        write_test_figures(training.output_dir, test, predicted, probabilities, names)
-        print_figures(training.output_dir)
-        return
-
-    # Model, items and collator
     if baseline.calibrate:
         check_calibration(timelines["validation"], names)
-    settings = BaselineSettings(
-        model_name_or_path=baseline.model_name_or_path,
-        names=names,
-        class_weights=choose_class_weights(timelines["train"], names),
-        window=data.window or DEFAULT_WINDOW,
-        timed=is_timed(timelines),
-        max_seq_length=data.max_seq_length,
-        config_overrides=baseline.config_overrides,
-        download_settings=baseline.download_settings,
-    )
-    prepared = prepare(baseline.method, timelines, settings)
 
-    # Trainer
+    if isinstance(baseline, UntrainedBaseline):
+        predict(baseline, timelines, names, data, training)
+        return
+    prepared = baseline.prepare(timelines, names, data)
     trainer = StreamTrainer(
         model=prepared.model,
         args=training,
@@ -159,6 +93,25 @@ def run(baseline: BaselineArguments, data: DataTrainingArguments, training: Stre
         compute_loss_func=prepared.compute_loss,
     )
     run_steps(trainer, prepared.items, prepared.post_ids, timelines, split, baseline, data)
+
+
+def predict(
+    baseline: UntrainedBaseline,
+    timelines: dict[str, Dataset],
+    names: list[str],
+    data: DataTrainingArguments,
+    training: StreamTrainingArguments,
+):
+    """Predicts the test part without a training, and writes what the Trainer writes of one."""
+    found = baseline.predict(timelines, names, data, training.seed)
+    test = timelines["test"].remove_columns("texts") if data.no_text else timelines["test"]
+    results = nest(score_part(test, *found, names, timelines["train"]), "predict", names)
+    print(results_table("test", results))
+    clear_results(training)
+    write_results(training.output_dir, {"test": results})
+    write_predictions(training.output_dir, prediction_rows(test, *found, names))
+    write_test_figures(training.output_dir, test, *found, names)
+    print_figures(training.output_dir)
 
 
 if __name__ == "__main__":

@@ -17,23 +17,18 @@ import hashlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
 
 from datasets import Dataset
 
+from modeling_tempoformer.baselines import baseline_names, find_baseline, recipe_of
+from modeling_tempoformer.baselines.base import Baseline, UntrainedBaseline, with_own_recipe
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.post_splits import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
-from modeling_tempoformer.training.arguments import (
-    BaselineArguments,
-    Method,
-    ModelArguments,
-    recipe_of,
-    with_recipe_of_method,
-)
+from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.cross_validation import collect, compare_methods, cross_validate, write_folds
 from modeling_tempoformer.training.fine_tuning import with_default_settings
 from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
@@ -43,8 +38,8 @@ from modeling_tempoformer.training.resuming import fingerprint
 ROOT = Path(__file__).parent
 DEFAULT_FOLDS, FOLD_SEED = 5, 0
 TEMPOFORMER = "tempoformer"
-# Few-shot prompting needs another model than the others.
-METHODS = (TEMPOFORMER, *(method for method in get_args(Method) if method != "few_shot"))
+# All are given the same encoder, so that none can read another model.
+METHODS = (TEMPOFORMER, *(name for name in baseline_names() if find_baseline(name).reads != "language model"))
 NOT_PASSED_ON = {
     **dict.fromkeys(("output_dir", "seed", "fold", "folds_file"), "it differs from run to run"),
     **dict.fromkeys(("token", "hub_token"), "it would be written to files; set HF_TOKEN instead"),
@@ -98,7 +93,7 @@ class CrossValidationArguments:
 class PassedOnArguments:
     """Arguments after `--` that this script looks at."""
 
-    method: Method | None = None
+    method: str | None = None
     learning_rate: str | None = None
     num_train_epochs: str | None = None
     per_device_train_batch_size: str | None = None
@@ -145,7 +140,7 @@ def arguments_of(method: str, passed_on: list[str]) -> list[str]:
 def read_run(arguments: list[str]) -> tuple[ModelArguments, DataTrainingArguments]:
     """The arguments of a run. Those of training are left to the run: here they would set up a device."""
     (found,) = parse([PassedOnArguments], arguments, only_these=False)
-    kind = ModelArguments if found.method is None else BaselineArguments
+    kind = ModelArguments if found.method is None else find_baseline(found.method)
     return parse([kind, DataTrainingArguments], arguments, only_these=False)
 
 
@@ -193,16 +188,16 @@ def main(arguments: list[str]):
     if args.methods:
         commands = {output_dir / name: arguments_of(name, passed_on) for name in args.methods}
     else:
-        commands = {output_dir: (with_default_settings if method is None else with_recipe_of_method)(passed_on)}
+        commands = {output_dir: with_default_settings(passed_on) if method is None else with_own_recipe(passed_on)[1]}
     # All of them, before the first run.
     models, (data, *_) = zip(*map(read_run, commands.values()), strict=True)
-    if method is not None and not models[0].is_trained and args.learning_rates:
+    if isinstance(models[0], UntrainedBaseline) and args.learning_rates:
         raise ValueError(f"--learning_rates cannot be given with --method {method}, which is not trained.")
     with lock_folder(output_dir):
         folds, names, timelines = prepare_folds(args, models[0], data)
         folds_file, posts = write_folds(output_dir, folds), fingerprint(timelines)
         for model_args, (folder, run_arguments) in zip(models, commands.items(), strict=True):
-            script = "run_baseline.py" if isinstance(model_args, BaselineArguments) else "run_glue_style.py"
+            script = "run_baseline.py" if isinstance(model_args, Baseline) else "run_glue_style.py"
             recipes, _ = split_recipes(run_arguments)
             hashes = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in recipes}
             runs = cross_validate(

@@ -500,13 +500,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     @property
     def max_tokens(self) -> int:
         """The largest number of tokens in a post that the encoder has positions for."""
-        for name, table in self.encoder.named_modules():
-            if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-                # With an id for padding, positions start behind it.
-                padding = table.padding_idx
-                return table.num_embeddings - (0 if padding is None else padding + 1)
-        most = getattr(self.config.encoder_config, "max_position_embeddings", None) or -1
-        return most if most > 0 else sys.maxsize
+        return longest_input(self.encoder)
 
     @can_return_tuple
     def forward(
@@ -619,6 +613,16 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         vectors = self.embed_posts(attention_mask=attention_mask.flatten(0, 1), **flat)
         is_post = attention_mask.amax(-1, keepdim=True)
         return {"attention_mask": is_post, "post_embeds": vectors.unflatten(0, attention_mask.shape[:2])}
+
+
+def longest_input(encoder: PreTrainedModel) -> int:
+    """The largest number of tokens in a text that an encoder has positions for; `sys.maxsize` without a limit."""
+    for name, table in encoder.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            # With an id for padding, positions start behind it.
+            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    most = getattr(encoder.config, "max_position_embeddings", None) or -1
+    return most if most > 0 else sys.maxsize
 
 
 def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:

@@ -36,6 +36,7 @@ import modeling_tempoformer.data.text_splits
 # Before what they import is patched below: they would keep that.
 import modeling_tempoformer.training.fine_tuning
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.baselines import baseline_names, find_baseline
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
@@ -523,6 +524,7 @@ def test_links_lead_somewhere(page):
 
 def test_options_in_the_text_exist():
     known = {action.dest for action in launch_command_parser()._actions}
+    known |= {action.dest for name in baseline_names() for action in HfArgumentParser(find_baseline(name))._actions}
     for script in ROOT.glob("run_*.py"):
         module = runpy.run_path(str(script))
         for name, value in module.items():

@@ -9,7 +9,7 @@ from helpers import ROOT
 import modeling_tempoformer
 
 
-HEAVY = ("datasets", "evaluate", "matplotlib", "pandas", "pyarrow", "sklearn")
+HEAVY = ("datasets", "matplotlib", "pandas", "pyarrow", "sklearn")
 
 
 def imported_after(code: str) -> set[str]:

@@ -1,11 +1,25 @@
-"""Posts as a stock sequence classifier reads them: alone, or with their history in one sequence."""
+"""A stock sequence classifier on posts: alone, or with their history in one sequence."""
 
 import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
+import torch
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorWithPadding,
+    PreTrainedTokenizerBase,
+)
 
+from ..data.arguments import DataTrainingArguments
+from ..data.post_splits import choose_class_weights
 from ..data_collator_tempoformer import row_bounds
+from ..modeling_post_tempoformer import focal_loss, longest_input
+from .base import DEFAULT_WINDOW, Prepared, TrainedBaseline, class_fields
 
 
 logger = logging.getLogger(__name__)
@@ -61,3 +75,54 @@ def to_sequences(
     if num_truncated:
         logger.warning("Truncated %d of %d sequences to %d tokens.", num_truncated, len(rows), limit)
     return Dataset.from_list(rows)
+
+
+def focal_loss_of_output(
+    outputs: Any, labels: torch.Tensor, num_items_in_batch=None, *, class_weights: list[float]
+) -> torch.Tensor:
+    """The focal loss of a stock model, for the Trainer's `compute_loss_func`."""
+    return focal_loss(outputs["logits"], labels, class_weights=class_weights, num_items_in_batch=num_items_in_batch)
+
+
+@dataclass(kw_only=True)
+class SequenceBaseline(TrainedBaseline):
+    """A stock sequence classifier on each post and its history (`window - 1` posts) in one sequence."""
+
+    refused: ClassVar[tuple[str, ...]] = (*TrainedBaseline.refused, "calibrate")
+    is_stock: ClassVar[bool] = True
+
+    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+        config = AutoConfig.from_pretrained(self.model_name_or_path, **self.download_settings)
+        if unknown := sorted(name for name in self.config_overrides or {} if not hasattr(config, name)):
+            raise ValueError(
+                f"--config_overrides has fields that a '{config.model_type}' lacks: {', '.join(unknown)}."
+            )
+        tokenizer = AutoTokenizer.from_pretrained(self.model_name_or_path, **self.download_settings)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            self.model_name_or_path,
+            use_safetensors=True,
+            dtype=torch.float32,
+            **class_fields(names),
+            **(self.config_overrides or {}),
+            **self.download_settings,
+        )
+        longest = longest_input(model)
+        tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
+        items = {
+            name: to_sequences(
+                part, tokenizer, self.window_of(data), data.max_seq_length, only_labelled=name != "test"
+            )
+            for name, part in timelines.items()
+        }
+        return Prepared(
+            model=model,
+            items={name: part.remove_columns("post_id") for name, part in items.items()},
+            post_ids={name: [[post_id] for post_id in part["post_id"]] for name, part in items.items()},
+            collator=DataCollatorWithPadding(tokenizer),
+            tokenizer=tokenizer,
+            compute_loss=partial(focal_loss_of_output, class_weights=choose_class_weights(timelines["train"], names)),
+        )
+
+    def window_of(self, data: DataTrainingArguments) -> int:
+        """How many posts a sequence has."""
+        return data.window or DEFAULT_WINDOW

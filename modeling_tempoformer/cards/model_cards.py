@@ -34,8 +34,7 @@ HEADS = {
     "SequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
     "TokenClassification": ("token-classification", "AutoModelForTokenClassification"),
 }
-CLASS_SCORES = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
-OTHER_SCORES = {"accuracy": "Accuracy", "loss": "Loss", "perplexity": "Perplexity"}
+SCORES = {"accuracy": "Accuracy", "loss": "Loss", "perplexity": "Perplexity"}
 PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub")
 
 
@@ -78,6 +77,7 @@ def write_card(
     scores: Mapping[str, Mapping[str, float]] | None = None,
     figures: Mapping[str, str] | None = None,
     training: TrainingFacts | None = None,
+    titles: Mapping[str, str] | None = None,
 ):
     """
     Writes the model card `README.md` into a folder and replaces the one that is there. Facts that are not given are
@@ -101,10 +101,12 @@ def write_card(
             configuration says, else `True`.
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
         scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and
-            by name, as [`StreamClassificationMetric`] and the Trainer name them. If the configuration holds a
+            by name, as [`compute_scores`] and the Trainer name them. If the configuration holds a
             calibration, the card says that they were measured with it.
         figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
         training ([`TrainingFacts`], *optional*): How the model was trained.
+        titles (`dict[str, str]`, *optional*): What the card calls the scores, without the classes in their names, and
+            beside accuracy, loss and perplexity. Scores without a title are not shown.
 
     Raises a `ValueError` for a model without a template.
     """
@@ -121,7 +123,8 @@ def write_card(
     base_model = public_id(base_model)
     datasets = as_list(dataset_tags)
     labels = [config.id2label[index] for index in range(config.num_labels)]
-    titles = score_titles(labels)
+    kinds = SCORES | dict(titles or {})
+    titles = score_titles(kinds, labels)
     # The Hub rejects NaN and infinity.
     scores = {
         split: {score: values[score] for score in titles if math.isfinite(values.get(score, math.nan))}
@@ -173,7 +176,7 @@ def write_card(
         languages=as_list(language),
         datasets=as_list(dataset) or datasets,
         license=license,
-        results={split: score_tables(values, labels) for split, values in scores.items() if values},
+        results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
         figures=figures,
         training=training,
         evaluations=training and [row.values() for row in training.evaluations],
@@ -230,20 +233,21 @@ def as_list(value: str | Sequence[str] | None) -> list[str]:
     return [escape_control_characters(entry) for entry in values if entry is not None]
 
 
-def score_titles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
+def score_titles(kinds: Mapping[str, str], labels: Sequence[str]) -> dict[str, tuple[str, str]]:
     """The scores that a card shows, by name: the Hub's metric type and a title."""
-    titles = {f"macro_{kind}": (kind, f"Macro {title}") for kind, title in CLASS_SCORES.items()}
-    for label in labels:
-        shown = escape_control_characters(label)
-        titles |= {f"{kind}_{label}": (kind, f"{title} ({shown})") for kind, title in CLASS_SCORES.items()}
-    return titles | {kind: (kind, title) for kind, title in OTHER_SCORES.items()}
+    titles = {}
+    for kind, title in kinds.items():
+        titles |= {kind: (kind, title), f"macro_{kind}": (kind, f"Macro {title}")}
+        titles |= {f"{kind}_{label}": (kind, f"{title} ({escape_control_characters(label)})") for label in labels}
+    return titles
 
 
-def score_tables(scores: Mapping[str, float], labels: Sequence[str]) -> str:
+def score_tables(scores: Mapping[str, float], kinds: Mapping[str, str], labels: Sequence[str]) -> str:
     """A table of the scores by class with their macro averages, and one of the other scores."""
-    by_class = [[label, *(scores.get(f"{kind}_{label}") for kind in CLASS_SCORES)] for label in labels]
-    by_class.append(["macro average", *(scores.get(f"macro_{kind}") for kind in CLASS_SCORES)])
-    by_class = [row for row in by_class if any(value is not None for value in row[1:])]
-    others = [[title, scores[kind]] for kind, title in OTHER_SCORES.items() if kind in scores]
-    tables = {("class", *CLASS_SCORES.values()): by_class, ("score", "value"): others}
+    of_class = [kind for kind in kinds if scores.keys() & {f"macro_{kind}", *(f"{kind}_{label}" for label in labels)}]
+    rows = [[label, *(scores.get(f"{kind}_{label}") for kind in of_class)] for label in labels]
+    rows.append(["macro average", *(scores.get(f"macro_{kind}") for kind in of_class)])
+    by_class = [row for row in rows if any(value is not None for value in row[1:])]
+    others = [[title, scores[kind]] for kind, title in kinds.items() if kind in scores]
+    tables = {("class", *(kinds[kind] for kind in of_class)): by_class, ("score", "value"): others}
     return "\n\n".join(table(header, rows) for header, rows in tables.items() if rows)

@@ -25,7 +25,7 @@ LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
 TOLERANCE = 1e-12
 
 
-def labelled_posts(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def with_label(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The posts with a label (not -100)."""
     scores, labels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
     return check_X_y(scores[labels != -100], labels[labels != -100])
@@ -33,7 +33,7 @@ def labelled_posts(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, 
 
 def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The posts with a label, for rows that must sum to 1."""
-    probabilities, labels = labelled_posts(probabilities, labels)
+    probabilities, labels = with_label(probabilities, labels)
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=1), 1, atol=1e-3):
         raise ValueError("`probabilities` must not be negative, and every row must sum to 1. Are they logits?")
     return probabilities, labels
@@ -78,7 +78,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         correctly, a lower temperature is always more likely. Raises a `ValueError` if no post has a label, or if a
         logit is not finite.
     """
-    logits, labels = labelled_posts(logits, labels)
+    logits, labels = with_label(logits, labels)
 
     def loss(log_temperature: float) -> float:
         log_probabilities = log_softmax(logits / math.exp(log_temperature), axis=1)
@@ -139,16 +139,16 @@ def move_threshold(probabilities: np.ndarray, labels: np.ndarray, thresholds: np
     rivals = probabilities[:, others] / weights
     shares = probabilities[:, label] / (probabilities[:, label] + rivals.max(axis=1))
     order = np.argsort(-shares, kind="stable")
-    shares, actual, rival_classes = shares[order], labels[order], others[rivals.argmax(axis=1)][order]
+    shares, ordered, rival_classes = shares[order], labels[order], others[rivals.argmax(axis=1)][order]
 
     # Row i counts, for each class, the decisions and the hits if the first i posts get the class and the rest their
     # rival.
     one_hot = np.eye(num_classes)
     before, change = one_hot[rival_classes], one_hot[label] - one_hot[rival_classes]
-    is_actual = one_hot[actual]
+    is_label = one_hot[ordered]
     decisions = np.vstack([before.sum(axis=0), change]).cumsum(axis=0)
-    hits = np.vstack([(before * is_actual).sum(axis=0), change * is_actual]).cumsum(axis=0)
-    scores = (2 * hits / (decisions + is_actual.sum(axis=0))).mean(axis=1)
+    hits = np.vstack([(before * is_label).sum(axis=0), change * is_label]).cumsum(axis=0)
+    scores = (2 * hits / (decisions + is_label.sum(axis=0))).mean(axis=1)
 
     edges = np.concatenate([[1.0], shares, [0.0]])
     cuts = (edges[:-1] + edges[1:]) / 2

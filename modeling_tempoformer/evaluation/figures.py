@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LEARNING_CURVE, RELIABILITY, CONFUSION = "learning_curve.png", "reliability.png", "confusion_matrix.png"
 # What each shows, for those who cannot see it. A push sends them.
 FIGURES = {
-    CONFUSION: "Confusion matrix of the test posts: actual classes as rows, predicted ones as columns",
+    CONFUSION: "Confusion matrix of the test posts: labels as rows, predictions as columns",
     RELIABILITY: "Reliability diagram of the test posts: the share of right predictions by how sure they are",
     LEARNING_CURVE: "Learning curve: training loss, and the scores of each evaluation, by step",
 }
@@ -95,15 +95,15 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
 
 
 def confusion_figure(
-    actual: Sequence[int], predicted: Sequence[int], label_names: Sequence[str], num_seeds: int = 1
+    labels: Sequence[int], predictions: Sequence[int], label_names: Sequence[str], num_seeds: int = 1
 ) -> "Figure":
     """
-    The confusion matrix with actual classes as rows. A cell has the number of posts and their share of the row, which
+    The confusion matrix with the labels as rows. A cell has the number of posts and their share of the row, which
     is also its colour. A post without a prediction (-1) counts in the shares only, and the title says how many there
     are. With several seeds it says that each post is counted once for each seed.
     """
-    counts = confusion_matrix(actual, predicted, labels=range(len(label_names)))
-    shares = counts / np.maximum(np.bincount(actual, minlength=len(label_names)), 1)[:, None]
+    counts = confusion_matrix(labels, predictions, labels=range(len(label_names)))
+    shares = counts / np.maximum(np.bincount(labels, minlength=len(label_names)), 1)[:, None]
     size = 2.5 + 0.9 * len(label_names)
     figure = new_figure(size + 1, size)
     axes = figure.subplots()
@@ -114,10 +114,10 @@ def confusion_figure(
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         # A name with dollar signs is not a formula.
         label.set_parse_math(False)
-    axes.set(xlabel="predicted class", ylabel="actual class")
+    axes.set(xlabel="prediction", ylabel="label")
     display.im_.colorbar.set_label("share of the row")
     title = [f"each post {num_seeds} times, once for each seed"] if num_seeds > 1 else []
-    if missing := len(actual) - counts.sum():
+    if missing := len(labels) - counts.sum():
         title.append(f"{missing} posts without a prediction are not shown")
     axes.set_title("\n".join(title))
     return figure
@@ -129,14 +129,14 @@ def short(name: str) -> str:
     return textwrap.fill(name, LONGEST_LINE)
 
 
-def reliability_figure(actual: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> "Figure":
+def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> "Figure":
     """
     The reliability diagram: the share of right predictions among posts of about the same confidence, and below it how
     many posts those are. The confidence of a post is the probability of its most probable class, in the bins of
     [`expected_calibration_error`], which the title has.
 
     Args:
-        actual (`np.ndarray` of shape `(posts,)`): The class id of each post.
+        labels (`np.ndarray` of shape `(posts,)`): The class id of each post.
         probabilities (`dict[str, np.ndarray]`): By a name to show, the probability of each class, of shape `(posts,
             classes)`; one or two of them.
     """
@@ -145,14 +145,14 @@ def reliability_figure(actual: np.ndarray, probabilities: Mapping[str, np.ndarra
     edges, errors = np.linspace(0, 1, NUM_BINS + 1), {}
     styles = ({"color": DARK, "marker": "s"}, {"color": LIGHT, "marker": "o", "linestyle": "--"})
     width = 0.9 / NUM_BINS / len(probabilities)
-    for place, (name, of_classes) in enumerate(probabilities.items()):
-        confidence, is_right = of_classes.max(axis=1), of_classes.argmax(axis=1) == actual
+    for number, (name, of_classes) in enumerate(probabilities.items()):
+        confidence, is_right = of_classes.max(axis=1), of_classes.argmax(axis=1) == labels
         curve = calibration_curve(is_right, confidence, n_bins=NUM_BINS, pos_label=1)
-        CalibrationDisplay(*curve, confidence).plot(ax=upper, name=name, **styles[place])
-        errors[name] = expected_calibration_error(of_classes, actual)
+        CalibrationDisplay(*curve, confidence).plot(ax=upper, name=name, **styles[number])
+        errors[name] = expected_calibration_error(of_classes, labels)
         counts = np.bincount(bin_numbers(confidence), minlength=NUM_BINS)
-        left = edges[:-1] + 0.05 / NUM_BINS + place * width
-        bars = lower.bar(left, counts, width, align="edge", color=styles[place]["color"], hatch=("", "//")[place])
+        left = edges[:-1] + 0.05 / NUM_BINS + number * width
+        bars = lower.bar(left, counts, width, align="edge", color=styles[number]["color"], hatch=("", "//")[number])
         lower.bar_label(bars, [count or "" for count in counts], rotation=90, padding=3, fontsize="small")
     upper.set(xlabel="", ylabel="share of right predictions", ylim=(-0.02, 1.02))
     title = ", ".join(f"{error:.3f} ({name})" for name, error in errors.items())
@@ -170,25 +170,25 @@ def reliability_figure(actual: np.ndarray, probabilities: Mapping[str, np.ndarra
 def write_test_figures(
     output_dir: str,
     timelines: Dataset,
-    predicted: np.ndarray,
+    predictions: np.ndarray,
     probabilities: np.ndarray,
     names: list[str],
     uncalibrated: np.ndarray | None = None,
 ):
     """
-    Writes `confusion_matrix.png` and `reliability.png` of the labelled posts, if there are any. Arguments as for
-    [`score_posts`]; `uncalibrated` has the probabilities before the calibration of a model that has one.
+    Writes `confusion_matrix.png` and `reliability.png` of the labelled posts, if there are any. Arguments as of
+    [`labelled_posts`]; `uncalibrated` has the probabilities before the calibration of a model that has one.
     """
-    actual = labels_of(timelines)
-    labelled = actual >= 0
+    labels = labels_of(timelines)
+    labelled = labels >= 0
     if not labelled.any():
         return
-    figure = confusion_figure(actual[labelled], predicted[labelled], names)
+    figure = confusion_figure(labels[labelled], predictions[labelled], names)
     write_figure(Path(output_dir) / CONFUSION, figure)
-    answered = labelled & (predicted >= 0)
+    answered = labelled & (predictions >= 0)
     if answered.any():
         shown = {"this model": probabilities}
         if uncalibrated is not None:
             shown = {"after calibration": probabilities, "before calibration": uncalibrated}
-        figure = reliability_figure(actual[answered], {name: of[answered] for name, of in shown.items()})
+        figure = reliability_figure(labels[answered], {name: of[answered] for name, of in shown.items()})
         write_figure(Path(output_dir) / RELIABILITY, figure)

@@ -2,7 +2,8 @@
 
 import csv
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,70 @@ import pandas as pd
 from datasets import Dataset
 
 from ..data.files import written_whole
-from .calibration import expected_calibration_error
-from .metrics import StreamClassificationMetric
-from .timeline_metrics import Timeline, timeline_scores
 
 
 # Files whose names begin with an underscore are never pushed.
 PREDICTIONS, PREDICTIONS_PARQUET = "_predictions.csv", "_predictions.parquet"
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Predictions:
+    """
+    What is predicted for posts that have a label, timeline after timeline, each in its order.
+
+    Attributes:
+        labels (`np.ndarray` of shape `(posts,)`): Class ids.
+        predictions (`np.ndarray` of shape `(posts,)`): Class ids; -1 means no prediction, which counts as wrong.
+        names (`list[str]`): Names of the classes in the order of their ids.
+        probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.
+        timelines (`np.ndarray` of shape `(posts,)`, *optional*): Which timeline a post is in, as a number.
+        times (`np.ndarray` of shape `(posts,)`, *optional*): Seconds.
+    """
+
+    labels: np.ndarray
+    predictions: np.ndarray
+    names: list[str]
+    probabilities: np.ndarray | None = None
+    timelines: np.ndarray | None = None
+    times: np.ndarray | None = None
+
+    def of_timelines(self, label: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+        """For each timeline which posts have a class, for which it is predicted, and their times."""
+        ends = np.flatnonzero(np.diff(self.timelines)) + 1
+        for posts in np.split(np.arange(len(self.labels)), ends):
+            times = None if self.times is None else self.times[posts]
+            yield self.labels[posts] == label, self.predictions[posts] == label, times
+
+
+def labelled_posts(
+    timelines: Dataset, predictions: np.ndarray, names: list[str], probabilities: np.ndarray | None = None
+) -> Predictions:
+    """
+    The posts of timelines that have a label.
+
+    Args:
+        timelines (`Dataset`): As [`to_timelines`] returns them.
+        predictions (`np.ndarray` of shape `(posts,)`): The class id of each post in the order of the timelines; -1
+            means no prediction.
+        names (`list[str]`): Names of the classes.
+        probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.
+    """
+    labels = labels_of(timelines)
+    labelled = labels >= 0
+    numbers = np.repeat(np.arange(len(timelines)), [len(of_timeline) for of_timeline in timelines["labels"]])
+    times = None
+    if "timestamps" in timelines.column_names:
+        times = np.array(list(chain.from_iterable(timelines["timestamps"])), dtype=np.float64)[labelled]
+    return Predictions(
+        labels=labels[labelled],
+        predictions=predictions[labelled],
+        names=names,
+        probabilities=None if probabilities is None else probabilities[labelled],
+        timelines=numbers[labelled],
+        times=times,
+    )
 
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
@@ -51,54 +107,14 @@ def labels_of(timelines: Dataset) -> np.ndarray:
     return np.array(list(chain.from_iterable(timelines["labels"])))
 
 
-def score_posts(
-    timelines: Dataset, predicted: np.ndarray, probabilities: np.ndarray, names: list[str]
-) -> dict[str, float]:
-    """
-    Scores the labelled posts, whole timelines, and the probabilities.
-
-    Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
-        predicted (`np.ndarray` of shape `(posts,)`): The class id of each post in the order of the timelines; -1 means
-            no prediction, which counts as wrong.
-        probabilities (`np.ndarray` of shape `(posts, classes)`): The probability of each class.
-        names (`list[str]`): Names of the classes.
-
-    Returns:
-        The scores of [`StreamClassificationMetric`], the scores of [`timeline_scores`] that are defined, and
-        `expected_calibration_error` of the posts with a prediction. Empty if no post has a label.
-    """
-    actual = labels_of(timelines)
-    labelled = actual >= 0
-    if not labelled.any():
-        return {}
-    scores = StreamClassificationMetric().compute(
-        predictions=predicted[labelled], references=actual[labelled], label_names=names
-    )
-    ends = np.cumsum([len(labels) for labels in timelines["labels"]])
-    scored = timeline_scores(
-        [
-            Timeline(timeline["labels"], of_timeline, timeline.get("timestamps"))
-            for timeline, of_timeline in zip(timelines, np.split(predicted, ends[:-1]), strict=True)
-        ],
-        names,
-    )
-    # JSON has no NaN.
-    scores |= {name: value for name, value in scored.items() if not np.isnan(value)}
-    answered = labelled & (predicted >= 0)
-    if answered.any():
-        scores["expected_calibration_error"] = expected_calibration_error(probabilities[answered], actual[answered])
-    return scores
-
-
 def prediction_rows(
-    timelines: Dataset, predicted: np.ndarray, probabilities: np.ndarray, names: list[str]
+    timelines: Dataset, predictions: np.ndarray, probabilities: np.ndarray, names: list[str]
 ) -> pd.DataFrame:
     """
     A table with one row for each post, in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in
     microseconds), `text`, `label`, `prediction` and the probability of each class. There is no `time` where the
     timelines have no `timestamps`, and no `text` where they have no `texts`. A missing label or prediction is missing
-    there too. Arguments as for [`score_posts`].
+    there too. Arguments as of [`labelled_posts`].
     """
     class_names = dict(enumerate(names))
     columns = {
@@ -114,7 +130,7 @@ def prediction_rows(
         table["time"] = pd.Series(microseconds).dt.tz_localize("UTC")
     # As text also where no post has a label.
     table["label"] = table["label"].map(class_names).astype("string")
-    table["prediction"] = pd.Series(predicted).map(class_names).astype("string")
+    table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
     for label, name in class_names.items():
         table[f"probability_{name}"] = np.float64(probabilities[:, label])
     return table.sort_values("row", ignore_index=True).drop(columns="row")

@@ -8,7 +8,7 @@ from datasets import Dataset
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import f1_score
 
-from .predictions import labels_of
+from .predictions import labelled_posts, labels_of
 from .significance import macro_f1_interval, paired_bootstrap
 
 
@@ -16,49 +16,41 @@ DAY, HOUR = 86_400, 3_600  # seconds
 
 
 def compare(
-    timelines: Dataset, predicted: np.ndarray, names: list[str], train: Dataset | None = None
+    timelines: Dataset, predictions: np.ndarray, names: list[str], train: Dataset | None = None
 ) -> dict[str, Any]:
     """
     How sure a macro F1 is, and how far it is above what costs nothing, on the labelled posts.
 
     Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them; at least one post has a label.
-        predicted (`np.ndarray` of shape `(posts,)`): The class id of each post in the order of the timelines; -1 means
-            no prediction, which counts as wrong.
-        names (`list[str]`): Names of the classes.
+        timelines, predictions, names: As of [`labelled_posts`]; at least one post has a label.
         train (`Dataset`, *optional*): The training part, from which position and time are learned.
 
     Returns:
         `macro_f1_interval`, and `compared_with`: for `larger_class` and `position_and_time` the `macro_f1`, the
-        `difference` (macro F1 of `predicted` less it) and `difference_interval`. Intervals are of 95 % over timelines;
-        there are none if only one timeline has labels.
+        `difference` (macro F1 of `predictions` less it) and `difference_interval`. Intervals are of 95 % over
+        timelines; there are none if only one timeline has labels.
     """
-    actual = labels_of(timelines)
-    labelled = actual >= 0
-    larger = np.bincount(actual[labelled]).argmax()
-    references = {"larger_class": (np.full(len(actual), larger), {"class": names[larger]})}
+    posts = labelled_posts(timelines, predictions, names)
+    larger = np.bincount(posts.labels).argmax()
+    references = {"larger_class": (np.full(len(posts.labels), larger), {"class": names[larger]})}
     if train is not None and len(set(labels_of(train)) - {-100}) > 1:
         learned, features = position_and_time(train, timelines)
-        references["position_and_time"] = (learned, {"features": features})
-
-    actual, predicted = actual[labelled], predicted[labelled]
-    timeline_of = np.repeat(np.arange(len(timelines)), [len(labels) for labels in timelines["labels"]])[labelled]
-    has_interval = len(set(timeline_of)) > 1
+        references["position_and_time"] = (learned[labels_of(timelines) >= 0], {"features": features})
 
     def macro_f1(ids: np.ndarray) -> float:
-        return float(f1_score(actual, ids, labels=range(len(names)), average="macro", zero_division=0.0))
+        return float(f1_score(posts.labels, ids, labels=range(len(names)), average="macro", zero_division=0.0))
 
-    found = (
-        {"macro_f1_interval": macro_f1_interval(actual, predicted, timeline_of, len(names))} if has_interval else {}
-    )
+    groups, num_labels = posts.timelines, len(names)
+    has_interval = len(set(groups)) > 1
+    found: dict[str, Any] = {}
+    if has_interval:
+        found["macro_f1_interval"] = macro_f1_interval(posts.labels, posts.predictions, groups, num_labels)
     found["compared_with"] = {}
     for name, (ids, facts) in references.items():
-        ids = ids[labelled]
-        score = facts | {"macro_f1": macro_f1(ids), "difference": macro_f1(predicted) - macro_f1(ids)}
+        score = facts | {"macro_f1": macro_f1(ids), "difference": macro_f1(posts.predictions) - macro_f1(ids)}
         if has_interval:
-            score["difference_interval"] = paired_bootstrap(actual, predicted, ids, timeline_of, len(names))[
-                "interval"
-            ]
+            paired = paired_bootstrap(posts.labels, posts.predictions, ids, groups, num_labels)
+            score["difference_interval"] = paired["interval"]
         found["compared_with"][name] = score
     return found
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from .metrics import METRICS
+
 
 TROUBLESHOOTING = "docs/troubleshooting.md"
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
@@ -70,7 +72,9 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
             paragraphs[0] += f"; {results[name]:.0f} {words} a second"
     if "classes" in results:
         classes = pd.DataFrame.from_dict(results["classes"], orient="index")
-        classes = classes[["precision", "recall", "f1", "posts"]].rename(columns={"f1": "F1"})
+        titles = {metric.name: metric.title for metric in METRICS if metric.title is not None}
+        columns = [metric.name for metric in METRICS if metric.of_class and metric.title is not None]
+        classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
         rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
         no_better = []
         for name, score in results["compared_with"].items():
@@ -80,6 +84,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
                 no_better.append(what)
         scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
         paragraphs += [classes.to_string(float_format="{:.3f}".format), scores.to_string()]
+        remarks += [f"{titles[name]} {results[name]:.3f}" for name in titles if name in results]
         if said := verdict(results):
             remarks.append(f"{said[0].upper()}{said[1:]}. What helps: {TROUBLESHOOTING}")
         if no_better:

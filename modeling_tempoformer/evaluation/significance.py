@@ -9,7 +9,7 @@ from sklearn.utils import check_consistent_length
 
 
 def paired_bootstrap(
-    actual: Sequence[int],
+    labels: Sequence[int],
     ours: Sequence[int] | Sequence[Sequence[int]],
     theirs: Sequence[int] | Sequence[Sequence[int]],
     groups: Sequence[Hashable],
@@ -23,11 +23,11 @@ def paired_bootstrap(
     timelines, because the posts of a timeline depend on each other.
 
     Args:
-        actual (`Sequence[int]`): The class id of each post, from 0 to `num_labels` - 1.
+        labels (`Sequence[int]`): The class id of each post, from 0 to `num_labels` - 1.
         ours, theirs (`Sequence[int]` or `Sequence[Sequence[int]]`): The predicted class id of each post, or one such
             sequence for each seed: macro F1 is averaged over the seeds. -1 means no prediction, which is always wrong.
         groups (`Sequence[Hashable]`): The timeline of each post; at least 2 different ones.
-        num_labels (`int`): Number of classes. A class that is neither actual nor predicted has an F1 of 0.
+        num_labels (`int`): Number of classes. A class that is neither a label nor predicted has an F1 of 0.
         resamples (`int`, *optional*, defaults to 10,000): Number of bootstrap samples.
         level (`float`, *optional*, defaults to 0.95): Confidence level of the interval.
         seed (`int`, *optional*, defaults to 0): Seed of the resampling.
@@ -35,17 +35,17 @@ def paired_bootstrap(
     Returns:
         `difference`: macro F1 of `ours` minus macro F1 of `theirs` on all posts. `interval`: its percentile interval.
         `p`: the two-sided p-value, which is twice the smaller share of resampled differences that are at most 0 or at
-        least 0; never below 1 / `resamples`. Raises a `ValueError` if the lengths differ, if a class id in `actual` is
+        least 0; never below 1 / `resamples`. Raises a `ValueError` if the lengths differ, if a class id in `labels` is
         out of range, or if there is only one timeline.
     """
-    methods = [np.atleast_2d(predicted) for predicted in (ours, theirs)]
+    methods = [np.atleast_2d(predictions) for predictions in (ours, theirs)]
 
     def difference(macro_f1: np.ndarray) -> np.ndarray:
         our_f1, their_f1 = np.split(macro_f1, [len(methods[0])], axis=-1)
         return our_f1.mean(axis=-1) - their_f1.mean(axis=-1)
 
     value, interval, sampled = bootstrap_macro_f1(
-        difference, actual, np.concatenate(methods), groups, num_labels, resamples, level, seed
+        difference, labels, np.concatenate(methods), groups, num_labels, resamples, level, seed
     )
     # Rounded, because equal scores can differ in their last bits.
     differences = sampled.round(12)
@@ -58,8 +58,8 @@ def paired_bootstrap(
 
 
 def macro_f1_interval(
-    actual: Sequence[int],
-    predicted: Sequence[int],
+    labels: Sequence[int],
+    predictions: Sequence[int],
     groups: Sequence[Hashable],
     num_labels: int,
     resamples: int = 10_000,
@@ -70,22 +70,22 @@ def macro_f1_interval(
     The percentile interval of a method's macro F1, by a bootstrap over whole timelines.
 
     Args:
-        predicted (`Sequence[int]`): The predicted class id of each post; -1 means no prediction, which is always
+        predictions (`Sequence[int]`): The predicted class id of each post; -1 means no prediction, which is always
             wrong.
-        actual, groups, num_labels, resamples, level, seed: As in [`paired_bootstrap`].
+        labels, groups, num_labels, resamples, level, seed: As in [`paired_bootstrap`].
 
     Returns:
         `tuple[float, float]`: Its ends, from 0 to 1. Raises a `ValueError` as [`paired_bootstrap`] does.
     """
     _, interval, _ = bootstrap_macro_f1(
-        lambda macro_f1: macro_f1[..., 0], actual, np.atleast_2d(predicted), groups, num_labels, resamples, level, seed
+        lambda scores: scores[..., 0], labels, np.atleast_2d(predictions), groups, num_labels, resamples, level, seed
     )
     return interval
 
 
 def bootstrap_macro_f1(
     statistic: Callable[[np.ndarray], np.ndarray],
-    actual: Sequence[int],
+    labels: Sequence[int],
     methods: np.ndarray,
     groups: Sequence[Hashable],
     num_labels: int,
@@ -98,16 +98,16 @@ def bootstrap_macro_f1(
     timelines, shape (resamples,). `methods` has the class ids that each method predicts, shape (methods, posts);
     `statistic` takes the macro F1 of each method in each sample, shape (..., methods).
     """
-    check_consistent_length(actual, groups, *methods)
-    actual, classes = np.asarray(actual), np.arange(num_labels)
-    if wrong := np.setdiff1d(actual, classes).tolist():
-        raise ValueError(f"Class ids in `actual` must be from 0 to {num_labels - 1}, got {wrong[0]}.")
+    check_consistent_length(labels, groups, *methods)
+    labels, classes = np.asarray(labels), np.arange(num_labels)
+    if wrong := np.setdiff1d(labels, classes).tolist():
+        raise ValueError(f"Class ids in `labels` must be from 0 to {num_labels - 1}, got {wrong[0]}.")
     timeline_ids, timelines = pd.factorize(pd.Series(list(groups), dtype=object))
 
-    # F1 is 2 * hits / (predicted + actual). Both terms are sums over posts, so each timeline is counted only once.
-    is_actual = (actual[:, None] == classes).astype(np.int64)
+    # F1 is 2 * hits / (predictions + labels). Both terms are sums over posts, so each timeline is counted only once.
+    is_label = (labels[:, None] == classes).astype(np.int64)
     is_predicted = (methods[..., None] == classes).astype(np.int64)
-    counts_of_post = np.stack([2 * is_predicted * is_actual, is_predicted + is_actual])
+    counts_of_post = np.stack([2 * is_predicted * is_label, is_predicted + is_label])
     counts = np.zeros((len(timelines), *counts_of_post.shape[:2], num_labels))
     np.add.at(counts, timeline_ids, np.moveaxis(counts_of_post, 2, 0))
 

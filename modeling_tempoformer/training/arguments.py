@@ -1,21 +1,13 @@
 """Arguments that several scripts share."""
 
-import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from transformers import TrainingArguments
 
-from ..data.arguments import check_positive
 from ..data.files import data_folder
-from .recipes import has_recipe, read_overrides
-
-
-Method = Literal["class_prior", "few_shot", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"]
-UNTRAINED = ("class_prior", "few_shot")
-# Stock Transformers models, loadable without this package. Their own pipeline would ignore a calibration.
-STOCK_MODELS = ("post", "concatenated")
+from .recipes import read_overrides
 
 
 @dataclass
@@ -87,53 +79,9 @@ class ModelArguments(CheckpointArguments):
     )
 
 
-@dataclass(kw_only=True)
-class BaselineArguments(ModelArguments):
-    """Which baseline `run_baseline.py` runs, and on which encoder or language model."""
-
-    method: Method = field(metadata={"help": "The baseline."})
-    num_examples: int | None = field(
-        default=None, metadata={"help": "Labelled posts in the prompt of --method few_shot. Default: 5."}
-    )
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether the Trainer trains it."""
-        return self.method not in UNTRAINED
-
-    def check_source(self):
-        refused = {
-            "config_name": self.config_name,
-            "tokenizer_name": self.tokenizer_name,
-            "num_examples": None if self.method == "few_shot" else self.num_examples,
-            "config_overrides": None if self.is_trained else self.config_overrides,
-            "calibrate": self.method in (*UNTRAINED, *STOCK_MODELS) and self.calibrate or None,
-            "view": self.view or None,
-        }
-        for name, value in refused.items():
-            if value is not None:
-                raise ValueError(f"--{name} cannot be given with --method {self.method}.")
-        if self.method != "class_prior" and self.model_name_or_path is None:
-            raise ValueError(f"--method {self.method} needs --model_name_or_path.")
-        check_positive(self, "num_examples")
-
-
 def recipe_path(name: str) -> str:
     """A recipe of this package."""
     return str(data_folder("configuration") / f"{name}.yaml")
-
-
-def recipe_of(method: str) -> str:
-    """The recipe of a baseline."""
-    return recipe_path(f"baseline_{method}")
-
-
-def with_recipe_of_method(arguments: list[str]) -> list[str]:
-    """The arguments, after the recipe of their `--method` unless they begin with a recipe."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--method", choices=get_args(Method))
-    method = parser.parse_known_args(arguments)[0].method
-    return arguments if method is None or has_recipe(arguments) else [recipe_of(method), *arguments]
 
 
 def check_asked(training: TrainingArguments, calibrates: bool = False):

@@ -11,21 +11,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ..data.files import write_json, written_whole
-from ..evaluation.metrics import StreamClassificationMetric
+from ..evaluation.metrics import compute_scores
 from ..evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
+from ..evaluation.predictions import Predictions
 from ..evaluation.results import RESULTS as RUN_RESULTS
-from ..evaluation.results import flatten
 from ..evaluation.significance import paired_bootstrap
 
 
 logger = logging.getLogger(__name__)
 
 FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
-# Test scores that are averaged over the folds. All others are computed over the test posts of all folds together.
-AVERAGED = r"^(window_|coverage_|median_delay_|missed_|expected_calibration_error|unparsable_share)"
 
 
 @dataclass(frozen=True)
@@ -130,10 +129,10 @@ def cross_validate(
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     """
     Writes `predictions.csv`, every test post without its text under every seed, and `results.json`: for each seed the
-    test scores over the posts of all folds (scores of whole timelines and of probabilities are means of the folds),
-    their mean and standard deviation over the seeds, how many runs ended at one class (all scored posts of the fold
-    have the same prediction), the chosen learning rates, how many parameters are trained, and seconds of training a
-    fold. Returns a table of means and standard deviations to print.
+    scores of the test posts of all folds ([`compute_scores`]), their mean and standard deviation over the seeds, how
+    many runs ended at one class (all scored posts of the fold have the same prediction), the chosen learning rates,
+    how many parameters are trained, and seconds of training a fold. Returns a table of means and standard deviations
+    to print.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
@@ -144,24 +143,17 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     with written_whole(output_dir / PREDICTIONS) as partial:
         predictions.to_csv(partial, index=False)
     reported = [run.results() for run in runs]
-    test_scores = [flatten(results["test"]) for results in reported]
-    averaged = pd.DataFrame(test_scores, index=[run.seed for run in runs]).filter(regex=AVERAGED)
-    pooled = {
-        seed: StreamClassificationMetric().compute(
-            predictions=label_ids(rows["prediction"], names),
-            references=label_ids(rows["label"], names),
-            label_names=names,
-        )
-        for seed, rows in scored.groupby("seed", sort=False)
-    }
-    of_seeds = pd.DataFrame.from_dict(pooled, orient="index").join(averaged.groupby(level=0).mean())
+    of_seeds = pd.DataFrame.from_dict(
+        {seed: compute_scores(to_predictions(rows, names)) for seed, rows in scored.groupby("seed", sort=False)},
+        orient="index",
+    )
     summary = of_seeds.agg(["mean", "std"]).T
     whole = [results for run, results in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
     seconds = [results["train"]["seconds"] for results in whole if "train" in results]
     results = {
         "labels": names,
         "folds": len({run.fold for run in runs}),
-        "seeds": list(pooled),
+        "seeds": list(of_seeds.index),
         "runs": len(runs),
         "one_class_runs": int((classes_of_runs == 1).sum()),
         "learning_rates": {run.fold: run.learning_rate for run in runs},
@@ -217,6 +209,23 @@ def read_predictions(path: Path) -> pd.DataFrame:
     )
 
 
+def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
+    """The labelled posts of a file of predictions, timeline after timeline, each in the order of time."""
+    is_timed = "time" in rows
+    rows = rows.sort_values(["timeline_id", "time"] if is_timed else "timeline_id", kind="stable")
+    times = None
+    if is_timed:
+        times = rows["time"].str.removesuffix("Z").to_numpy("datetime64[us]").astype(np.int64) / 1e6
+    return Predictions(
+        labels=np.array(label_ids(rows["label"], names)),
+        predictions=np.array(label_ids(rows["prediction"], names)),
+        names=names,
+        probabilities=rows[[f"probability_{name}" for name in names]].to_numpy(np.float64),
+        timelines=pd.factorize(rows["timeline_id"])[0],
+        times=times,
+    )
+
+
 def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
     """Class ids of label names; -1 for no label."""
     return pd.Index(names).get_indexer(labels).tolist()
@@ -226,10 +235,10 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
     """
     Compares cross-validations with the first of them.
 
-    Writes `comparison.json` and `comparison.csv`. For each method they have macro F1 and F1 of each class over the
-    test posts of all folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1
-    to the first method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and
-    of those that ended at one class, and seconds of training a fold.
+    Writes `comparison.json` and `comparison.csv`. For each method they have all scores over the test posts of all
+    folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1 to the first
+    method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and of those that
+    ended at one class, and seconds of training a fold.
 
     Args:
         output_dir (`Path`): Has a folder for each method, with its `results.json` and `predictions.csv`.
@@ -245,9 +254,8 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
         results = json.loads((output_dir / method / RESULTS).read_text(encoding="utf-8"))
         scores = results["scores"]
         rows[method] = {
-            "macro_f1": scores["macro_f1"]["mean"],
+            **{name: score["mean"] for name, score in scores.items()},
             "macro_f1_std": scores["macro_f1"]["std"],
-            **{f"f1_{name}": scores[f"f1_{name}"]["mean"] for name in names},
             **dict.fromkeys(("difference", "low", "high", "p")),
             **{name: results[name] for name in ("runs", "one_class_runs", "train_seconds")},
         }

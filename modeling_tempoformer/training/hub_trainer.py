@@ -89,9 +89,11 @@ class HubTrainer(Trainer):
     Attributes:
         base_model (`str`, *optional*): Hub id or folder that training started from, if the model's configuration does
             not name it.
+        score_titles (`dict[str, str]`): As `titles` in [`write_card`].
     """
 
     base_model: str | None = None
+    score_titles: dict[str, str] = {}
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -153,6 +155,7 @@ class HubTrainer(Trainer):
             base_model=base_model,
             license=summary.license,
             tags=summary.tags,
+            titles=self.score_titles,
             timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),

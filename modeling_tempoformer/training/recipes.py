@@ -17,10 +17,10 @@ from transformers import HfArgumentParser, PreTrainedConfig
 logger = logging.getLogger(__name__)
 
 RECIPES = (".yaml", ".yml", ".json")
-# Fields of configurations that other arguments set (--window, --labels, --calibrate, --method, the checkpoint) or the
+# Fields of configurations that other arguments set (--window, --labels, --calibrate, the checkpoint) or the
 # training posts (times, class weights).
 SET_ELSEWHERE = {
-    *("window", "num_labels", "id2label", "label2id", "calibration", "architecture", "encoder_config"),
+    *("window", "num_labels", "id2label", "label2id", "calibration", "encoder_config"),
     *("embedding_size", "timed", "class_weights"),
 }
 

@@ -90,7 +90,9 @@ def train(
             check_same(checkpoint, {"posts": trained_on["posts"]})
     elif checkpoint is not None and is_complete(output_dir):
         logger.warning("The training in %s has ended: loading its model.", output_dir)
-        model, info = type(trainer.model).from_pretrained(output_dir, dtype=torch.float32, output_loading_info=True)
+        model, info = type(trainer.model).from_pretrained(
+            output_dir, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
         check_whole(output_dir, info)
         trainer.model.load_state_dict(model.state_dict())
         # A calibration belongs to the weights.

@@ -20,7 +20,7 @@ from ..data.split_record import SPLIT
 from ..data.timelines import Posts
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import print_figures, write_test_figures
-from ..evaluation.metrics import compute_metrics, score_names
+from ..evaluation.metrics import card_titles, compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
@@ -115,6 +115,8 @@ class StreamTrainer(HubTrainer):
         args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`decision_metrics`].
     """
 
+    score_titles = card_titles()
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         config = self.model.config
@@ -208,16 +210,16 @@ class StreamTrainer(HubTrainer):
             return predicted, probabilities
 
         calibration = getattr(self.model.config, "calibration", None)
-        predicted, probabilities = of_all_posts(calibration)
+        predictions, probabilities = of_all_posts(calibration)
         if split == "validation":
             self.log(dict(metrics))
         elif self.is_world_process_zero():
-            write_predictions(self.args.output_dir, prediction_rows(of_split, predicted, probabilities, names))
+            write_predictions(self.args.output_dir, prediction_rows(of_split, predictions, probabilities, names))
             uncalibrated = None if calibration is None else of_all_posts(None)[1]
-            write_test_figures(self.args.output_dir, of_split, predicted, probabilities, names, uncalibrated)
+            write_test_figures(self.args.output_dir, of_split, predictions, probabilities, names, uncalibrated)
         train_split = timelines.get("train")
         train_split = train_split if isinstance(train_split, Dataset) else None
-        scores = score_part(of_split, predicted, probabilities, names, train_split)
+        scores = score_part(of_split, predictions, probabilities, names, train_split)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings the encoder's time is not in it.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix

@@ -30,13 +30,14 @@ from modeling_tempoformer import (
     write_card,
 )
 from modeling_tempoformer.cards.model_cards import TrainingFacts
+from modeling_tempoformer.evaluation.metrics import card_titles
 
 
 SCORES = {"macro_f1": 0.51239, "macro_recall": 0.5, "f1_IS": 0.25, "precision_IS": 0.125, "loss": 0.75, "runtime": 3.0}
 
 
 def card_of(model, folder, **facts) -> ModelCard:
-    write_card(model, folder, **facts)
+    write_card(model, folder, titles=card_titles(), **facts)
     return ModelCard.load(folder / "README.md")
 
 
@@ -159,7 +160,7 @@ def test_a_label_is_shown_as_it_is_and_changes_nothing(tmp_path, label):
     # Markdown and HTML find nothing to interpret, and show the label on one line.
     assert not re.search(r"[\\`*_\[\]|~$#<>]", re.sub(r"\\[^a-zA-Z0-9\s]", "", shown))
     assert html.unescape(re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", shown)) == " ".join(label.split())
-    assert f"| {shown} |  | 0.5 | 0.25 |" in card.text.splitlines()
+    assert f"| {shown} | 0.5 | 0.25 |" in card.text.splitlines()
 
 
 def run_snippet(folder, monkeypatch, capsys) -> str:

@@ -9,14 +9,13 @@ import pytest
 from datasets import Dataset
 from sklearn.metrics import f1_score
 
-from modeling_tempoformer.baselines.class_prior import class_prior_predictions
 from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import (
     in_order,
-    labels_of,
+    labelled_posts,
     post_ids_of,
     prediction_rows,
-    score_posts,
     write_predictions,
 )
 
@@ -49,7 +48,7 @@ def test_values_are_found_by_post_whatever_follows_them(timelines):
 def test_scores_of_labelled_posts_timelines_and_probabilities(timelines):
     predicted = np.array([0, 1, 1, 0, 1])
     probabilities = np.eye(2)[predicted] * 0.8 + 0.1
-    scores = score_posts(timelines, predicted, probabilities, NAMES)
+    scores = compute_scores(labelled_posts(timelines, predicted, NAMES, probabilities))
     assert scores["macro_f1"] == pytest.approx(f1_score([0, 1, 1, 1], [0, 1, 0, 1], average="macro"))
     assert scores["support_Switch"] == 3
     # Every confidence is 0.9, and three of four are right.
@@ -62,14 +61,10 @@ def test_scores_of_labelled_posts_timelines_and_probabilities(timelines):
 def test_a_post_without_prediction_is_wrong_for_every_class(timelines):
     predicted = np.array([0, 1, 1, -1, 1])
     probabilities = np.eye(2)[predicted] * (predicted >= 0)[:, None]
-    scores = score_posts(timelines, predicted, probabilities, NAMES)
+    scores = compute_scores(labelled_posts(timelines, predicted, NAMES, probabilities))
     assert scores["recall_Switch"] == pytest.approx(2 / 3) and scores["precision_No-Switch"] == pytest.approx(1)
     assert scores["expected_calibration_error"] == pytest.approx(0)
-
-
-def test_posts_without_any_label_have_no_scores(timelines):
-    unlabelled = timelines.map(lambda row: {"labels": [-100] * len(row["labels"])})
-    assert score_posts(unlabelled, np.zeros(5, dtype=int), np.zeros((5, 2)), NAMES) == {}
+    assert scores["without_prediction"] == pytest.approx(1 / 4)
 
 
 def test_the_file_has_the_posts_in_the_order_of_the_input(timelines, tmp_path):
@@ -163,14 +158,3 @@ def test_posts_without_times_or_labels(tmp_path):
 def test_timelines_without_texts_give_predictions_without_texts(timelines):
     without = prediction_rows(timelines.remove_columns("texts"), np.zeros(5, dtype=int), np.ones((5, 2)) / 2, NAMES)
     assert list(without)[:4] == ["timeline_id", "post_id", "time", "label"]
-
-
-def test_class_prior_draws_by_the_training_shares(timelines):
-    long = Dataset.from_list([{"labels": [0] * 5000}, {"labels": [-100] * 5000}])
-    drawn, probabilities = class_prior_predictions(timelines, long, 2, seed=3)
-    assert drawn.shape == (10_000,) and np.allclose(probabilities, [0.25, 0.75])
-    assert drawn.mean() == pytest.approx(0.75, abs=0.02)
-    assert (drawn == class_prior_predictions(timelines, long, 2, seed=3)[0]).all()
-    with pytest.raises(ValueError, match="No training post has a label"):
-        class_prior_predictions(Dataset.from_list([{"labels": [-100]}]), long, 2)
-    assert labels_of(timelines).tolist() == [0, 1, -100, 1, 1]

@@ -87,9 +87,9 @@ def test_over_several_seeds_macro_f1_is_averaged_not_pooled():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"actual": [0, -100, 1]}, {"ours": [0, 1]}, {"ours": [[0, 1, 1], [0, 1]]}, {"groups": "aaa"}], ids=str
+    "settings", [{"labels": [0, -100, 1]}, {"ours": [0, 1]}, {"ours": [[0, 1, 1], [0, 1]]}, {"groups": "aaa"}], ids=str
 )
 def test_bad_input_is_refused(settings):
-    values = {"actual": [0, 1, 1], "ours": [0, 1, -1], "theirs": [0, 0, 1], "groups": "aab", "num_labels": 2}
+    values = {"labels": [0, 1, 1], "ours": [0, 1, -1], "theirs": [0, 0, 1], "groups": "aab", "num_labels": 2}
     with pytest.raises(ValueError):
         paired_bootstrap(**values | settings)

@@ -19,9 +19,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
 )
-from modeling_tempoformer.baselines.configuration_history import HistoryConfig
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
-from modeling_tempoformer.baselines.modeling_history import HistoryForStreamClassification
 from modeling_tempoformer.conversion import main as convert
 from modeling_tempoformer.data.timelines import PostError, to_timelines
 from modeling_tempoformer.evaluation.figures import confusion_figure
@@ -71,10 +69,6 @@ def save_dated(folder: Path, tokenization: Path):
     BertWithTemporalAttentionForMaskedLM(dated_config()).save_pretrained(folder)
 
 
-def save_baseline(folder: Path, tokenization: Path):
-    HistoryForStreamClassification(HistoryConfig(architecture="bilstm", embedding_size=4)).save_pretrained(folder)
-
-
 def remote(folder: Path):
     return AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True)
 
@@ -84,7 +78,6 @@ LOADERS: dict[str, tuple[Callable, Callable]] = {
     "its base": (save_model, TempoFormerModel.from_pretrained),
     "remote code": (save_model, remote),
     "a model of dated texts": (save_dated, AutoModelForMaskedLM.from_pretrained),
-    "a baseline": (save_baseline, HistoryForStreamClassification.from_pretrained),
     "a new model on an encoder": (save_encoder, TempoFormerForStreamClassification.from_encoder_pretrained),
     "an encoder given time": (
         save_encoder,

@@ -10,8 +10,9 @@ from helpers import NAMES, write_posts
 from sklearn.metrics import f1_score
 
 from benchmarks import paper
+from modeling_tempoformer.baselines.base import with_own_recipe
 from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.training.arguments import BaselineArguments, ModelArguments
+from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.cross_validation import Run, collect
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -31,6 +32,7 @@ def make_runs(output: Path, row: str, predicted: dict[int, list[int]]):
             rows = [
                 {"post_id": post, "timeline_id": post // 2, "label": NAMES[ACTUAL[post]]}
                 | {"prediction": NAMES[classes[post]]}
+                | {f"probability_{name}": 0.5 for name in NAMES}
                 for post in range(4 * fold, 4 * fold + 4)
             ]
             write_posts(run.folder / "_predictions.csv", rows)
@@ -121,8 +123,8 @@ def runs_of(tmp_path, monkeypatch):
         command = paper.Paper(args).command(row, window)
         assert command[1].endswith("run_cross_validation.py")
         place = command.index("--")
-        kind = BaselineArguments if any("baseline_" in part for part in command) else ModelArguments
         run = [*command[place + 1 :], "--output_dir", str(tmp_path)]
+        kind = with_own_recipe(run)[0] if any("baseline_" in part for part in command) else ModelArguments
         return command[2:place], *parse([kind, DataTrainingArguments, StreamTrainingArguments], run)
 
     return call

@@ -29,8 +29,6 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
 )
-from modeling_tempoformer.baselines.configuration_history import HistoryConfig
-from modeling_tempoformer.baselines.modeling_history import HistoryForStreamClassification
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
@@ -136,13 +134,6 @@ def test_weights_that_are_not_whole_do_not_predict(saved, predict, broken):
     change_weights(saved, change)
     with pytest.raises(ValueError, match=message):
         predict(saved)
-
-
-def test_a_baseline_that_is_not_whole_does_not_load(tmp_path):
-    HistoryForStreamClassification(HistoryConfig(architecture="bilstm", embedding_size=4)).save_pretrained(tmp_path)
-    change_weights(tmp_path, lambda weights: dict(list(weights.items())[1:]))
-    with pytest.raises(ValueError, match="lack network"):
-        HistoryForStreamClassification.from_pretrained(tmp_path)
 
 
 def test_who_asks_what_is_missing_gets_new_weights(saved, tmp_path):

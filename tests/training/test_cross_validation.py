@@ -11,9 +11,9 @@ import pytest
 from helpers import NAMES, ROOT, save_encoder, write_posts
 from sklearn.metrics import f1_score
 
+from modeling_tempoformer.baselines import find_baseline
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.arguments import BaselineArguments
 from modeling_tempoformer.training.cross_validation import (
     PREDICTIONS,
     Run,
@@ -42,13 +42,14 @@ with open(options["--train_file"], newline="") as file:
     posts = [post for post in csv.DictReader(file) if post["timeline_id"] in test]
 with (folder / "_predictions.csv").open("w", newline="") as file:
     writer = csv.writer(file)
-    writer.writerow(["post_id", "timeline_id", "text", "label", "prediction"])
+    probabilities = ["probability_No-Switch", "probability_Switch"]
+    writer.writerow(["post_id", "timeline_id", "text", "label", "prediction", *probabilities])
     for post in posts:
         guess = post["label"] if seed < 5 else "Switch"
-        writer.writerow([post["post_id"], post["timeline_id"], post["text"], post["label"], guess])
+        writer.writerow([post["post_id"], post["timeline_id"], post["text"], post["label"], guess, 0.7, 0.3])
 macro_f1 = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
 results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": macro_f1}}
-results["test"] = {"loss": 1.0, "classes": {"Switch": {"missed": fold / 10}}}
+results["test"] = {"loss": 1.0}
 (folder / "all_results.json").write_text(json.dumps(results))
 """
 INPUTS = {"posts": "a fingerprint"}
@@ -95,12 +96,13 @@ def test_rates_are_chosen_on_validation_and_every_post_is_scored_once_for_each_s
     assert results["scores_of_seeds"]["7"]["macro_f1"] == pytest.approx(constant)
     assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
     assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
-    # The mean of the folds 0, 0.1 and 0.2 under each seed.
-    assert results["scores"]["missed_Switch"] == {"mean": pytest.approx(0.1), "std": pytest.approx(0)}
+    # Of all test posts of all folds, as the other scores.
+    error = abs(0.7 - (posts["label"] == "No-Switch").mean())
+    assert results["scores"]["expected_calibration_error"] == {"mean": pytest.approx(error), "std": pytest.approx(0)}
     assert "loss" not in results["scores"]
     predictions = pd.read_csv(output / PREDICTIONS, dtype=str)
     # Each seed would repeat the texts.
-    assert list(predictions) == ["seed", "fold", "post_id", "timeline_id", "label", "prediction"]
+    assert list(predictions)[:6] == ["seed", "fold", "post_id", "timeline_id", "label", "prediction"]
     for _, of_seed in predictions.groupby("seed"):
         assert sorted(of_seed["post_id"]) == sorted(posts["post_id"])
 
@@ -158,7 +160,13 @@ def test_seeds_of_two_folders_are_collected_in_one(tmp_path, start):
 
 
 def write_runs(
-    output: Path, labels: list[str], predicted: list[str], seed: int = 0, size: int = 2, seconds: float | None = None
+    output: Path,
+    labels: list[str],
+    predicted: list[str],
+    seed: int = 0,
+    size: int = 2,
+    seconds: float | None = None,
+    names: list[str] = NAMES,
 ) -> list[Run]:
     """Folds of one timeline of `size` posts, as if they had been run."""
     runs = []
@@ -169,6 +177,7 @@ def write_runs(
         rows = [{"post_id": f"00{post}", "timeline_id": f"{fold}e0"} for post in posts]
         rows = [
             {**row, "label": labels[post], "prediction": predicted[post]}
+            | {f"probability_{name}": 1 / 2 for name in names}
             for row, post in zip(rows, posts, strict=True)
         ]
         write_posts(run.folder / "_predictions.csv", rows)
@@ -180,7 +189,7 @@ def write_runs(
 
 def test_ids_and_labels_stay_as_they_are_written(tmp_path):
     names = ["None", "1.0"]
-    runs = write_runs(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"])
+    runs = write_runs(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"], names=names)
     collect(tmp_path, runs, names)
     with (tmp_path / PREDICTIONS).open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -302,7 +311,7 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path, script, method, rate,
     passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
     assert script["arguments_of"]("tempoformer", passed_on) == passed_on
     given = [*script["arguments_of"](method, passed_on), "--output_dir", str(tmp_path)]
-    baseline, data, training = parse([BaselineArguments, DataTrainingArguments, StreamTrainingArguments], given)
+    baseline, data, training = parse([find_baseline(method), DataTrainingArguments, StreamTrainingArguments], given)
     assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == (method, "M", None)
     # The window of a stream is the same for all.
     assert data.window == 7 and training.learning_rate == rate and training.per_device_train_batch_size == batch

@@ -3,11 +3,12 @@
 import math
 from statistics import median
 
+import numpy as np
 import pytest
 from sklearn.metrics import precision_score, recall_score
 from stand_ins import NAMES, explained_timelines
 
-from modeling_tempoformer.evaluation.timeline_metrics import Timeline, detection_delays
+from modeling_tempoformer.evaluation.timeline_metrics import detection_delays
 from modeling_tempoformer.view import show
 from modeling_tempoformer.view.page import write_page
 from modeling_tempoformer.view.timeline_page import timeline_page
@@ -48,13 +49,14 @@ def expected_scores(timelines: list[dict], threshold: float) -> dict[str, float]
     alarms, actual, predicted, delays = 0, [], [], []
     for timeline in timelines:
         posts = timeline["posts"]
-        raised = [post["probabilities"]["Switch"] >= threshold for post in posts]
-        alarms += sum(raised)
-        labels = [-100 if post["actual"] is None else NAMES.index(post["actual"]) for post in posts]
-        labelled = Timeline(labels, raised, [post["timestamp"] for post in posts]).labelled()
-        actual += list(labelled.actual)
-        predicted += list(labelled.predicted)
-        delays += detection_delays(labelled, 1)
+        raised = np.array([post["probabilities"]["Switch"] >= threshold for post in posts])
+        alarms += raised.sum()
+        labelled = np.array([post["actual"] is not None for post in posts])
+        labels = np.array([post["actual"] == NAMES[1] for post in posts])[labelled]
+        actual += labels.tolist()
+        predicted += raised[labelled].tolist()
+        times = np.array([post["timestamp"] for post in posts])
+        delays += detection_delays(labels, raised[labelled], times[labelled])
     found = [delay for delay in delays if not math.isnan(delay[0])]
     return {
         "posts": sum(len(timeline["posts"]) for timeline in timelines),

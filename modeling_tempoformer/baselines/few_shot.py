@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, pipeline
 from transformers.utils import logging
+
+from ..data.arguments import DataTrainingArguments, check_positive
+from .base import UntrainedBaseline
 
 
 logger = logging.get_logger(__name__)
@@ -47,6 +51,7 @@ TASKS = {
     ),
 }
 GENERIC = "You read a series of posts in the order of time. Decide which label the newest post has."
+BATCH_SIZE = 8  # prompts
 UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}
 # Starts of tags and of the control tokens of chat templates: </post>, <|im_end|>, [INST]; but not <3.
 CONTROL = re.compile(r"<(?=[^\s\d])|\[(?=/?INST\])")
@@ -55,8 +60,8 @@ TEMPLATE_SETTINGS = {"enable_thinking": False, "tokenizer_kwargs": {"verbose": F
 
 
 def build_instructions(label_names: Sequence[str], task: str | None = None) -> str:
-    """What the model is told before the examples; `label_names` and `task` as in [`few_shot_predictions`]."""
-    description, meanings = TASKS.get(task, (task or GENERIC, {}))
+    """What the model is told before the examples; `task` is a corpus of `TASKS`."""
+    description, meanings = TASKS.get(task, (GENERIC, {}))
     labels = "\n".join(f"- {name}: {meanings[name]}" if name in meanings else f"- {name}" for name in label_names)
     return (
         f"{description}\n\n"
@@ -144,9 +149,9 @@ def fit_chats(
     return chats
 
 
-def parse_label(answer: str, label_names: Sequence[str]) -> int | None:
+def parse_label(answer: str, label_names: Sequence[str]) -> int:
     """
-    The class whose name an answer begins with, or `None`. Case, and quotes or punctuation before the name, do not
+    The class whose name an answer begins with, or -1. Case, and quotes or punctuation before the name, do not
     matter. The name must be a whole word ("Overall" is not "O"); of several such names the longest counts.
     """
     named = [
@@ -154,77 +159,66 @@ def parse_label(answer: str, label_names: Sequence[str]) -> int | None:
         for label, name in enumerate(label_names)
         if re.match(rf"\W*?{re.escape(name)}(?!\w)", answer, re.IGNORECASE)
     ]
-    return max(named, key=lambda label: len(label_names[label]), default=None)
+    return max(named, key=lambda label: len(label_names[label]), default=-1)
 
 
-def few_shot_predictions(
-    train: Dataset,
-    test: Dataset,
-    label_names: list[str],
-    model_name_or_path: str,
-    num_examples: int = 5,
-    window: int = 1,
-    task: str | None = None,
-    seed: int = 0,
-    batch_size: int = 8,
-    download_settings: dict[str, Any] | None = None,
-) -> tuple[np.ndarray, int]:
+@dataclass(kw_only=True)
+class Method(UntrainedBaseline):
     """
     Labels posts with a language model that is shown a few labelled posts (Tseriotou et al., 2024: 5 or 10, on the post
-    alone or with `window=5`). Nothing is trained. Decoding is greedy, on a GPU if there is one.
+    alone or with a window of 5). Decoding is greedy, on a GPU if there is one.
+    """
 
-    Args:
-        train, test (`Dataset`): From [`to_timelines`]. Every post of `test` is labelled; the examples are labelled
-            posts of `train`.
-        label_names (`list[str]`): The classes in the order of their ids.
-        model_name_or_path (`str`): A causal language model whose tokenizer has a chat template.
-        num_examples (`int`, *optional*, defaults to 5): Examples in each prompt, the same for all posts.
-        window (`int`, *optional*, defaults to 1): Posts of a stream, also in the examples; 1 for the post alone.
-        task (`str`, *optional*): A corpus (`lrs`, `moc`, `topic_shift` or `annomi`), or a description of the task in
-            your own words; a general one if omitted.
-        seed (`int`, *optional*, defaults to 0): Seed of the draw of the examples.
-        batch_size (`int`, *optional*, defaults to 8): Prompts in a batch.
-        download_settings (`dict`, *optional*): Keyword arguments for `from_pretrained`, such as `revision`.
+    reads: ClassVar[str] = "language model"
 
-    Returns:
-        A float32 array of shape `(posts, classes)`, 1 for the label that the answer names and 0 elsewhere; and the
-        number of answers that name no label, whose rows are all 0.
+    num_examples: int = field(default=5, metadata={"help": "Labelled posts in the prompt."})
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_positive(self, "num_examples")
+
+    def predict(
+        self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """
+        As in [`UntrainedBaseline`]. The examples are drawn from the labelled training posts, the same for all posts.
+        The label that an answer names has the probability 1; an answer that names none is counted in a warning.
 
         If a prompt does not fit the model, the oldest posts of its streams are left out, and a warning counts such
         prompts. Raises a `ValueError` that names the post if a prompt does not fit even without earlier posts.
-    """
-    posts = [(timeline, post, label) for timeline in train for post, label in enumerate(timeline["labels"])]
-    drawn = [posts[row] for row in draw_examples([label for *_, label in posts], num_examples, seed)]
-    examples = [(timeline, post, label_names[label]) for timeline, post, label in drawn]
+        """
+        posts = [
+            (timeline, post, label) for timeline in timelines["train"] for post, label in enumerate(timeline["labels"])
+        ]
+        drawn = [posts[row] for row in draw_examples([label for *_, label in posts], self.num_examples, seed)]
+        examples = [(timeline, post, names[label]) for timeline, post, label in drawn]
 
-    download_settings = download_settings or {}
-    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
-    if tokenizer.chat_template is None:
-        raise ValueError(f"{model_name_or_path} has no chat template. Use an instruction-tuned model.")
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    model = AutoModelForCausalLM.from_pretrained(model_name_or_path, use_safetensors=True, **download_settings)
-    # A quote or a line break may come before the name.
-    max_new_tokens = max(len(tokenizer.tokenize(name)) for name in label_names) + 4
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
-    limit = min(positions, tokenizer.model_max_length) - max_new_tokens
-    chats = fit_chats(tokenizer, build_instructions(label_names, task), examples, test, window, limit)
-    answers = pipeline("text-generation", model=model, tokenizer=tokenizer)(
-        (chat for chat in chats),
-        batch_size=batch_size,
-        max_new_tokens=max_new_tokens,
-        return_full_text=False,
-        tokenizer_encode_kwargs=TEMPLATE_SETTINGS,
-        # Greedy, also if the checkpoint's own settings say otherwise.
-        do_sample=False,
-        num_beams=1,
-        repetition_penalty=1.0,
-    )
-    answers = logging.tqdm(answers, desc="Labelling posts", total=len(chats))
-    labels = [parse_label(answer[0]["generated_text"], label_names) for answer in answers]
-    # A row of zeros for None.
-    predictions = np.array([[label == column for column in range(len(label_names))] for label in labels], np.float32)
-    unparsable = labels.count(None)
-    if unparsable:
-        logger.warning(f"{unparsable} of {len(labels)} answers name no label.")
-    return predictions, unparsable
+        source, settings = self.model_name_or_path, self.download_settings
+        tokenizer = AutoTokenizer.from_pretrained(source, **settings)
+        if tokenizer.chat_template is None:
+            raise ValueError(f"{source} has no chat template. Use an instruction-tuned model.")
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        model = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, **settings)
+        # A quote or a line break may come before the name.
+        max_new_tokens = max(len(tokenizer.tokenize(name)) for name in names) + 4
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
+        limit = min(positions, tokenizer.model_max_length) - max_new_tokens
+        instructions = build_instructions(names, data.task_name)
+        chats = fit_chats(tokenizer, instructions, examples, timelines["test"], data.window or 1, limit)
+        answers = pipeline("text-generation", model=model, tokenizer=tokenizer)(
+            (chat for chat in chats),
+            batch_size=BATCH_SIZE,
+            max_new_tokens=max_new_tokens,
+            return_full_text=False,
+            tokenizer_encode_kwargs=TEMPLATE_SETTINGS,
+            # Greedy, also if the checkpoint's own settings say otherwise.
+            do_sample=False,
+            num_beams=1,
+            repetition_penalty=1.0,
+        )
+        answers = logging.tqdm(answers, desc="Labelling posts", total=len(chats))
+        predictions = np.array([parse_label(answer[0]["generated_text"], names) for answer in answers])
+        if unanswered := int((predictions < 0).sum()):
+            logger.warning(f"{unanswered} of {len(predictions)} answers name no label.")
+        return predictions, (predictions[:, None] == np.arange(len(names))).astype(np.float32)

@@ -1,18 +1,39 @@
-"""Networks over log-signatures of streams: SWNU and Seq-Sig-Net (Tseriotou et al., 2023)."""
+"""SWNU: the log-signatures of a stream (Tseriotou et al., 2023)."""
 
+from dataclasses import dataclass
 from math import log1p
+from typing import ClassVar
 
 import torch
+from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.functional import pad
 
-from .configuration_history import UNIT_SHIFT, UNIT_WINDOW, HistoryConfig
-from .history_networks import make_classifier, read_both_ways
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, at_least_1, make_classifier, read_both_ways
 from .signatures import log_signature_size, log_signatures
 
 
 DEPTH = 3
 SECONDS_PER_YEAR = 365.25 * 86400
+
+
+@strict
+class SWNUConfig(HistoryConfig):
+    """
+    As [`HistoryConfig`], with two hidden layers of 32.
+
+    Args:
+        path_channels (`int`, *optional*, defaults to 10):
+            Channels that an embedding is reduced to. Time is added as one more channel.
+        unit_hidden_size (`int`, *optional*, defaults to 12):
+            Width of each direction of the BiLSTM over log-signatures.
+    """
+
+    model_type = "swnu"
+
+    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=(32, 32))
+    path_channels: int = at_least_1(default=10)
+    unit_hidden_size: int = at_least_1(default=12)
 
 
 def stream_time(mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
@@ -39,7 +60,7 @@ class SignatureUnit(nn.Module):
     is a step with a signature.
     """
 
-    def __init__(self, config: HistoryConfig):
+    def __init__(self, config: SWNUConfig):
         super().__init__()
         self.reduce = nn.Conv1d(config.embedding_size, config.path_channels, kernel_size=3, padding=1)
         size = log_signature_size(config.path_channels + 1, DEPTH)
@@ -54,45 +75,26 @@ class SignatureUnit(nn.Module):
         return read_both_ways(self.lstm, log_signatures(paths, DEPTH)[:, 1:], mask)
 
 
-class SWNU(nn.Module):
+class SWNU(HistoryModel):
     """Signature Window Network Unit: a classifier of one unit's state, the newest post and, if timed, its gap."""
 
-    def __init__(self, config: HistoryConfig):
-        super().__init__()
+    config: SWNUConfig
+
+    def __init__(self, config: SWNUConfig):
+        super().__init__(config)
         self.unit = SignatureUnit(config)
         self.classifier = make_classifier(config, config.unit_hidden_size + config.embedding_size + config.timed)
+        self.post_init()
 
-    def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+    def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
         features = [self.unit(embeddings, mask, stream_time(mask, elapsed)), embeddings[:, -1]]
         if elapsed is not None:
             features.append(newest_gap(mask, elapsed).unsqueeze(-1).to(embeddings.dtype))
         return self.classifier(torch.cat(features, dim=-1))
 
 
-class SeqSigNet(nn.Module):
-    """
-    A classifier of the newest post and the final states of a BiLSTM over units. A unit reads 5 posts and starts 3
-    posts after the unit before; the last unit ends with the newest post. Units without a post are padding.
-    """
+@dataclass(kw_only=True)
+class Method(HistoryBaseline):
+    """SWNU."""
 
-    def __init__(self, config: HistoryConfig):
-        super().__init__()
-        self.num_posts = UNIT_WINDOW + UNIT_SHIFT * (config.num_units - 1)
-        self.unit = SignatureUnit(config)
-        self.lstm = nn.LSTM(config.unit_hidden_size, config.lstm_hidden_size, batch_first=True, bidirectional=True)
-        self.classifier = make_classifier(config, config.lstm_hidden_size + config.embedding_size)
-
-    def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
-        # If negative, the posts before the first unit are cut off.
-        missing = self.num_posts - mask.shape[1]
-        mask = pad(mask, (missing, 0))
-        times = stream_time(mask, None if elapsed is None else pad(elapsed, (missing, 0)))
-        # (streams, units, posts)
-        unit_mask, unit_times = (posts.unfold(1, UNIT_WINDOW, UNIT_SHIFT) for posts in (mask, times))
-        units = pad(embeddings, (0, 0, missing, 0)).unfold(1, UNIT_WINDOW, UNIT_SHIFT).transpose(2, 3)
-        present = unit_mask.any(-1)
-        states = self.unit(units[present], unit_mask[present], unit_times[present])
-        sequence = states.new_zeros(*present.shape, states.shape[-1])
-        sequence[present] = states
-        features = (read_both_ways(self.lstm, sequence, present), embeddings[:, -1])
-        return self.classifier(torch.cat(features, dim=-1))
+    model_class: ClassVar = SWNU

@@ -2,22 +2,22 @@
 
 import logging
 
-import numpy as np
 import pytest
 import torch
 from datasets import Dataset
 from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
-from modeling_tempoformer.baselines.prompting import (
+from modeling_tempoformer.baselines.few_shot import (
     TASKS,
+    Method,
     build_instructions,
     draw_examples,
-    few_shot_predictions,
     fit_chats,
     format_duration,
     format_stream,
     parse_label,
 )
+from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.synthetic import WORDS
 from modeling_tempoformer.data.timelines import to_timelines
 
@@ -105,7 +105,6 @@ def test_instructions_name_the_task_and_the_labels():
         assert text.startswith(description)
         assert all(f"- {label}: {meaning}\n" in text for label, meaning in meanings.items())
     assert "\n- up\n- down\n" in build_instructions(["up", "down"])
-    assert build_instructions(["up", "down"], "Say where it goes.").startswith("Say where it goes.\n")
 
 
 @pytest.mark.parametrize(
@@ -114,16 +113,16 @@ def test_instructions_name_the_task_and_the_labels():
         ("Switch", ["Switch", "No-Switch"], 0),
         ("no-switch, because", ["Switch", "No-Switch"], 1),
         (' \n"**SWITCH**', ["Switch", "No-Switch"], 0),
-        ("The stance is a Switch", ["Switch", "No-Switch"], None),
-        ("", ["Switch", "No-Switch"], None),
-        ("No, it", ["Switch", "No-Switch"], None),
+        ("The stance is a Switch", ["Switch", "No-Switch"], -1),
+        ("", ["Switch", "No-Switch"], -1),
+        ("No, it", ["Switch", "No-Switch"], -1),
         # The longest name.
         ("Switch back", ["Switch", "Switch back", "Swi"], 1),
         ("Switch, back", ["Switch", "Switch back"], 0),
         # Whole words only.
-        ("Overall, the mood", ["IE", "IS", "O"], None),
+        ("Overall, the mood", ["IE", "IS", "O"], -1),
         ("O\n\nThe mood", ["IE", "IS", "O"], 2),
-        ("10", ["0", "1"], None),
+        ("10", ["0", "1"], -1),
         # Punctuation in a name.
         ("-1", ["1", "-1"], 1),
         ("- 1", ["1", "-1"], 0),
@@ -198,30 +197,32 @@ def test_predictions_of_a_tiny_model(tokenizer, tmp_path, monkeypatch, caplog):
     names = sorted(word for word in tokenizer.get_vocab() if word.isalpha())[1::2]
     posts = [{"timeline_id": row // 4, "text": f"{word} {row}", "label": names[row]} for row, word in enumerate(WORDS)]
     timelines = to_timelines(Dataset.from_list(posts), names)
-    predictions, unparsable = few_shot_predictions(
-        timelines, timelines, names, str(tmp_path), num_examples=3, window=2, batch_size=4, seed=1
-    )
+    method = Method(method="few_shot", model_name_or_path=str(tmp_path), num_examples=3)
+    parts = {"train": timelines, "test": timelines}
+    predictions, probabilities = method.predict(parts, names, DataTrainingArguments(window=2), seed=1)
 
     streams, labels = [], []
     for timeline in timelines:
         streams += [format_stream(timeline, post, 2) for post in range(len(timeline["texts"]))]
         labels += timeline["labels"]
     turns = [(streams[row], names[labels[row]]) for row in draw_examples(labels, 3, seed=1)]
-    expected = np.zeros((len(WORDS), len(names)), dtype=np.float32)
     max_new_tokens = 4 + max(len(tokenizer.tokenize(name)) for name in names)
-    for row, stream in enumerate(streams):
-        prompt = render(build_instructions(names), turns, stream)
-        label = parse_label(greedy_answer(model, tokenizer, prompt, max_new_tokens), names)
-        if label is not None:
-            expected[row, label] = 1
-    assert predictions.dtype == np.float32 and np.array_equal(predictions, expected)
-    assert len(set(predictions.argmax(-1))) > 2 and unparsable == len(WORDS) - expected.sum() > 0
-    assert f"{unparsable} of {len(WORDS)} answers name no label" in caplog.text
+    expected = [
+        parse_label(
+            greedy_answer(model, tokenizer, render(build_instructions(names), turns, stream), max_new_tokens), names
+        )
+        for stream in streams
+    ]
+    assert predictions.tolist() == expected and len(set(expected)) > 2
+    one_hot = [[float(label == column) for column in range(len(names))] for label in expected]
+    assert probabilities.tolist() == one_hot
+    assert f"{expected.count(-1)} of {len(WORDS)} answers name no label" in caplog.text
 
 
 def test_models_without_a_chat_template_are_refused(tokenizer, tmp_path):
     tokenizer.chat_template = None
     tokenizer.save_pretrained(tmp_path)
-    timelines = Dataset.from_list([TIMELINE])
+    parts = dict.fromkeys(("train", "test"), Dataset.from_list([TIMELINE]))
+    method = Method(method="few_shot", model_name_or_path=str(tmp_path), num_examples=2)
     with pytest.raises(ValueError, match="has no chat template"):
-        few_shot_predictions(timelines, timelines, ["calm", "sad"], str(tmp_path), num_examples=2)
+        method.predict(parts, ["calm", "sad"], DataTrainingArguments(), seed=0)

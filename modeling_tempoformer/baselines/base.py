@@ -1,0 +1,112 @@
+"""What a baseline is: its options, and how it is made ready for the Trainer or predicts without one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from datasets import Dataset
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from ..data.arguments import DataTrainingArguments
+from ..training.arguments import ModelArguments
+from ..training.recipes import has_recipe, parse
+from . import find_baseline, recipe_of
+
+
+DEFAULT_WINDOW = 20  # posts
+
+
+@dataclass(kw_only=True)
+class Baseline(ModelArguments):
+    """
+    Which baseline `run_baseline.py` runs, and on which encoder or language model.
+
+    Attributes:
+        reads (`str`, *optional*): What `--model_name_or_path` must name.
+        refused (`tuple[str, ...]`): Options of [`ModelArguments`] that the method does not take.
+        is_stock (`bool`): Whether the model is one of Transformers, which loads without this package.
+    """
+
+    reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
+    refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view")
+    is_stock: ClassVar[bool] = False
+
+    method: str = field(metadata={"help": "The baseline."})
+
+    def check_source(self):
+        for name in self.refused:
+            if getattr(self, name) not in (None, False):
+                raise ValueError(f"--{name} cannot be given with --method {self.method}.")
+        if self.reads is not None and self.model_name_or_path is None:
+            raise ValueError(f"--method {self.method} needs --model_name_or_path, the {self.reads}.")
+
+
+@dataclass(kw_only=True)
+class UntrainedBaseline(Baseline):
+    """A baseline without a training."""
+
+    refused: ClassVar[tuple[str, ...]] = (*Baseline.refused, "config_overrides", "calibrate")
+
+    def predict(
+        self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """
+        Predicts the posts of the test part. `timelines` has it and `train`, as [`to_timelines`] returns them; `names`
+        are the classes in the order of their ids.
+
+        Returns:
+            The class id of each post, in the order of the timelines and -1 for no prediction, of shape `(posts,)`; and
+            the probability of each class, of shape `(posts, classes)`.
+        """
+        raise NotImplementedError
+
+
+@dataclass
+class Prepared:
+    """A baseline's model and data, ready for the Trainer; `items` and `post_ids` have an entry for each part."""
+
+    model: nn.Module
+    items: dict[str, Any]
+    # For each item the ids of the posts that it classifies.
+    post_ids: dict[str, list[list[str]]]
+    collator: Callable
+    tokenizer: PreTrainedTokenizerBase | None = None
+    # The loss, where the model does not compute it.
+    compute_loss: Callable | None = None
+
+
+@dataclass(kw_only=True)
+class TrainedBaseline(Baseline):
+    """A baseline that the Trainer trains, with the focal loss."""
+
+    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+        """
+        Makes the model, and the items that it learns from and predicts: all posts of `test`, and the labelled ones of
+        the other parts. Arguments as of [`UntrainedBaseline.predict`].
+        """
+        raise NotImplementedError
+
+
+def class_fields(names: list[str]) -> dict[str, dict]:
+    """The classes as fields of a configuration."""
+    return {"id2label": dict(enumerate(names)), "label2id": {name: label for label, name in enumerate(names)}}
+
+
+@dataclass
+class MethodArgument:
+    """The option that says which class has the others."""
+
+    method: str | None = None
+
+
+def with_own_recipe(arguments: list[str]) -> tuple[type[Baseline], list[str]]:
+    """
+    The class of the `--method` ([`Baseline`] without one), and the arguments, after its recipe unless they begin with
+    one.
+    """
+    (found,) = parse([MethodArgument], [word for word in arguments if word not in ("-h", "--help")], only_these=False)
+    if found.method is None:
+        return Baseline, arguments
+    return find_baseline(found.method), arguments if has_recipe(arguments) else [recipe_of(found.method), *arguments]

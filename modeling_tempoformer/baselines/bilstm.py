@@ -1,0 +1,46 @@
+"""BiLSTM over the embeddings of a stream (Tseriotou et al., 2024)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from huggingface_hub.dataclasses import strict
+from torch import nn
+
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, at_least_1, make_classifier, read_both_ways
+
+
+@strict
+class BiLSTMConfig(HistoryConfig):
+    """
+    As [`HistoryConfig`].
+
+    Args:
+        lstm_hidden_size (`int`, *optional*, defaults to 300): Width of each direction.
+    """
+
+    model_type = "bilstm"
+
+    lstm_hidden_size: int = at_least_1(default=300)
+
+
+class BiLSTM(HistoryModel):
+    """A classifier of the final states of a bidirectional LSTM over the stream's embeddings."""
+
+    config: BiLSTMConfig
+
+    def __init__(self, config: BiLSTMConfig):
+        super().__init__(config)
+        self.lstm = nn.LSTM(config.embedding_size, config.lstm_hidden_size, batch_first=True, bidirectional=True)
+        self.classifier = make_classifier(config, config.lstm_hidden_size)
+        self.post_init()
+
+    def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+        return self.classifier(read_both_ways(self.lstm, embeddings, mask))
+
+
+@dataclass(kw_only=True)
+class Method(HistoryBaseline):
+    """BiLSTM."""
+
+    model_class: ClassVar = BiLSTM

@@ -1,0 +1,40 @@
+"""FFN-History: the newest post beside the mean of its stream (Tseriotou et al., 2024)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from huggingface_hub.dataclasses import strict
+
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, at_least_1, make_classifier
+
+
+@strict
+class FFNHistoryConfig(HistoryConfig):
+    """As [`HistoryConfig`], with two hidden layers of 128."""
+
+    model_type = "ffn_history"
+
+    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=(128, 128))
+
+
+class FFNHistory(HistoryModel):
+    """A classifier of the newest post's embedding and the mean embedding of the stream, newest included."""
+
+    config: FFNHistoryConfig
+
+    def __init__(self, config: FFNHistoryConfig):
+        super().__init__(config)
+        self.classifier = make_classifier(config, 2 * config.embedding_size)
+        self.post_init()
+
+    def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+        mean = embeddings.sum(1) / mask.sum(-1, keepdim=True)
+        return self.classifier(torch.cat((embeddings[:, -1], mean), dim=-1))
+
+
+@dataclass(kw_only=True)
+class Method(HistoryBaseline):
+    """FFN-History."""
+
+    model_class: ClassVar = FFNHistory

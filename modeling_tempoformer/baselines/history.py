@@ -1,0 +1,170 @@
+"""Classifiers of streams of frozen post embeddings: what the networks of the papers have in common."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from datasets import Dataset
+from huggingface_hub.dataclasses import as_validated_field, strict
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+from transformers import PreTrainedConfig, PreTrainedModel, default_data_collator
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from ..checks_tempoformer import CheckedFields
+from ..configuration_post_tempoformer import StreamFields
+from ..data.arguments import DataTrainingArguments
+from ..data.post_splits import choose_class_weights, is_timed
+from ..modeling_post_tempoformer import focal_loss
+from ..training.recipes import check_overrides
+from .base import DEFAULT_WINDOW, Prepared, TrainedBaseline, class_fields
+from .frozen_embeddings import EmbeddedStreams, embed_texts
+
+
+@as_validated_field
+def at_least_1(value: int | list[int] | tuple[int, ...]):
+    """A size, or several."""
+    if min(value, default=1) < 1 if isinstance(value, (list, tuple)) else value < 1:
+        raise ValueError(f"must be at least 1, got {value}.")
+
+
+@strict
+class HistoryConfig(CheckedFields, PreTrainedConfig):
+    """
+    What the configurations of all [`HistoryModel`]s have.
+
+    Args:
+        embedding_size (`int`, *optional*, defaults to 384):
+            Width of a post's embedding.
+        window (`int`, *optional*, defaults to 20):
+            The largest number of posts in a stream.
+        timed (`bool`, *optional*, defaults to `True`):
+            Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
+        hidden_sizes (`list[int]`, *optional*):
+            Hidden widths of the classifier.
+        dropout (`float`, *optional*, defaults to 0.1):
+            Dropout in the classifier: after each hidden layer, or before the output if there is no hidden layer.
+        focal_gamma, class_weights, calibration: As in [`TempoFormerConfig`].
+    """
+
+    embedding_size: int = 384
+    window: int = 20
+    timed: bool = True
+    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=())
+    dropout: float | int = 0.1
+    focal_gamma: float | int = 2.0
+    class_weights: list[float | int] | None = None
+    calibration: dict[str, Any] | None = None
+
+    # The same loss, with the same fields.
+    validate_classes = StreamFields.validate_classes
+
+
+class HistoryModel(PreTrainedModel):
+    r"""
+    Classifies the newest post of a stream from frozen embeddings of its posts, and is trained with the focal loss: a
+    baseline of the TempoFormer paper (Tseriotou et al., 2024). A subclass has a configuration and `score`.
+    """
+
+    config: HistoryConfig
+    main_input_name = "embeddings"
+    # The loss divides by `num_items_in_batch`.
+    accepts_loss_kwargs = True
+
+    def _init_weights(self, module: nn.Module):
+        """Leaves PyTorch's initial values."""
+
+    def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+        """The logits (streams, classes). Arguments as of `forward`, but the embeddings of padding are 0."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        embeddings: torch.FloatTensor,
+        mask: torch.BoolTensor,
+        elapsed: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> SequenceClassifierOutput:
+        r"""
+        Args:
+            embeddings (`torch.FloatTensor` of shape `(batch_size, window, embedding_size)`):
+                The posts of each stream, oldest to newest, padded on the left.
+            mask (`torch.BoolTensor` of shape `(batch_size, window)`):
+                False for padding. Every stream has a newest post.
+            elapsed (`torch.FloatTensor` of shape `(batch_size, window)`, *optional*):
+                Seconds from each post to the stream's newest; given if, and only if, `config.timed`.
+            labels (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
+                Class of each stream's newest post; -100 if it has none.
+            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+                Labelled streams in all batches that are accumulated into one step.
+        """
+        # Padding may hold any value, also NaN.
+        logits = self.score(embeddings.masked_fill(~mask.unsqueeze(-1), 0), mask, elapsed)
+        loss = None
+        if labels is not None:
+            loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
+    """A feed-forward classifier of `width` features, with ReLU and dropout after each hidden layer."""
+    layers: list[nn.Module] = []
+    for hidden_width in config.hidden_sizes:
+        layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.dropout)]
+        width = hidden_width
+    if not layers:
+        layers.append(nn.Dropout(config.dropout))
+    return nn.Sequential(*layers, nn.Linear(width, config.num_labels))
+
+
+def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
+    """
+    The sum of the final forward and backward states of a bidirectional LSTM, as in the published code of SWNU:
+    (streams, hidden_size). `states` (streams, length, width) are padded on the left, where `mask` is False.
+    """
+    # Packing expects padding on the right. Flipped sequences only swap the two directions.
+    packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
+    _, (final, _) = lstm(packed)
+    return final.sum(0)
+
+
+@dataclass(kw_only=True)
+class HistoryBaseline(TrainedBaseline):
+    """A [`HistoryModel`] over frozen embeddings of the posts, from any encoder. A subclass says which."""
+
+    model_class: ClassVar[type[HistoryModel]]
+
+    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+        config_class, window = self.model_class.config_class, data.window or DEFAULT_WINDOW
+        check_overrides(self.config_overrides, config_class)
+        texts = {name: [text for posts in part["texts"] for text in posts] for name, part in timelines.items()}
+        # All posts at once, so that every fold of a cross-validation finds the same cache.
+        everything = sorted({text for part in texts.values() for text in part})
+        embeddings = embed_texts(
+            everything,
+            self.model_name_or_path,
+            data.max_seq_length or 128,
+            download_settings=self.download_settings,
+        )
+        row_of = {text: row for row, text in enumerate(everything)}
+        items = {
+            name: EmbeddedStreams(
+                part, embeddings[[row_of[text] for text in texts[name]]], window, only_labelled=name != "test"
+            )
+            for name, part in timelines.items()
+        }
+        config = config_class(
+            embedding_size=embeddings.shape[1],
+            window=window,
+            timed=is_timed(timelines),
+            class_weights=choose_class_weights(timelines["train"], names),
+            **class_fields(names),
+            **(self.config_overrides or {}),
+        )
+        return Prepared(
+            model=self.model_class(config),
+            items=items,
+            post_ids={name: [[post_id] for post_id in part.post_ids] for name, part in items.items()},
+            collator=default_data_collator,
+        )
