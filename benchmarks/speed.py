@@ -1,325 +1,374 @@
 """
-Speed on a GPU in bfloat16: both forms of TempoFormer against plain BERT on the same posts and against the dense form,
-posts that arrive one by one, and temporal attention against plain. Needs torch and Transformers alone, as all weights,
-tokens and times are random; the lengths of posts are those of real ones. Prints a table and writes it as JSON.
+Speed of the models beside plain BERT, and beside the dense form, which computes each post anew in every stream.
 
-Forward passes have their weights in bfloat16; training steps have them in float32 under autocast, as the Trainer's
-`--bf16` has. Without a GPU tiny models run on the CPU, which measures nothing but shows that all of it runs.
+    python benchmarks/speed.py
+    python benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024
+    python benchmarks/speed.py --cases small --size small --threads 1
+
+Weights, tokens and times are random; the lengths of posts are those of real ones. What is compared takes turns in one
+process; figures and ratios are medians over the turns. On a CPU all is in float32; on a GPU forward passes have their
+weights in bfloat16, and training steps are under autocast, as the Trainer's `--bf16` has them. Prints a table, and
+writes all figures as JSON. Needs torch and Transformers alone; the case `small` torchao, too.
 """
 
 import argparse
-import gc
+import copy
 import itertools
 import json
-import math
-import resource
-import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
-import hub_modules  # noqa: F401
 import torch
 import transformers
-from temporal import BATCH, FORMS, LENGTH, PLAIN, build, draw_labels, read_sizes
+from torch import nn
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BertConfig, BertForSequenceClassification
-from transformers.utils import ModelOutput
-from workload import POST_FORM, collate, dense_forward, full_windows, posts_of, table, to_streams
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+from workload import (
+    MODEL_TYPES,
+    WINDOW,
+    collate,
+    dense_forward,
+    full_windows,
+    make_model,
+    posts_of,
+    read_config,
+    table,
+    to_streams,
+    whole_timelines,
+)
 
-from modeling_tempoformer.configuration_tempoformer import TempoFormerConfig
-from modeling_tempoformer.loss_tempoformer import focal_loss
-from modeling_tempoformer.modeling_tempoformer import TempoFormerForStreamClassification
-
-
-TASKS, WINDOWS = ("forward", "training"), (5, 20)
-TOKEN, POST, DENSE = "token form", "post form", "dense form"
-# Those that only prepend a token are plain BERT.
-TEMPORAL = [form for form in FORMS if not form.startswith("prepended")]
-# What the token form should reach on an H100: targets a second in training, over the dense form; and tokens a second,
-# over plain BERT.
-ASKED = {"over_dense": 10.0, "of_plain": 0.5}
-
-
-@dataclass
-class Bench:
-    """Where it runs, and how much of it."""
-
-    device: torch.device
-    encoder: dict  # fields of BertConfig
-    rows: int = 3  # of a batch, as in the fast recipes
-    targets: tuple[int, ...] = (16, 64)  # of a row
-    dense_streams: int = 16  # at a time, which fit any GPU
-    timelines: tuple[int, ...] = (1, 64, 1024)  # of an online step
-    texts: tuple[int, int] = (BATCH, LENGTH)  # of temporal attention, and the tokens of each
-    product: int = 8192  # rows and columns of the matrices
-    warm_up: int = 3
-    repeats: int = 20
+from modeling_tempoformer import (
+    BertWithTemporalAttentionForMaskedLM,
+    TemporalBertConfig,
+    focal_loss,
+)
+from modeling_tempoformer.pipeline_tempoformer import explain_streams
 
 
-def make_bench(tiny: bool) -> Bench:
-    if not tiny:
-        return Bench(torch.device("cuda"), read_sizes("base"))
-    small = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
-    # So large that logits depend on the posts.
-    small["initializer_range"] = 0.3
-    posts = {"rows": 1, "targets": (2, 4), "dense_streams": 4, "timelines": (1, 2, 4)}
-    return Bench(torch.device("cpu"), small, **posts, texts=(2, 16), product=128, warm_up=1, repeats=1)
-
-
-def time_calls(device: torch.device, function: Callable[[], object], repeats: int) -> tuple[float, int]:
-    """
-    Median seconds of a call, and the peak of memory in bytes: of tensors on the GPU, or of the process. Python runs
-    ahead of a GPU, whose own events tell the time, so calls follow each other without a wait.
-    """
-    if device.type != "cuda":
-        times = [time.perf_counter()]
-        for _ in range(repeats):
-            function()
-            times.append(time.perf_counter())
-        seconds = [end - start for start, end in itertools.pairwise(times)]
-        return statistics.median(seconds), 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    events[0].record()
-    for event in events[1:]:
-        function()
-        event.record()
-    torch.cuda.synchronize(device)
-    milliseconds = [start.elapsed_time(end) for start, end in itertools.pairwise(events)]
-    return statistics.median(milliseconds) / 1000, torch.cuda.max_memory_allocated(device)
-
-
-def count_launches(device: torch.device, function: Callable[[], object]) -> tuple[int, int]:
-    """
-    The kernels that a call launches, and its copies for which Python waits: from the GPU to the host, and to the GPU
-    from memory that is not pinned. On a CPU the operators that call no other one, and 0.
-    """
-    on_gpu = device.type == "cuda"
-    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
-        function()
-        if on_gpu:
-            torch.cuda.synchronize(device)
-    if not on_gpu:
-        return sum(not event.cpu_children for event in profiler.events()), 0
-    names = [e.name for e in profiler.events() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
-    copies = sum(name.startswith(("Memcpy DtoH", "Memcpy HtoD (Pageable")) for name in names)
-    return sum(not name.startswith(("Memcpy", "Memset")) for name in names), copies
-
-
-def to_device(tensors: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    return {name: tensor.to(device) for name, tensor in tensors.items()}
-
-
-def free_memory(device: torch.device):
-    """Gives back what the last model took."""
-    if device.type == "cuda":
-        gc.collect()
-        torch.cuda.empty_cache()
-
-
-def measure(bench: Bench, function: Callable[[], object]) -> dict[str, float]:
-    """What a call takes, after some to warm up."""
-    for _ in range(bench.warm_up):
-        function()
-    seconds, peak = time_calls(bench.device, function, bench.repeats)
-    launches, copies = count_launches(bench.device, function)
-    with FlopCounterMode(display=False) as counter:
-        function()
-    # Padding is work where it is computed.
-    rate = counter.get_total_flops() / seconds
-    return {"seconds": seconds, "launches": launches, "waits": copies, "peak_bytes": peak, "flop_rate": rate}
-
-
-def measure_matmul(bench: Bench) -> dict[str, float]:
-    left, right = torch.randn(2, bench.product, bench.product, device=bench.device, dtype=torch.bfloat16)
-    return measure(bench, lambda: left @ right)
-
-
-def measure_task(bench: Bench, task: str, model: torch.nn.Module, compute: Callable) -> dict[str, float]:
-    """What a forward pass or a training step takes; `compute(labelled)` returns an output, with a loss or not."""
-    if task == "forward":
-        model.to(torch.bfloat16).eval()
-        return measure(bench, torch.inference_mode()(lambda: compute(False)))
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-
-    def step():
-        with torch.autocast(bench.device.type, torch.bfloat16):
-            loss = compute(True).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return measure(bench, step)
-
-
-def make_model(bench: Bench, form: str, window: int) -> torch.nn.Module:
-    """A new model, made where it runs, without what is left of the last one."""
-    free_memory(bench.device)
-    torch.manual_seed(0)
-    encoder = BertConfig(**bench.encoder)
-    with bench.device:
-        if form == PLAIN:
-            return BertForSequenceClassification(encoder)
-        config = TempoFormerConfig(encoder_config=encoder, window=window, **(POST_FORM if form == POST else {}))
-        return TempoFormerForStreamClassification(config)
-
-
-def measure_form(bench: Bench, task: str, form: str, window: int, inputs: dict, shape: tuple[int, ...]) -> dict:
-    """One form on its inputs; `shape` is that of its labels."""
-    model = make_model(bench, form, window)
-    inputs = to_device(inputs, bench.device)
-    labels = torch.arange(math.prod(shape), device=bench.device).remainder(2).view(shape)
-
-    def compute(labelled: bool) -> ModelOutput:
-        if form != DENSE:
-            return model(**inputs, labels=labels if labelled else None)
-        logits = dense_forward(model, **inputs).unsqueeze(0)
-        return ModelOutput(logits=logits, loss=focal_loss(logits, labels, 2.0, None, None) if labelled else None)
-
-    return {"task": task, "form": form, "window": window, **measure_task(bench, task, model, compute)}
-
-
-def measure_rows(bench: Bench, task: str, window: int, targets: int) -> list[dict]:
-    """Rows from the middle of long timelines: plain BERT on each post once, the dense form, and both forms."""
-    rows = [full_windows(targets, window, seed) for seed in range(bench.rows)]
-    batch = collate(rows)
-    tokens = int(batch["attention_mask"].sum())
-    posts = {name: batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask")}
-    streams = to_streams(rows[0], slice(0, bench.dense_streams))
-    plain = measure_form(bench, task, PLAIN, window, posts, posts["input_ids"].shape[:1])
-    dense = measure_form(bench, task, DENSE, window, streams, (1, len(streams["mask"])))
-    dense["targets_per_s"] = len(streams["mask"]) / dense["seconds"]
-    ours = [measure_form(bench, task, form, window, batch, (bench.rows, targets)) for form in (TOKEN, POST)]
-    for found in ours:
-        found["targets_per_s"] = bench.rows * targets / found["seconds"]
-        found["over_dense"] = found["targets_per_s"] / dense["targets_per_s"]
-        found["of_plain"] = plain["seconds"] / found["seconds"]
-    for found in (plain, *ours):
-        found["real_tokens_per_s"] = tokens / found["seconds"]
-    return [{**found, "size": targets} for found in (plain, dense, *ours)]
-
-
-@torch.inference_mode()
-def compare_with_dense(bench: Bench, window: int) -> dict:
-    """How far a logit of the token form is from the dense form at most, in standard deviations between streams."""
-    model = make_model(bench, TOKEN, window).to(torch.bfloat16).eval()
-    row = full_windows(bench.dense_streams, window)
-    streams = to_streams(row, slice(0, bench.dense_streams))
-    logits = model(**to_device(row, bench.device)).logits[0].float()
-    dense = dense_forward(model, **to_device(streams, bench.device)).float()
-    return {"window": window, "largest_over_sd": float((logits - dense).abs().max() / dense.std(0).mean())}
-
-
-def measure_online(bench: Bench, form: str, timelines: int) -> dict:
-    """A step with one new post of each timeline, of which the posts of a whole window are remembered."""
-    window = max(WINDOWS)
-    model = make_model(bench, form, window).to(torch.bfloat16).eval()
-    row = full_windows(timelines, window)
-    old, new = posts_of(row, 0, window - 1), posts_of(row, window - 1, window - 1 + timelines)
-    ids, minutes = [str(number) for number in range(timelines)], itertools.count(window)
-    times = [60.0 * number for number in range(1, window)]
-    state = model.step(**old, timeline_ids=ids[:1] * (window - 1), timestamps=times).state
-    remembered = state.posts[ids[0]]
-    for timeline_id in ids[1:]:
-        state.remember(timeline_id, window, remembered, times)
-
-    def step():
-        model.step(**new, timeline_ids=ids, timestamps=[60.0 * next(minutes)] * timelines, state=state)
-
-    found = {"task": "online step", "form": form, "window": window, "size": timelines, **measure(bench, step)}
-    tokens, seconds = int(new["attention_mask"].sum()), found["seconds"]
-    rates = {"targets_per_s": timelines / seconds, "real_tokens_per_s": tokens / seconds}
-    return {**found, **rates, "state_bytes": state.nbytes / timelines}
-
-
-def measure_temporal(bench: Bench, task: str, form: str) -> dict:
-    """Temporal attention or plain BERT: the encoder's forward pass, or a step of masked language modelling."""
-    free_memory(bench.device)
-    with bench.device:
-        model, batch = build(form, bench.encoder, *bench.texts)
-        labels = draw_labels(batch)
-
-    def compute(labelled: bool) -> ModelOutput:
-        return model(**batch, labels=labels) if labelled else model.base_model(**batch)
-
-    found = measure_task(bench, task, model, compute)
-    rate = math.prod(bench.texts) / found["seconds"]
-    return {"task": f"temporal {task}", "form": form, **found, "real_tokens_per_s": rate}
-
-
-def measure_all(bench: Bench) -> list[dict]:
-    results = []
-    for task, window, targets in itertools.product(TASKS, WINDOWS, bench.targets):
-        results += measure_rows(bench, task, window, targets)
-    results += [measure_online(bench, *case) for case in itertools.product((TOKEN, POST), bench.timelines)]
-    for task in TASKS:
-        found = [measure_temporal(bench, task, form) for form in TEMPORAL]
-        plain = found[TEMPORAL.index(PLAIN)]["seconds"]
-        results += [{**figures, "of_plain": plain / figures["seconds"]} for figures in found]
-    return results
-
-
-# Of each column the figure, what it is divided by, and its format.
-COLUMNS = {
-    "": ("task", None, ""),
-    "form": ("form", None, ""),
-    "w": ("window", None, ""),
-    "targets of a row, or timelines": ("size", None, ",d"),
-    "ms": ("seconds", 1e-3, ".2f"),
-    "real tokens/s": ("real_tokens_per_s", 1, ",.0f"),
-    f"over plain BERT's (asked of the token form: {ASKED['of_plain']})": ("of_plain", 1, ".2f"),
-    "targets/s": ("targets_per_s", 1, ",.0f"),
-    f"over dense (asked of the token form in training: {ASKED['over_dense']:.0f})": ("over_dense", 1, ".1f"),
-    "FLOP/s over matmul": ("of_matmul", 1, ".2f"),
-    "launches": ("launches", None, ",d"),
-    "waits for the GPU": ("waits", None, ",d"),
-    "peak MiB": ("peak_bytes", 2**20, ",.0f"),
+Tensors = dict[str, torch.Tensor]
+PLAIN, DENSE, FLOAT32 = "plain BERT", "dense", "float32"
+BASELINES = (PLAIN, DENSE, FLOAT32)
+FROZEN = "post_tempoformer, frozen encoder"
+TWO, MANY = ["1810-1860", "1960-2010"], [str(year) for year in range(1000, 2000)]
+# Time points, whether each token has its own, whether the residual form.
+TEMPORAL = {
+    "attention, 2 times": (TWO, False, False),
+    "attention, 1,000 times": (MANY, False, False),
+    "attention, a time for each token": (MANY, True, False),
+    "residual, 2 times": (TWO, False, True),
 }
 
 
+class Bench:
+    """Where it runs and how much of it, and what was measured."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args, self.device = args, torch.device(args.device)
+        self.on_gpu = self.device.type == "cuda"
+        self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
+        self.encoder: BertConfig = read_config(f"bert_{args.size}")
+        self.product = torch.randn(*2 * [8192 if self.on_gpu else 1024], device=self.device, dtype=self.dtype)
+        self.results: list[dict] = []
+
+    def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields):
+        """
+        Measures forms in turns.
+
+        Args:
+            case (`str`): What they do.
+            forms (`dict[str, tuple[int, Callable]]`): For each form a function, and how many targets it reads.
+            fields: Go to the results, beside seconds, targets a second, how many times that is the rate of each
+                baseline among the forms, and the share of the rate of a matrix product.
+        """
+        functions = {name: function for name, (_, function) in forms.items()}
+        turns = self.take_turns({**functions, "matmul": lambda: self.product @ self.product})
+        rates = {name: [count / seconds for seconds in turns[name]] for name, (count, _) in forms.items()}
+        products = [2 * len(self.product) ** 3 / seconds for seconds in turns["matmul"]]
+        for name, function in functions.items():
+            found = {"case": case, **fields, "form": name}
+            found |= {"seconds": median(turns[name]), "targets_per_second": median(rates[name])}
+            for other in BASELINES:
+                if other in forms and other != name:
+                    found[f"over {other}"] = ratio(rates[name], rates[other])
+            with FlopCounterMode(display=False) as counter:
+                function()
+            # Padding is work where it is computed.
+            work = [counter.get_total_flops() / seconds for seconds in turns[name]]
+            found["over matmul"] = ratio(work, products)
+            self.results.append(found | (self.read_gpu(function) if self.on_gpu else {}))
+            print(json.dumps(self.results[-1]), flush=True)
+
+    def take_turns(self, functions: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+        """Seconds of each function in each turn, after one turn to warm up."""
+        seconds = {name: [] for name in functions}
+        for turn in range(1 + self.args.turns):
+            for name, function in functions.items():
+                start = time.perf_counter()
+                function()
+                if self.on_gpu:
+                    torch.cuda.synchronize()
+                if turn:
+                    seconds[name].append(time.perf_counter() - start)
+        return seconds
+
+    def read_gpu(self, function: Callable[[], object]) -> dict[str, int]:
+        """
+        The kernels that a call launches; its copies for which Python waits, from the GPU to the host, and to the GPU
+        from memory that is not pinned; and the memory that it takes besides what was there before.
+        """
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            function()
+            torch.cuda.synchronize()
+        names = [e.name for e in profiler.events() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
+        return {
+            "kernels": sum(not name.startswith(("Memcpy", "Memset")) for name in names),
+            "waits": sum(name.startswith(("Memcpy DtoH", "Memcpy HtoD (Pageable")) for name in names),
+            "mebibytes": (torch.cuda.max_memory_allocated() - before) // 2**20,
+        }
+
+    def model(self, model_type: str, window: int = WINDOW) -> nn.Module:
+        return make_model(model_type, self.encoder, window).to(self.device)
+
+    def plain(self) -> nn.Module:
+        return BertForSequenceClassification(self.encoder).to(self.device)
+
+    def place(self, tensors: Tensors) -> Tensors:
+        return {name: tensor.to(self.device) for name, tensor in tensors.items()}
+
+    def forward(self, model: nn.Module, compute: Callable[[], object]) -> Callable[[], object]:
+        """A forward pass, `compute`, of a model that is then for inference."""
+        model.to(self.dtype).eval()
+        return torch.inference_mode()(compute)
+
+    def step(self, model: nn.Module, compute_loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
+        """A training step of a model."""
+        model.train()
+        optimizer = torch.optim.AdamW((weights for weights in model.parameters() if weights.requires_grad), lr=1e-5)
+
+        def step():
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.on_gpu):
+                loss = compute_loss()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+
+def ratio(rates: list[float], others: list[float]) -> float:
+    """Of each turn, so that a machine that slows down does so for both."""
+    return median(own / other for own, other in zip(rates, others, strict=True))
+
+
+def make_rows(bench: Bench, window: int, targets: int) -> tuple[Tensors, Tensors, Tensors]:
+    """Rows from the middle of long timelines: as the models read them, their posts once, and some streams densely."""
+    rows = [full_windows(targets, window, seed) for seed in range(bench.args.rows)]
+    batch = collate(rows)
+    posts = {name: batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask")}
+    return tuple(map(bench.place, (batch, posts, to_streams(rows[0], bench.args.dense_streams))))
+
+
+def forward_passes(bench: Bench):
+    for window, targets in itertools.product(bench.args.windows, bench.args.targets):
+        batch, posts, streams = make_rows(bench, window, targets)
+        plain, paper = bench.plain(), bench.model("tempoformer", window)
+        total = batch["stream_index"].shape[:2].numel()
+        forms = {
+            PLAIN: (total, bench.forward(plain, lambda: plain(**posts))),
+            DENSE: (len(streams["mask"]), bench.forward(paper, lambda: dense_forward(paper, **streams))),
+        }
+        for name in bench.args.model_type:
+            model = bench.model(name, window)
+            forms[name] = total, bench.forward(model, lambda model=model: model(**batch))
+        bench.measure("forward", forms, window=window, size=targets)
+
+
+def training_steps(bench: Bench):
+    for window, targets in itertools.product(bench.args.windows, bench.args.targets):
+        batch, posts, streams = make_rows(bench, window, targets)
+        labels = torch.arange(bench.args.rows * targets, device=bench.device).remainder(2).view(-1, targets)
+        of_posts = torch.arange(len(posts["input_ids"]), device=bench.device).remainder(2)
+        of_streams = labels[:1, : len(streams["mask"])]
+        plain, paper = bench.plain(), bench.model("tempoformer", window)
+        forms = {PLAIN: (labels.numel(), bench.step(plain, lambda: plain(**posts, labels=of_posts).loss))}
+        forms[DENSE] = (
+            of_streams.numel(),
+            bench.step(
+                paper, lambda: focal_loss(dense_forward(paper, **streams).unsqueeze(0), of_streams, 2.0, None, None)
+            ),
+        )
+        for name in bench.args.model_type:
+            model = bench.model(name, window)
+            forms[name] = labels.numel(), bench.step(model, lambda model=model: model(**batch, labels=labels).loss)
+        if "post_tempoformer" in bench.args.model_type:
+            frozen = bench.model("post_tempoformer", window)
+            frozen.base_model.encoder.requires_grad_(False)
+            with torch.no_grad():
+                vectors = frozen.base_model.embed_posts(**posts).unflatten(0, batch["input_ids"].shape[:2])
+            of_vectors = {**{name: batch[name] for name in ("stream_index", "elapsed")}, "post_embeds": vectors}
+            forms[FROZEN] = labels.numel(), bench.step(frozen, lambda: frozen(**of_vectors, labels=labels).loss)
+        bench.measure("training step", forms, window=window, size=targets)
+
+
+def online_steps(bench: Bench):
+    """A new post of each timeline, of which the posts of a whole window are remembered; densely, its whole window."""
+    for timelines in bench.args.timelines:
+        row = full_windows(timelines, WINDOW)
+        new = posts_of(row, WINDOW - 1, WINDOW - 1 + timelines)
+        streams, on_device = bench.place(to_streams(row, bench.args.dense_streams)), bench.place(new)
+        plain, paper = bench.plain(), bench.model("tempoformer")
+        forms = {
+            PLAIN: (timelines, bench.forward(plain, lambda: plain(**on_device))),
+            DENSE: (len(streams["mask"]), bench.forward(paper, lambda: dense_forward(paper, **streams))),
+        }
+        for name in bench.args.model_type:
+            model = bench.model(name)
+            forms[name] = timelines, bench.forward(model, new_posts(model.to(bench.dtype), row, new))
+        bench.measure("one new post", forms, window=WINDOW, size=timelines)
+
+
+def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], object]:
+    """A step with `new`, a post of each timeline, all of which have the first posts of a row behind them."""
+    ids, minutes = [str(number) for number in range(len(new["input_ids"]))], itertools.count(WINDOW)
+    old, times = posts_of(row, 0, WINDOW - 1), [60.0 * minute for minute in range(1, WINDOW)]
+    state = model.step(**old, timeline_ids=ids[:1] * len(times), timestamps=times).state
+    for timeline_id in ids[1:]:
+        state.remember(timeline_id, WINDOW, state.posts[ids[0]], times)
+    return lambda: model.step(**new, timeline_ids=ids, timestamps=[60.0 * next(minutes)] * len(ids), state=state)
+
+
+def explanations(bench: Bench):
+    """Of a post: what each earlier post of its stream did, beside plain BERT on the posts once."""
+    row = bench.place(full_windows(1, WINDOW + 1))
+    posts = {name: row[name][0] for name in ("input_ids", "attention_mask")}
+    plain = bench.plain()
+    forms = {PLAIN: (1, bench.forward(plain, lambda: plain(**posts)))}
+    for name in bench.args.model_type:
+        model = bench.model(name)
+        forms[name] = 1, bench.forward(model, lambda model=model: explain_streams(model, **row))
+    bench.measure("explain", forms, window=WINDOW, size=1)
+
+
+def temporal_attention(bench: Bench):
+    """Encoders with temporal attention, beside plain BERT: a forward pass, a step of language modelling."""
+    count, length = bench.args.texts
+    fields = bench.encoder.to_diff_dict()
+    texts = {"input_ids": torch.randint(1000, 30000, (count, length), device=bench.device)}
+    labels = torch.where(torch.rand(count, length, device=bench.device) < 0.15, texts["input_ids"], -100)
+    for form, (times, of_tokens, is_residual) in TEMPORAL.items():
+        config = TemporalBertConfig(**{**fields, "times": times, "temporal_residual": is_residual})
+        ids = torch.randint(3, 3 + len(times), (count, length if of_tokens else 1), device=bench.device)
+        plain = BertForMaskedLM(bench.encoder).to(bench.device)
+        timed = BertWithTemporalAttentionForMaskedLM(config).to(bench.device)
+        models = {PLAIN: (plain, texts), form: (timed, {**texts, "time_ids": ids.expand(count, length).contiguous()})}
+        forms = {
+            name: (count, bench.step(model, lambda model=model, batch=batch: model(**batch, labels=labels).loss))
+            for name, (model, batch) in models.items()
+        }
+        bench.measure("temporal, training step", forms)
+        forms = {
+            name: (count, bench.forward(model, lambda model=model, batch=batch: model.base_model(**batch)))
+            for name, (model, batch) in models.items()
+        }
+        bench.measure("temporal, forward", forms)
+
+
+def small_machines(bench: Bench):
+    """Forms for a CPU of whole timelines; also the size of the weights, and how far a logit moves."""
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
+
+    rows = whole_timelines(6, WINDOW)
+    batch, total = collate(rows), sum(row["stream_index"].shape[1] for row in rows)
+    is_real = batch["stream_index"][..., -1] >= 0
+    for model_type in bench.args.model_type:
+        model = bench.model(model_type)
+        models = {FLOAT32: model, "bfloat16": copy.deepcopy(model).bfloat16()}
+        models["dynamic int8, torch.ao"] = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+        for name, config in (
+            ("int8 weights, torchao", Int8WeightOnlyConfig()),
+            ("dynamic int8, torchao", Int8DynamicActivationInt8WeightConfig()),
+        ):
+            quantize_(models.setdefault(name, copy.deepcopy(model)), config)
+        if bench.args.compile:
+            models["compiled, dynamic"] = torch.compile(model, dynamic=True)
+        calls = {
+            name: (total, torch.inference_mode()(lambda model=model: model(**batch))) for name, model in models.items()
+        }
+        logits = {name: call().logits[is_real].float() for name, (_, call) in calls.items()}
+        before = len(bench.results)
+        bench.measure(f"small, {model_type}", calls, window=WINDOW, size=len(rows))
+        for found in bench.results[before:]:
+            moved = (logits[found["form"]] - logits[FLOAT32]).abs().max() / logits[FLOAT32].std()
+            found["largest change of a logit, of its spread"] = float(moved)
+
+
+CASES = {
+    "forward": forward_passes,
+    "training": training_steps,
+    "step": online_steps,
+    "explain": explanations,
+    "temporal": temporal_attention,
+    "small": small_machines,
+}
+
+
+@torch.inference_mode()
+def distance_from_dense(bench: Bench, window: int) -> float:
+    """How far a logit of the paper's model is from the dense form at most, in standard deviations of the logits."""
+    model = bench.model("tempoformer", window).to(bench.dtype)
+    row = full_windows(bench.args.dense_streams, window)
+    logits = model(**bench.place(row)).logits[0].float()
+    dense = dense_forward(model, **bench.place(to_streams(row, bench.args.dense_streams))).float()
+    return float((logits - dense).abs().max() / dense.std(0).mean())
+
+
 def show_table(results: list[dict]):
-    rows = []
-    for found in results:
-        cells = []
-        for name, unit, style in COLUMNS.values():
-            value = found.get(name, "")
-            cells.append(value if value == "" else format(value if unit is None else value / unit, style))
-        rows.append(cells)
-    table(list(COLUMNS), rows)
+    """All figures, each in its column."""
+    header = list(dict.fromkeys(name for found in results for name in found))
+    cells = ([found.get(name, "") for name in header] for found in results)
+    table(header, [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in cells])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tiny", action="store_true", help="Tiny models on the CPU, as where there is no GPU.")
-    parser.add_argument("--output", default="outputs/gpu.json", type=Path, help="The file of all figures.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--model_type", nargs="+", choices=list(MODEL_TYPES), default=list(MODEL_TYPES))
+    default = [case for case in CASES if case != "small"]
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=default)
+    parser.add_argument("--size", choices=("base", "small", "tiny"), default="base", help="configuration/bert_*.json")
+    parser.add_argument("--windows", type=int, nargs="+", default=[5, 20])
+    parser.add_argument("--rows", type=int, default=1, help="Of a batch.")
+    parser.add_argument("--targets", type=int, nargs="+", default=[16], help="Of a row.")
+    parser.add_argument("--dense_streams", type=int, default=16, help="That the dense form reads at a time.")
+    parser.add_argument("--timelines", type=int, nargs="+", default=[1], help="That get a new post at a time.")
+    parser.add_argument("--texts", type=int, nargs=2, default=[32, 128], help="Of temporal attention; tokens of each.")
+    parser.add_argument("--compile", action="store_true", help="Among the forms for small machines; takes minutes.")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=Path("outputs/speed.json"))
     args = parser.parse_args()
-    started = time.perf_counter()
-    bench = make_bench(args.tiny or not torch.cuda.is_available())
-    on_gpu = bench.device.type == "cuda"
+    torch.set_num_threads(args.threads)
+    bench = Bench(args)
+    distances = {window: distance_from_dense(bench, window) for window in args.windows}
+    for case in args.cases:
+        CASES[case](bench)
     report = {
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu",
-        "measured_on_gpu": on_gpu,
-        "dtype": "bfloat16",
+        "device": torch.cuda.get_device_name() if bench.on_gpu else "cpu",
         "versions": {"torch": torch.__version__, "cuda": torch.version.cuda, "transformers": transformers.__version__},
-        "asked_on_an_h100": ASKED,
+        "settings": {**vars(args), "output": str(args.output)},
+        "distance_from_dense": distances,
+        "results": bench.results,
     }
-    print(report["device"] if on_gpu else "Nothing is measured on a GPU: tiny models run on the CPU.", flush=True)
-    report["matmul"] = measure_matmul(bench)
-    report["differences_from_dense"] = [compare_with_dense(bench, window) for window in WINDOWS]
-    report["results"] = measure_all(bench)
-    for found in report["results"]:
-        found["of_matmul"] = found["flop_rate"] / report["matmul"]["flop_rate"]
-    report["seconds"] = time.perf_counter() - started
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=2), encoding="utf-8")
-    show_table(report["results"])
-    print(f"\nAll figures: {args.output}. Asked is of an H100.")
+    show_table(bench.results)
+    print(f"\nOn {report['device']}. All figures: {args.output}.")
 
 
 if __name__ == "__main__":

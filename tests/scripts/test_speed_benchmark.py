@@ -1,6 +1,6 @@
-import itertools
 import json
 import math
+import os
 import subprocess
 import sys
 
@@ -11,14 +11,11 @@ from helpers import ROOT
 RUN = """
 import runpy, sys
 sys.modules.update(dict.fromkeys(("datasets", "pandas", "pyarrow", "sklearn")))
-sys.path.insert(0, sys.argv[1])
-sys.argv = ["gpu.py", "--tiny", "--output", sys.argv[2]]
-runpy.run_module("gpu", run_name="__main__")
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module("speed", run_name="__main__")
 """
-OF_A_CALL = {"seconds", "launches", "waits", "peak_bytes", "flop_rate", "of_matmul"}
-# And of each form.
-PLAIN, DENSE = {"real_tokens_per_s"}, {"targets_per_s"}
-OURS = {"real_tokens_per_s", "of_plain", "targets_per_s", "over_dense"}
+SMALL = "--size tiny --windows 3 6 --targets 2 --timelines 1 3 --texts 2 16 --turns 1 --threads 1".split()
+TYPES = {"post_tempoformer", "tempoformer"}
 
 
 def numbers(value) -> list[float]:
@@ -28,35 +25,40 @@ def numbers(value) -> list[float]:
     return [value] if isinstance(value, int | float) else []
 
 
-def test_every_figure_is_there_and_it_says_that_no_gpu_was_measured(tmp_path):
-    command = [sys.executable, "-c", RUN, str(ROOT / "benchmarks"), str(tmp_path / "new" / "gpu.json")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+def test_every_case_has_its_forms_and_the_paper_s_model_is_the_dense_form(tmp_path):
+    output = tmp_path / "new" / "speed.json"
+    command = [sys.executable, "-c", RUN, str(ROOT / "benchmarks"), *SMALL, "--output", str(output)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Nothing is measured on a GPU")
-    report = json.loads((tmp_path / "new" / "gpu.json").read_text(encoding="utf-8"))
-    assert report["measured_on_gpu"] is False and report["asked_on_an_h100"] == {"over_dense": 10, "of_plain": 0.5}
-    assert all(math.isfinite(number) for number in numbers(report))
-    assert report["matmul"]["flop_rate"] > 0
+    report = json.loads(output.read_text(encoding="utf-8"))
+    assert report["device"] == "cpu" and all(math.isfinite(number) for number in numbers(report))
+    # The same function, and streams differ.
+    assert set(report["distance_from_dense"]) == {"3", "6"} and max(report["distance_from_dense"].values()) < 1e-2
 
     found = {}
     for result in report["results"]:
-        key = tuple(result.get(name) for name in ("task", "form", "window", "size"))
-        assert key not in found
-        found[key] = result
-    sizes = {task: {key[3] for key in found if key[0] == task} for task in ("forward", "training", "online step")}
-    assert [len(of_task) for of_task in sizes.values()] == [2, 2, 3]
-    forms = {"plain BERT": PLAIN, "dense form": DENSE, "token form": OURS, "post form": OURS}
-    assert sizes["forward"] == sizes["training"]
-    rows = itertools.product(("forward", "training"), forms, (5, 20), sizes["forward"])
-    for task, form, window, size in rows:
-        assert OF_A_CALL | forms[form] <= set(found.pop((task, form, window, size)))
-    for form, size in itertools.product(("token form", "post form"), sizes["online step"]):
-        result = found.pop(("online step", form, 20, size))
-        assert OF_A_CALL | {"real_tokens_per_s", "targets_per_s", "state_bytes"} <= set(result)
-    times = ("attention, 2 times", "attention, 1,000 times", "attention, a time for each token", "residual, 2 times")
-    for task, form in itertools.product(("temporal forward", "temporal training"), ("plain BERT", *times)):
-        assert OF_A_CALL | {"real_tokens_per_s", "of_plain"} <= set(found.pop((task, form, None, None)))
+        place = result["case"], result.get("window"), result.get("size")
+        found.setdefault(place, {}).setdefault(result["form"], []).append(result)
+        assert result["seconds"] > 0 and result["over matmul"] >= 0
+    for window in (3, 6):
+        forward = found.pop(("forward", window, 2))
+        assert set(forward) == {"plain BERT", "dense", *TYPES}
+        steps = found.pop(("training step", window, 2))
+        assert set(steps) == {"plain BERT", "dense", *TYPES, "post_tempoformer, frozen encoder"}
+        for form in TYPES:
+            (ours,), (dense,) = forward[form], forward["dense"]
+            # One turn.
+            rates = ours["targets_per_second"] / dense["targets_per_second"]
+            assert math.isclose(ours["over dense"], rates, rel_tol=1e-6)
+            assert math.isclose(ours["targets_per_second"] * ours["seconds"], 2, rel_tol=1e-6)
+    for timelines in (1, 3):
+        assert set(found.pop(("one new post", 20, timelines))) == {"plain BERT", "dense", *TYPES}
+    assert set(found.pop(("explain", 20, 1))) == {"plain BERT", *TYPES}
+    times = {"attention, 2 times", "attention, 1,000 times", "attention, a time for each token", "residual, 2 times"}
+    for task in ("training step", "forward"):
+        temporal = found.pop((f"temporal, {task}", None, None))
+        assert set(temporal) == {"plain BERT", *times}
+        assert all("over plain BERT" in temporal[form][0] for form in times)
     assert not found
-    # The dense form is the same function, in bfloat16 too.
-    differences = {found["window"]: found["largest_over_sd"] for found in report["differences_from_dense"]}
-    assert set(differences) == {5, 20} and max(differences.values()) < 0.2
