@@ -1,11 +1,18 @@
-r"""What the README's commands learn on real posts: small and whole corpora, three seeds, each with parts of its own.
+r"""What the README's commands learn on real posts, and what each part of the default is worth.
 
-    python benchmarks/first_evening.py --model_name_or_path M --lrs threads.jsonl.gz --topic_shift conversations \
-        --annomi annomi_full.csv.gz --output_dir outputs/first_evening
+    python benchmarks/quality.py commands --model_name_or_path M --lrs threads.jsonl.gz \
+        --topic_shift conversations --annomi annomi_full.csv.gz --output_dir outputs/quality
+    python benchmarks/quality.py parts --output_dir outputs/parts -- \
+        --task_name lrs --model_name_or_path M --train_file threads.jsonl.gz
 
-A fifth of the timelines is held out, another one for each seed. Of the others so many are drawn as a row of the table
-says; the commands split them into training and validation posts. Each run is a process of its own, and its seconds are
-those of the whole command, from start to predictions. Every TempoFormer run also scores position and time alone.
+`commands`: small and whole corpora, three seeds, each with parts of its own. A fifth of the timelines is held out,
+another one for each seed. Of the others so many are drawn as a row of the table says; the commands split them into
+training and validation posts. Each run is a process of its own, and its seconds are those of the whole command, from
+start to predictions. Every TempoFormer run also scores position and time alone.
+
+`parts`: the default with one field of the configuration changed, over the same five folds. What comes after `--` goes
+to run_cross_validation.py.
+
 Finished runs are not repeated.
 """
 
@@ -15,14 +22,12 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from datasets import Dataset
-from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.splits import cut
 from modeling_tempoformer.data.synthetic import synthetic_posts
@@ -42,120 +47,133 @@ COMMANDS = {
     "class prior": "run_baseline.py --method class_prior",
 }
 WITHOUT_ENCODER = ("class prior",)
+# Fields of the configuration that differ from configuration/default.yaml.
+PARTS = {
+    "default": {},
+    "two layers": {"num_stream_layers": 2},
+    "a quarter of the width": {"stream_hidden_size": 48},
+    "the encoder's width": {"stream_hidden_size": None},
+    "pooling [CLS]": {"post_pooling": "cls"},
+    "rotated by the distance in posts": {"stream_attention": "rotary"},
+    "no rotation": {"stream_attention": "full"},
+    "no positions": {"stream_position_embeddings": False},
+    "positions as small as published": {"stream_position_initializer_range": 0.02},
+}
 
 
-@dataclass(frozen=True)
-class Run:
-    """One command, on some timelines of a corpus."""
+def run(script: str, *arguments: str | Path, **settings):
+    subprocess.run([sys.executable, ROOT / script, *map(str, arguments)], check=True, **settings)
 
-    method: str
-    corpus: str
-    size: int | None
-    seed: int
 
-    @property
-    def name(self) -> str:
-        return "-".join(map(str, (self.corpus, self.size or "all", self.method.replace(" ", "_"), self.seed)))
+def run_commands(args: argparse.Namespace) -> pd.DataFrame:
+    """A row for each corpus, size and method."""
+    rows = []
+    for corpus, sizes in SIZES.items():
+        path = getattr(args, corpus, None)
+        if corpus == "synthetic":
+            posts = Dataset.from_list(list(synthetic_posts(SYNTHETIC_TIMELINES, seed=0)))
+        elif path is not None:
+            posts = load_file(path, corpus)
+        else:
+            continue
+        names = label_names(posts)
+        timelines, posts = to_timelines(posts, names), posts.to_pandas()
+        for seed, size in product(args.seeds, sizes):
+            place = {"corpus": corpus, "size": size or "all", "seed": seed}
+            folder = args.output_dir / "-".join(map(str, place.values()))
+            files = write_posts(folder, posts, timelines, size, seed)
+            for method in args.methods:
+                found = run_method(method, folder, [*files, "--labels", *names, "--seed", str(seed)], args)
+                rows.append({**place, "method": method, **found})
+                if "position_and_time" in found:
+                    free = {"macro_f1": found["position_and_time"], "one_class": False, "seconds": 0}
+                    rows.append({**place, "method": "position and time", **free})
+    return (
+        pd.DataFrame(rows)
+        .assign(macro_f1=lambda table: 100 * table["macro_f1"])
+        .groupby(["corpus", "size", "method"], sort=False)
+        .agg(
+            macro_f1=("macro_f1", "mean"),
+            worst=("macro_f1", "min"),
+            one_class=("one_class", "sum"),
+            runs=("seed", "count"),
+            seconds=("seconds", "median"),
+        )
+    )
 
-    def execute(self, folder: Path, posts: pd.DataFrame, timelines: Dataset, names: list[str], encoder: str):
-        """Writes the posts of the run, runs the command, and keeps its score and its seconds in a file."""
-        done = folder / f"{self.name}.json"
-        if done.exists():
-            return
-        files = self.write_posts(folder, posts, timelines)
-        output = folder / self.name
-        model = [] if self.method in WITHOUT_ENCODER else ["--model_name_or_path", encoder]
-        script, *arguments = shlex.split(COMMANDS[self.method])
-        command = [sys.executable, ROOT / script, *arguments, *model, *files, "--labels", *names]
+
+def write_posts(folder: Path, posts: pd.DataFrame, timelines: Dataset, size: int | None, seed: int) -> list[str]:
+    """The arguments that name the files, of drawn timelines and of those that are held out."""
+    rest, held_out = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
+    drawn = np.random.default_rng(seed).permutation(rest)[:size]
+    ids = np.array(timelines["timeline_id"])
+    folder.mkdir(parents=True, exist_ok=True)
+    arguments = []
+    for option, chosen in (("train_file", drawn), ("test_file", held_out)):
+        path = folder / f"{option}.csv"
+        posts[posts["timeline_id"].isin(ids[chosen])].to_csv(path, index=False)
+        arguments += [f"--{option}", str(path)]
+    return arguments
+
+
+def run_method(method: str, folder: Path, arguments: list[str], args: argparse.Namespace) -> dict[str, float | bool]:
+    """The score and the seconds of a command, which are kept in a file."""
+    output = folder / method.replace(" ", "_")
+    done = output.with_suffix(".json")
+    if not done.exists():
+        model = [] if method in WITHOUT_ENCODER else ["--model_name_or_path", args.model_name_or_path]
+        command = [*shlex.split(COMMANDS[method]), *model, *arguments, "--output_dir", str(output)]
         start = time.perf_counter()
         with output.with_suffix(".log").open("w", encoding="utf-8") as log:
-            subprocess.run(
-                [*command, "--seed", str(self.seed), "--output_dir", output], stdout=log, stderr=log, check=True
-            )
+            run(*command, stdout=log, stderr=log)
         seconds = time.perf_counter() - start
-        table = pd.read_csv(output / "_predictions.csv", dtype=str, keep_default_na=False)
-        table = table[table["label"] != ""]
-        score = f1_score(table["label"], table["prediction"], labels=names, average="macro", zero_division=0)
-        one_class = table["prediction"].nunique() == 1
-        found = {"macro_f1": score, "one_class": one_class, "seconds": seconds}
-        if self.method == "TempoFormer":
-            results = json.loads((output / "all_results.json").read_text(encoding="utf-8"))
-            found["position_and_time"] = results["test"]["compared_with"]["position_and_time"]["macro_f1"]
+        test = json.loads((output / "all_results.json").read_text(encoding="utf-8"))["test"]
+        predicted = pd.read_csv(output / "_predictions.csv", dtype=str, keep_default_na=False)
+        labels_given = predicted[predicted["label"] != ""]["prediction"].nunique()
+        found = {"macro_f1": test["macro_f1"], "one_class": labels_given == 1, "seconds": seconds}
+        if method == "TempoFormer":
+            found["position_and_time"] = test["compared_with"]["position_and_time"]["macro_f1"]
         done.write_text(json.dumps(found) + "\n", encoding="utf-8")
-
-    def write_posts(self, folder: Path, posts: pd.DataFrame, timelines: Dataset) -> list[str]:
-        """The arguments that name the run's files."""
-        rest, held_out = cut(timelines, FOLDS, FOLD_SEED)[self.seed % FOLDS]
-        drawn = np.random.default_rng(self.seed).permutation(rest)[: self.size]
-        ids = np.array(timelines["timeline_id"])
-        arguments = []
-        for option, chosen in (("train_file", drawn), ("test_file", held_out)):
-            path = folder / f"{self.corpus}-{self.size or 'all'}-{self.seed}-{option}.csv"
-            posts[posts["timeline_id"].isin(ids[chosen])].to_csv(path, index=False)
-            arguments += [f"--{option}", str(path)]
-        return arguments
+    return json.loads(done.read_text(encoding="utf-8"))
 
 
-def read_posts(corpus: str, path: str | None) -> Dataset:
-    if corpus == "synthetic":
-        return Dataset.from_list(list(synthetic_posts(SYNTHETIC_TIMELINES, seed=0)))
-    return load_file(path, corpus)
-
-
-def plan(corpora: list[str], methods: list[str], seeds: list[int]) -> Iterator[Run]:
-    for seed in seeds:
-        for corpus in corpora:
-            for size in SIZES[corpus]:
-                for method in methods:
-                    yield Run(method, corpus, size, seed)
-
-
-def make_table(folder: Path, runs: list[Run]) -> pd.DataFrame:
-    """A row for each corpus, size and method that has a finished run."""
-    rows = []
-    for run in runs:
-        if (done := folder / f"{run.name}.json").exists():
-            found = json.loads(done.read_text(encoding="utf-8"))
-            place = {**vars(run), "size": run.size or "all"}
-            rows.append({**place, **found})
-            if "position_and_time" in found:
-                free = {"macro_f1": found["position_and_time"], "one_class": False, "seconds": 0}
-                rows.append({**place, "method": "position and time", **free})
-    grouped = pd.DataFrame(rows).groupby(["corpus", "size", "method"], sort=False)
-    table = grouped.agg(
-        macro_f1=("macro_f1", "mean"),
-        worst=("macro_f1", "min"),
-        one_class=("one_class", "sum"),
-        runs=("seed", "count"),
-        seconds=("seconds", "median"),
-    )
-    return table.assign(macro_f1=100 * table["macro_f1"], worst=100 * table["worst"])
+def run_parts(args: argparse.Namespace) -> pd.DataFrame:
+    """A row for each part."""
+    rows = {}
+    for name, overrides in PARTS.items():
+        folder = args.output_dir / name.replace(" ", "_")
+        changes = ["--config_overrides", json.dumps(overrides)] if overrides else []
+        own = ["--output_dir", folder, "--seeds", *args.seeds]
+        run("run_cross_validation.py", *own, "--", *args.passed_on, *changes)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        rows[name] = {
+            "macro F1": 100 * results["scores"]["macro_f1"]["mean"],
+            "on dev": 100 * np.mean(results["dev_macro_f1"]),
+            "seconds": results["train_seconds"],
+        }
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model_name_or_path", required=True, help="An encoder.")
-    parser.add_argument("--output_dir", type=Path, required=True)
-    parser.add_argument("--lrs", help="RumourEval-2017's threads; left out if not given.")
-    parser.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
-    parser.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
-    parser.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    tables = parser.add_subparsers(required=True)
+    commands, parts = (tables.add_parser(name) for name in ("commands", "parts"))
+    commands.set_defaults(make_table=run_commands)
+    commands.add_argument("--model_name_or_path", required=True, help="An encoder.")
+    commands.add_argument("--lrs", help="RumourEval-2017's threads; left out if not given.")
+    commands.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
+    commands.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
+    commands.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
+    commands.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parts.set_defaults(make_table=run_parts)
+    parts.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parts.add_argument("passed_on", nargs="+", help="After `--`.")
+    for table in (commands, parts):
+        table.add_argument("--output_dir", type=Path, required=True)
     args = parser.parse_args()
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    paths = {corpus: getattr(args, corpus, None) for corpus in SIZES}
-    corpora = [corpus for corpus in SIZES if paths[corpus] or corpus == "synthetic"]
-    runs = list(plan(corpora, args.methods, args.seeds))
-    for corpus in corpora:
-        posts = read_posts(corpus, paths[corpus])
-        names = label_names(posts)
-        timelines = to_timelines(posts, names)
-        for run in runs:
-            if run.corpus == corpus:
-                run.execute(args.output_dir, posts.to_pandas(), timelines, names, args.model_name_or_path)
-    table = make_table(args.output_dir, runs)
-    table.to_csv(args.output_dir / "table.csv")
-    print(table.to_string(float_format="{:.1f}".format))
+    made = args.make_table(args)
+    made.to_csv(args.output_dir / "table.csv")
+    print(made.to_string(float_format="{:.1f}".format))
 
 
 if __name__ == "__main__":
