@@ -1,7 +1,6 @@
 """What the benchmarks share: posts of a real length distribution, models, the dense form, printing."""
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -135,17 +134,6 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
         states = torch.cat((output.flatten(0, 1).unsqueeze(1), states[:, 1:]), dim=1)
     output = base.fusion(cls, output).unsqueeze(0)
     return model.classifier(output, pooled.unsqueeze(0), present.unsqueeze(0))[0]
-
-
-def check_begun_with(folder: Path, settings: dict):
-    """Remembers with which settings the runs in a folder are made; ends the program where they were others."""
-    path = folder / "begun_with.json"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
-    for name, before in json.loads(path.read_text(encoding="utf-8")).items():
-        if settings[name] != before:
-            sys.exit(f"{folder} was begun with {name} {before}, not {settings[name]}: give another --output_dir.")
 
 
 def show(**fields):
