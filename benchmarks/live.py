@@ -27,7 +27,7 @@ from pathlib import Path
 import redis
 import torch
 from transformers import AutoTokenizer
-from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_model, read_config, show, table
+from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_model, read_config, show
 
 from modeling_tempoformer import StreamClassificationPipeline
 
@@ -244,11 +244,7 @@ def main():
         finally:
             server.kill()
             server.wait()
-    show(benchmark="live", settings=vars(args), figures=figures)
-    table(
-        ["load", "figure"],
-        [[name, f"{value:,.4g}" if isinstance(value, float) else str(value)] for name, value in figures.items()],
-    )
+    show(benchmark="live", settings=vars(args), **figures)
 
 
 if __name__ == "__main__":

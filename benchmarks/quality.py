@@ -1,9 +1,9 @@
 r"""What the README's commands learn on real posts, and what each part of the default is worth.
 
-    python benchmarks/quality.py commands --model_name_or_path M --lrs threads.jsonl.gz \
-        --topic_shift conversations --annomi annomi_full.csv.gz --output_dir outputs/quality
+    python benchmarks/quality.py commands --model_name_or_path google-bert/bert-base-uncased \
+        --lrs threads.jsonl.gz --annomi annomi_full.csv.gz --output_dir outputs/quality
     python benchmarks/quality.py parts --output_dir outputs/parts -- \
-        --task_name lrs --model_name_or_path M --train_file threads.jsonl.gz
+        --task_name lrs --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
 
 `commands`: small and whole corpora, three seeds, each with parts of its own. A fifth of the timelines is held out,
 another one for each seed. Of the others so many are drawn as a row of the table says; the commands split them into

@@ -38,7 +38,6 @@ from workload import (
     read_config,
     table,
     to_streams,
-    whole_timelines,
 )
 
 from modeling_tempoformer import (
@@ -280,12 +279,11 @@ def temporal_attention(bench: Bench):
 
 
 def small_machines(bench: Bench):
-    """Forms for a CPU of whole timelines; also the size of the weights, and how far a logit moves."""
+    """Forms for a CPU; also how far a logit moves."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 
-    rows = whole_timelines(6, WINDOW)
-    batch, total = collate(rows), sum(row["stream_index"].shape[1] for row in rows)
-    is_real = batch["stream_index"][..., -1] >= 0
+    targets = bench.args.targets[0]
+    batch, _, _ = make_rows(bench, WINDOW, targets)
     for model_type in bench.args.model_type:
         model = bench.model(model_type)
         models = {FLOAT32: model, "bfloat16": copy.deepcopy(model).bfloat16()}
@@ -298,11 +296,12 @@ def small_machines(bench: Bench):
         if bench.args.compile:
             models["compiled, dynamic"] = torch.compile(model, dynamic=True)
         calls = {
-            name: (total, torch.inference_mode()(lambda model=model: model(**batch))) for name, model in models.items()
+            name: (bench.args.rows * targets, torch.inference_mode()(lambda model=model: model(**batch)))
+            for name, model in models.items()
         }
-        logits = {name: call().logits[is_real].float() for name, (_, call) in calls.items()}
+        logits = {name: call().logits.float() for name, (_, call) in calls.items()}
         before = len(bench.results)
-        bench.measure(f"small, {model_type}", calls, window=WINDOW, size=len(rows))
+        bench.measure(f"small, {model_type}", calls, window=WINDOW, size=targets)
         for found in bench.results[before:]:
             moved = (logits[found["form"]] - logits[FLOAT32]).abs().max() / logits[FLOAT32].std()
             found["largest change of a logit, of its spread"] = float(moved)

@@ -13,9 +13,8 @@ from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stre
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
 
 
-# Every fifth percentile of 4,498 posts of RumourEval-2017 in 260 threads: WordPiece tokens, and posts of a thread.
+# WordPiece tokens of 4,498 posts of RumourEval-2017: every fifth percentile.
 POST_TOKENS = [4, 11, 13, 16, 18, 20, 22, 24, 26, 27, 29, 31, 33, 34, 36, 37, 39, 41, 45, 49, 72]
-THREAD_POSTS = [1, 3, 4, 5, 6, 7, 9, 10, 11, 13, 14, 16, 17, 18, 19, 21, 23, 25, 32, 40, 155]
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATION = ROOT / "configuration"
@@ -49,11 +48,13 @@ def draw(percentiles: list[int], count: int, generator: torch.Generator) -> list
     return (points[low] + (place - low) * (points[low + 1] - points[low])).round().long().tolist()
 
 
-def make_row(num_posts: int, num_context: int, window: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
-    """A batch of one row; the posts after the context are its targets."""
+def full_windows(targets: int, window: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    """A batch of one row from the middle of a long timeline: the stream of every target has `window` posts."""
+    generator = torch.Generator().manual_seed(seed)
+    num_posts = targets + window - 1
     lengths = torch.tensor(draw(POST_TOKENS, num_posts, generator))
     mask = (torch.arange(int(lengths.max())) < lengths.unsqueeze(-1)).long()
-    index = stream_windows(torch.arange(num_context, num_posts), window)
+    index = stream_windows(torch.arange(window - 1, num_posts), window)
     times = torch.rand(num_posts, generator=generator, dtype=torch.float64).mul(11).exp().cumsum(0)
     return {
         "input_ids": torch.randint(1000, 30000, mask.shape, generator=generator).mul(mask).unsqueeze(0),
@@ -61,18 +62,6 @@ def make_row(num_posts: int, num_context: int, window: int, generator: torch.Gen
         "stream_index": index.unsqueeze(0),
         "elapsed": elapsed_seconds(times, index).unsqueeze(0),
     }
-
-
-def full_windows(targets: int, window: int, seed: int = 0) -> dict[str, torch.Tensor]:
-    """A row from the middle of a long timeline: every stream has `window` posts."""
-    generator = torch.Generator().manual_seed(seed)
-    return make_row(targets + window - 1, window - 1, window, generator)
-
-
-def whole_timelines(count: int, window: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
-    """Timelines from their first post on, of the real length distribution."""
-    generator = torch.Generator().manual_seed(seed)
-    return [make_row(posts, 0, window, generator) for posts in draw(THREAD_POSTS, count, generator)]
 
 
 def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, torch.Tensor]:
@@ -83,17 +72,12 @@ def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, t
 
 
 def collate(rows: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Rows as one batch."""
-    posts, tokens = (max(row["input_ids"].shape[axis] for row in rows) for axis in (1, 2))
-    streams = max(row["stream_index"].shape[1] for row in rows)
-    batch = {}
-    for name, fill in (("input_ids", 0), ("attention_mask", 0), ("stream_index", -1), ("elapsed", 0)):
-        of_streams = name in ("stream_index", "elapsed")
-        count, width = (streams, rows[0][name].shape[2]) if of_streams else (posts, tokens)
-        batch[name] = torch.full((len(rows), count, width), fill, dtype=rows[0][name].dtype)
-        for place, row in enumerate(rows):
-            batch[name][place, : row[name].shape[1], : row[name].shape[2]] = row[name][0]
-    return batch
+    """Rows of the same number of posts as one batch."""
+    longest = max(row["input_ids"].shape[2] for row in rows)
+    batch = {name: [row[name] for row in rows] for name in rows[0]}
+    for name in ("input_ids", "attention_mask"):
+        batch[name] = [torch.nn.functional.pad(posts, (0, longest - posts.shape[2])) for posts in batch[name]]
+    return {name: torch.cat(tensors) for name, tensors in batch.items()}
 
 
 def to_streams(row: dict[str, torch.Tensor], count: int) -> dict[str, torch.Tensor]:
