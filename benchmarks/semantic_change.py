@@ -64,7 +64,8 @@ def train(args: argparse.Namespace, name: str, *settings: str) -> Path:
 
 
 def score(args: argparse.Namespace, folder: Path, model: str | Path, num_last_layers: int, *measures: str) -> dict:
-    """The agreement of each measure with the gold scores."""
+    """The agreement of each measure with the gold scores; the files of the scoring are kept below `folder`."""
+    folder = folder / f"last_{num_last_layers}"
     if not (folder / "results.json").exists():
         texts = ("--corpora", *args.corpora) if args.corpora else ("--dwug", args.dwug)
         own = ("--num_last_layers", num_last_layers, "--output_dir", folder)
@@ -83,7 +84,7 @@ def make_table(args: argparse.Namespace) -> list[dict]:
     for mode in MODES if args.table == "3" else ("attention", "attention, residual"):
         folder = train(args, mode, *MODES[mode])
         measures = [*CONTEXTUAL, *(["time_diff"] if "prepend" in mode else [])]
-        for name, value in score(args, folder / "change", folder, args.num_last_layers, *measures).items():
+        for name, value in score(args, folder, folder, args.num_last_layers, *measures).items():
             found[mode, name] = value
         loss = json.loads((folder / "all_results.json").read_text())["eval_loss"]
         show(benchmark="post-pretraining", mode=mode, eval_loss=loss)
@@ -106,7 +107,7 @@ def make_grid(args: argparse.Namespace) -> list[dict]:
             if last > layers:
                 show(**place, left_out=f"the model has {layers} layers")
                 continue
-            for name, value in score(args, model / f"last_{last}", model, last).items():
+            for name, value in score(args, model, model, last).items():
                 rows.append({**place, "measure": name, **figures(value)})
     return sorted(rows, key=lambda row: float(row["Spearman rho"]), reverse=True)
 

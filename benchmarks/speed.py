@@ -70,7 +70,8 @@ class Bench:
         self.on_gpu = self.device.type == "cuda"
         self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
         self.encoder: BertConfig = read_config(f"bert_{args.size}")
-        self.product = torch.randn(*2 * [8192 if self.on_gpu else 1024], device=self.device, dtype=self.dtype)
+        width = 8192 if self.on_gpu else 1024
+        self.product = torch.randn(width, width, device=self.device, dtype=self.dtype)
         self.results: list[dict] = []
 
     def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields):
@@ -148,7 +149,8 @@ class Bench:
     def step(self, model: nn.Module, compute_loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
         """A training step of a model."""
         model.train()
-        optimizer = torch.optim.AdamW((weights for weights in model.parameters() if weights.requires_grad), lr=1e-5)
+        learning = [weights for weights in model.parameters() if weights.requires_grad]
+        optimizer = torch.optim.AdamW(learning, lr=1e-5, fused=True)
 
         def step():
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.on_gpu):
