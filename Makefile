@@ -32,20 +32,17 @@ pictures: .venv/browser
 	$(BIN)/python docs/pictures/make.py --model_name_or_path $(ENCODER)
 
 demo: install
-	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/demo.py
+	HF_HUB_OFFLINE=1 $(BIN)/python examples/demo.py
 
 bench: .venv/installed_slow .venv/redis
-	$(BIN)/python benchmarks/inference.py
-	$(BIN)/python benchmarks/small_machines.py
-	$(BIN)/python benchmarks/training.py
-	$(BIN)/python benchmarks/temporal.py
-	ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 $(BIN)/python benchmarks/online.py
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed.py --cases small --size small --threads 1 --output outputs/small.json
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/scoring.py --posts 200000 --timelines 5000
 
 # On a GPU, with any Python that has torch and Transformers: `make bench-gpu PYTHON=python3`.
 bench-gpu:
-	$(PYTHON) benchmarks/gpu.py
+	PYTHONPATH=. $(PYTHON) benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024 --turns 20
 
 # What a contributor runs: one test process for each of JOBS cores, one thread in each.
 JOBS ?= 2

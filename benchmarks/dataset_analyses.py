@@ -97,27 +97,3 @@ def mean_outlier_score(units: np.ndarray) -> float:
     """The mean over rows of 1 - the cosine similarity between a row and the sum of the other rows."""
     others = units.sum(axis=0) - units
     return float(1 - (units * normalize(others)).sum(axis=1).mean())
-
-
-def neighbour_bertscore(timelines: Dataset, model_type: str = "roberta-large") -> float:
-    """
-    The mean BERTScore F1 (Zhang et al., 2020) of each post and the previous post of its timeline.
-
-    Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
-        model_type (`str`, *optional*, defaults to `"roberta-large"`): A model whose best layer the package
-            `bert-score` knows.
-
-    Returns:
-        NaN if no timeline has two posts. A pair in which a post has no words counts as 0.
-    """
-    from bert_score import score
-
-    pairs = [pair for texts in timelines["texts"] for pair in zip(texts, texts[1:], strict=False)]
-    # bert-score also gives 0 to empty texts, but fails on them with the tokenizers of Transformers 5.
-    scored = [(later, earlier) for earlier, later in pairs if earlier.strip() and later.strip()]
-    total = 0.0
-    if scored:
-        _, _, f1 = score(*map(list, zip(*scored, strict=True)), model_type=model_type)
-        total = float(f1.double().sum())
-    return total / len(pairs) if pairs else math.nan

@@ -1,5 +1,5 @@
 """
-The service of examples/server.py under load, and what the memory of timelines takes.
+The service of examples/server.py under load.
 
 Two workers share a Redis server. 64 clients write the posts of 2,000 timelines, each timeline's one after the other.
 Some posts are sent twice, some come late; in the middle one worker is killed (SIGKILL) and another one takes its port.
@@ -26,18 +26,12 @@ from pathlib import Path
 
 import redis
 import torch
-from transformers import AutoConfig, AutoTokenizer
-from workload import POST_FORM, POST_TOKENS, bert_base, draw, show, table
+from transformers import AutoTokenizer
+from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_model, read_config, show
 
-from modeling_tempoformer import StreamClassificationPipeline, TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.live.classifier import LiveClassifier
-from modeling_tempoformer.live.redis_store import RedisStore
+from modeling_tempoformer import StreamClassificationPipeline
 
 
-ROOT = Path(__file__).parents[1]
-WINDOW = 20
-FORMS = {"token": {}, "post": POST_FORM}
-TINY = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
 # One post in so many is sent twice, and after one in so many a late one is sent.
 SENT_TWICE = LATE = 50
 COMPARED_TIMELINES = 200
@@ -49,17 +43,11 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def make_pipe(encoder: str | None, stream_form: str) -> StreamClassificationPipeline:
+def make_pipe(model_type: str, encoder: str | None) -> StreamClassificationPipeline:
     """A model whose new parts are so wide that each earlier post shows in the answer."""
-    settings = {"window": WINDOW, "num_labels": 2, **FORMS[stream_form]}
-    torch.manual_seed(0)
-    if encoder is None:
-        tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=512)
-        config = AutoConfig.for_model("bert", vocab_size=len(tokenizer), **TINY)
-        model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=config, **settings)).eval()
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(encoder)
-        model = TempoFormerForStreamClassification.from_encoder_pretrained(encoder, **settings)
+    tokenizer = AutoTokenizer.from_pretrained(encoder or ROOT / "tokenization", model_max_length=512)
+    tiny = read_config("encoder_tiny", vocab_size=len(tokenizer), max_position_embeddings=512)
+    model = make_model(model_type, encoder or tiny)
     for name, weight in model.named_parameters():
         if weight.dim() == 2 and ".encoder." not in name:
             torch.nn.init.normal_(weight, std=0.1)
@@ -86,14 +74,8 @@ class Workers:
     """Processes of examples/server.py, one on each port."""
 
     def __init__(self, model: Path, redis_url: str, count: int, folder: Path):
-        self.command = [
-            sys.executable,
-            str(ROOT / "examples" / "server.py"),
-            "--model",
-            str(model),
-            "--redis",
-            redis_url,
-        ]
+        server = str(ROOT / "examples" / "server.py")
+        self.command = [sys.executable, server, "--model", str(model), "--redis", redis_url]
         self.ports = [free_port() for _ in range(count)]
         self.log = (folder / "workers.txt").open("w")
         self.processes = [self.start(port) for port in self.ports]
@@ -237,29 +219,10 @@ def load_test(pipe, timelines: dict[str, dict], model: Path, client: redis.Redis
     }
 
 
-def memory_of_a_timeline(client: redis.Redis) -> list[list[str]]:
-    """BERT-base, a full window of posts of a real distribution of lengths: what a state and Redis keep."""
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=512)
-    # From the 5th to the 95th percentile: 19 posts.
-    words = [" ".join(["a"] * (length - 2)) for length in POST_TOKENS[1:-1]]
-    rows = []
-    for form, settings in FORMS.items():
-        for dtype in (torch.float32, torch.bfloat16):
-            pipe = StreamClassificationPipeline(model=bert_base(WINDOW, **settings).to(dtype), tokenizer=tokenizer)
-            classifier = LiveClassifier(pipe, RedisStore(client))
-            classifier.score([classifier.read("a", f"{10**12 + n}", text, n) for n, text in enumerate(words)])
-            state = classifier.recall(["a"])["a"].state
-            in_redis = client.memory_usage("tempoformer:timeline:a")
-            client.flushdb()
-            show(benchmark="memory of a timeline", form=form, dtype=str(dtype), state=state.nbytes, redis=in_redis)
-            rows.append([form, str(dtype).removeprefix("torch."), f"{state.nbytes:,}", f"{in_redis:,}"])
-    return rows
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--encoder", help="folder or Hub id; by default a tiny one without training")
-    parser.add_argument("--stream_form", choices=list(FORMS), default="post")
+    parser.add_argument("--model_type", choices=list(MODEL_TYPES), default="post_tempoformer")
     parser.add_argument("--timelines", type=int, default=2000)
     parser.add_argument("--posts", type=int, default=5, help="of each timeline")
     parser.add_argument("--clients", type=int, default=64)
@@ -274,20 +237,14 @@ def main():
             url = f"redis://127.0.0.1:{port}/0"
             client = redis.Redis.from_url(url, retry=redis.retry.Retry(redis.backoff.ConstantBackoff(0.1), 100))
             client.ping()
-            memory = memory_of_a_timeline(client)
-            pipe = make_pipe(args.encoder, args.stream_form)
+            pipe = make_pipe(args.model_type, args.encoder)
             pipe.save_pretrained(f"{folder}/model")
             timelines = make_timelines(pipe.tokenizer, args.timelines, args.posts)
             figures = load_test(pipe, timelines, Path(folder) / "model", client, url, args.clients)
         finally:
             server.kill()
             server.wait()
-    show(benchmark="live", settings=vars(args), figures=figures)
-    table(["BERT-base, w = 20, form", "dtype", "state, bytes a timeline", "Redis, bytes a timeline"], memory)
-    table(
-        ["load", "figure"],
-        [[name, f"{value:,.4g}" if isinstance(value, float) else str(value)] for name, value in figures.items()],
-    )
+    show(benchmark="live", settings=vars(args), **figures)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import pandas as pd
 import yaml
 from matplotlib.figure import Figure
 
-from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
+from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics
 from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.timelines import label_names, to_timelines
@@ -234,8 +234,6 @@ def table_5(paper: Paper):
     timelines, _ = paper.timelines()
     texts = [text for posts in timelines["texts"] for text in posts]
     diversity = dataset_diversity(embed_texts(texts, paper.args.model_name_or_path), timelines)
-    if paper.args.bertscore_model is not None:
-        diversity["neighbour_bertscore"] = neighbour_bertscore(timelines, paper.args.bertscore_model)
     paper.write("table_5", listed(diversity, digits=3))
 
 
@@ -303,7 +301,6 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--train_file", required=True, help="The corpus in its original form.")
     parser.add_argument("--model_name_or_path", help="The encoder, also for frozen embeddings.")
     parser.add_argument("--llm", help="An instruct LLM. Without it few-shot prompting is not run.")
-    parser.add_argument("--bertscore_model", help="Adds BERTScore to table 5 (extra `diversity`).")
     parser.add_argument("--output_dir", type=Path, required=True)
     parser.add_argument("--recipes", choices=("fast", "paper"), default="fast")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 12, 123])

@@ -24,13 +24,12 @@ import psutil
 import pyarrow as pa
 import torch
 from pyarrow import csv, dataset, json, parquet
-from transformers import AutoConfig, AutoTokenizer
-from workload import POST_FORM, show, table
+from transformers import AutoTokenizer
+from workload import ROOT, make_model, read_config, show, table
 
-from modeling_tempoformer import StreamClassificationPipeline, TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
 
 
-ROOT = Path(__file__).parents[1]
 TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 NUM_FILES = 12
 LONG = "timeline 0"
@@ -41,11 +40,9 @@ SECONDS_BETWEEN_SAMPLES = 1.0
 
 def save_model(folder: Path):
     """A model without training, whose new parts are so wide that each earlier post shows in the answer."""
-    torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=512)
-    config = AutoConfig.for_model("bert", vocab_size=len(tokenizer), **TINY)
-    settings = {"window": 20, "num_labels": 2, **POST_FORM}
-    model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=config, **settings)).eval()
+    config = read_config("encoder_tiny", vocab_size=len(tokenizer), max_position_embeddings=512, **TINY)
+    model = make_model("post_tempoformer", config)
     for name, weight in model.named_parameters():
         if weight.dim() == 2 and ".encoder." not in name:
             torch.nn.init.normal_(weight, std=0.1)

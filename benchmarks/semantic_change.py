@@ -1,24 +1,28 @@
 r"""
-Tables 2 and 3 of Rosin and Radinsky (2022): models post-pretrained on dated texts, and words scored by their usages.
+Tables 2 and 3 of Rosin and Radinsky (2022), and their grid: models post-pretrained on dated texts, and words scored by
+their usages.
 
     python benchmarks/semantic_change.py --table 3 --model_name_or_path google-bert/bert-base-uncased \
         --train_files 1810-1860.txt 1960-2010.txt --corpora 1810-1860.txt 1960-2010.txt --truth graded.txt \
-        --output_dir out
+        --output_dir out -- --max_steps 200
 
-The texts of our own results are speeches of US presidents and the dated usages of DWUG: `--speeches sentences.tsv.gz
---dwug uses.jsonl.gz`. The same command continues a table that was stopped.
+Table 2: all methods. 3: the ways to tell a model the time. grid: learning rates, epochs, and how many last hidden
+layers are averaged; its best row is chosen on the gold scores themselves, as in the paper: say so where you report it.
+What comes after `--` goes to each training. The rows are printed and written to the output folder as CSV. The same
+command continues a table that was stopped.
 """
 
 import argparse
+import csv
+import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-from workload import check_begun_with, show, table
+from workload import CONFIGURATION, ROOT, show, table
 
 
-ROOT = Path(__file__).parents[1]
 # The ways to tell a model the time.
 MODES = {
     "none": ["--temporal_attention", "none"],
@@ -30,69 +34,57 @@ MODES = {
     "residual and prepend": ["--temporal_residual", "true", "--prepend_time", "true"],
 }
 CONTEXTUAL, STATIC = ("prt", "apd"), ("sgns", "neighbours")
+LAST_LAYERS = (1, 2, 4, 12)
 
 
 def run(script: str, *arguments: str | Path):
-    command = [sys.executable, str(ROOT / script), *map(str, arguments)]
-    print(" ".join(command[1:]), flush=True)
-    subprocess.run(command, check=True)
+    subprocess.run([sys.executable, str(ROOT / script), *map(str, arguments)], check=True)
 
 
-def train(args: argparse.Namespace, mode: str) -> Path:
+def check_begun_with(folder: Path, settings: dict):
+    """Remembers with which settings the runs in a folder are made; ends the program where they were others."""
+    path = folder / "begun_with.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+    for name, before in json.loads(path.read_text(encoding="utf-8")).items():
+        if settings[name] != before:
+            sys.exit(f"{folder} was begun with {name} {before}, not {settings[name]}: give another --output_dir.")
+
+
+def train(args: argparse.Namespace, name: str, *settings: str) -> Path:
     """Trains a model unless it is there, and returns its folder."""
-    folder = args.output_dir / f"{mode.replace(', ', '_').replace(' ', '_')}_{args.max_steps}"
-    if not (folder / "model.safetensors").exists():
-        run(
-            "run_temporal_mlm.py",
-            ROOT / "configuration" / ("temporal_texts.yaml" if args.train_files else "temporal_speeches.yaml"),
-            *("--model_name_or_path", args.model_name_or_path),
-            *("--train_files", *(args.train_files or [args.speeches])),
-            *("--output_dir", folder, "--max_steps", args.max_steps, "--report_to", "none"),
-            *MODES[mode],
-        )
+    folder = args.output_dir / name.replace(", ", "_").replace(" ", "_")
+    if not (folder / "all_results.json").exists():
+        model = ("--model_name_or_path", args.model_name_or_path, "--train_files", *args.train_files)
+        own = ("--output_dir", folder, "--do_train", "--report_to", "none")
+        recipe = CONFIGURATION / f"{args.recipe}.yaml"
+        run("run_temporal_mlm.py", recipe, *model, *args.passed_on, *settings, *own)
     return folder
 
 
-def score(args: argparse.Namespace, folder: Path, model: str | Path | None, *more: str) -> dict[str, dict]:
-    """The agreement of each measure with the gold scores."""
-    model_arguments = [] if model is None else ["--model_name_or_path", model]
-    run(
-        "run_semantic_change.py",
-        *model_arguments,
-        *(("--corpora", *args.corpora) if args.corpora else ("--dwug", args.dwug)),
-        *("--truth", args.truth, "--output_dir", folder),
-        *("--num_last_layers", args.num_last_layers),
-        *more,
-    )
+def score(args: argparse.Namespace, folder: Path, model: str | Path, num_last_layers: int, *measures: str) -> dict:
+    """The agreement of each measure with the gold scores; the files of the scoring are kept below `folder`."""
+    folder = folder / f"last_{num_last_layers}"
+    if not (folder / "results.json").exists():
+        texts = ("--corpora", *args.corpora) if args.corpora else ("--dwug", args.dwug)
+        own = ("--num_last_layers", num_last_layers, "--output_dir", folder)
+        more = ("--measures", *measures) if measures else ()
+        run("run_semantic_change.py", "--model_name_or_path", model, *texts, "--truth", args.truth, *own, *more)
     return json.loads((folder / "results.json").read_text())["agreement"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", type=int, choices=(2, 3), required=True)
-    parser.add_argument("--model_name_or_path", required=True, help="A plain BERT.")
-    texts = parser.add_mutually_exclusive_group(required=True)
-    texts.add_argument("--train_files", nargs="+", help="Training texts: files named by time point.")
-    texts.add_argument("--speeches", help="Training texts instead: a table with the columns `year` and `text`.")
-    usages = parser.add_mutually_exclusive_group(required=True)
-    usages.add_argument("--corpora", nargs="+", help="Texts to score words in: files named by time point.")
-    usages.add_argument("--dwug", help="Texts to score words in instead: the uses of a word usage graph.")
-    parser.add_argument("--truth", required=True)
-    parser.add_argument("--output_dir", type=Path, required=True)
-    parser.add_argument("--max_steps", type=int, default=200)
-    parser.add_argument("--num_last_layers", type=int, default=1)
-    args = parser.parse_args()
-    of_models = ("model_name_or_path", "train_files", "speeches")
-    check_begun_with(args.output_dir, {name: getattr(args, name) for name in of_models})
+def make_table(args: argparse.Namespace) -> list[dict]:
+    """The rows of table 2 or 3."""
     found: dict[tuple[str, str], dict] = {}
-    if args.table == 2:
+    if args.table == "2":
         everything = (*CONTEXTUAL, "clusters", *STATIC)
-        plain = score(args, args.output_dir / "plain", args.model_name_or_path, "--measures", *everything)
+        plain = score(args, args.output_dir / "plain", args.model_name_or_path, args.num_last_layers, *everything)
         found |= {("" if name in STATIC else "plain encoder", name): value for name, value in plain.items()}
-    for mode in MODES if args.table == 3 else ["attention", "attention, residual"]:
-        folder = train(args, mode)
+    for mode in MODES if args.table == "3" else ("attention", "attention, residual"):
+        folder = train(args, mode, *MODES[mode])
         measures = [*CONTEXTUAL, *(["time_diff"] if "prepend" in mode else [])]
-        for name, value in score(args, folder / "change", folder, "--measures", *measures).items():
+        for name, value in score(args, folder, folder, args.num_last_layers, *measures).items():
             found[mode, name] = value
         loss = json.loads((folder / "all_results.json").read_text())["eval_loss"]
         show(benchmark="post-pretraining", mode=mode, eval_loss=loss)
@@ -101,12 +93,56 @@ def main():
         # The paper also chooses the best one on the gold scores.
         (mode, name), best = max(clusters.items(), key=lambda item: item[1]["spearman"])
         found[mode, f"best of {len(clusters)} cluster distances ({name})"] = best
+    return [{"model": mode, "measure": name, **figures(value)} for (mode, name), value in found.items()]
+
+
+def make_grid(args: argparse.Namespace) -> list[dict]:
+    """A row for each learning rate, number of epochs, number of last layers and measure, the best first."""
     rows = []
-    for (mode, name), value in found.items():
-        show(benchmark=f"table {args.table}", model=mode, measure=name, **value)
-        figures = [f"{value[kind]:.3f}" for kind in ("pearson", "pearson_p", "spearman", "spearman_p")]
-        rows.append([mode, name, *figures, "{:.2f} to {:.2f}".format(*value["spearman_interval"])])
-    table(["model", "measure", "Pearson r", "p", "Spearman rho", "p", "95 % of rho"], rows)
+    for rate, epochs in itertools.product(args.learning_rates, args.epochs):
+        model = train(args, f"{rate}_{epochs}", "--learning_rate", rate, "--num_train_epochs", epochs)
+        layers = json.loads((model / "config.json").read_text())["num_hidden_layers"]
+        for last in LAST_LAYERS:
+            place = {"learning rate": rate, "epochs": epochs, "last layers": str(last)}
+            if last > layers:
+                show(**place, left_out=f"the model has {layers} layers")
+                continue
+            for name, value in score(args, model, model, last).items():
+                rows.append({**place, "measure": name, **figures(value)})
+    return sorted(rows, key=lambda row: float(row["Spearman rho"]), reverse=True)
+
+
+def figures(agreement: dict) -> dict[str, str]:
+    kinds = {"Pearson r": "pearson", "its p": "pearson_p", "Spearman rho": "spearman", "p of rho": "spearman_p"}
+    interval = "{:.2f} to {:.2f}".format(*agreement["spearman_interval"])
+    return {**{title: f"{agreement[kind]:.3f}" for title, kind in kinds.items()}, "95 % of rho": interval}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", choices=("2", "3", "grid"), required=True)
+    parser.add_argument("--model_name_or_path", required=True, help="A plain BERT.")
+    parser.add_argument("--recipe", default="temporal_texts", help="Of the trainings, in configuration/.")
+    parser.add_argument("--train_files", nargs="+", required=True, help="Training texts.")
+    usages = parser.add_mutually_exclusive_group(required=True)
+    usages.add_argument("--corpora", nargs="+", help="Texts to score words in: files named by time point.")
+    usages.add_argument("--dwug", help="Texts to score words in instead: the uses of a word usage graph.")
+    parser.add_argument("--truth", required=True)
+    parser.add_argument("--output_dir", type=Path, required=True)
+    parser.add_argument("--num_last_layers", type=int, default=1, help="Of the tables; the grid has them all.")
+    parser.add_argument("--learning_rates", nargs="+", default=["1e-8", "1e-7", "1e-6", "1e-5", "1e-4"])
+    parser.add_argument("--epochs", nargs="+", default=["1", "2", "3", "4"])
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = parser.parse_args(sys.argv[1:end])
+    args.passed_on = sys.argv[end + 1 :]
+    asked = ("model_name_or_path", "recipe", "train_files", "corpora", "dwug", "truth", "passed_on")
+    check_begun_with(args.output_dir, {name: getattr(args, name) for name in asked})
+    rows = make_grid(args) if args.table == "grid" else make_table(args)
+    with (args.output_dir / f"{args.table}.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ READERS = (
 # Longer commands are cut off beside the menus of the site at 1,280 pixels.
 WIDEST_COMMAND = 90
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
-# A line of benchmarks/demo_reload.py.
+# A line of examples/demo.py.
 TIMELINE_LINE = re.compile(r"  .{16}  .{42} [# ]{10} [ \d]{3}%  (>> SWITCH| {9}) \(label: (No-)?Switch\)")
 NAMES = ["No-Switch", "Switch"]
 BERT = "google-bert/bert-base-uncased"
@@ -175,7 +175,7 @@ def stand_ins(tmp_path_factory) -> Path:
 def demo(tmp_path_factory) -> Path:
     """The demo's model, trained as `make demo` does."""
     folder = tmp_path_factory.mktemp("demo")
-    demo = runpy.run_path(str(ROOT / "benchmarks" / "demo.py"))
+    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"))
     demo["train"]("temporal_rotary", demo["write_data"](folder / "data"), folder / "temporal_rotary")
     return folder
 
@@ -307,16 +307,13 @@ def check_program(program: str, arguments: list[str]):
 def check_passed_on(program: str, arguments: list[str]):
     """What a program gives to others, after `--`."""
     run = ["--output_dir", "outputs/run", "--do_train", "--do_eval", "--do_predict"]
-    if program == "run_cross_validation.py":
-        is_baseline = any("baseline" in word or word == "--method" for word in arguments)
-        check_program(f"run_{'baseline' if is_baseline else 'glue_style'}.py", [*arguments, *run])
-    elif program == "benchmarks/post_form_ablation.py":
-        check_passed_on("run_cross_validation.py", arguments)
-    else:
-        place = arguments.index("--score")
-        scoring = ["--model_name_or_path", "outputs/run", "--output_dir", "outputs/scores", *arguments[place + 1 :]]
-        check_program("run_temporal_mlm.py", [*arguments[:place], *run[:3]])
-        check_program("run_semantic_change.py", scoring)
+    if program == "benchmarks/semantic_change.py":
+        texts = ["--model_name_or_path", BERT, "--train_files", "texts.txt"]
+        check_program("run_temporal_mlm.py", ["configuration/temporal_texts.yaml", *texts, *run[:3], *arguments])
+        return
+    # run_cross_validation.py, and what starts it.
+    is_baseline = any("baseline" in word or word == "--method" for word in arguments)
+    check_program(f"run_{'baseline' if is_baseline else 'glue_style'}.py", [*arguments, *run])
 
 
 def check_command(words: list[str]):
@@ -471,10 +468,10 @@ def check_shown(block: Block, printed: str):
                 rank, _, *numbers = line.split()
                 assert len([float(number) for number in (rank, *numbers)]) == len(header) - 1, (block.place, line)
         return
-    reload = runpy.run_path(str(ROOT / "benchmarks" / "demo_reload.py"))["main"]
+    show_timeline = runpy.run_path(str(ROOT / "examples" / "demo.py"))["show_timeline"]
     write_table(Path("timeline.csv"), list(synthetic_posts(1, seed=0)))
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        reload("me/my-model", "timeline.csv")
+        show_timeline("me/my-model", "timeline.csv")
     for line in (*lines, *said.getvalue().splitlines()[3:]):
         assert TIMELINE_LINE.fullmatch(line), (block.place, line)
 

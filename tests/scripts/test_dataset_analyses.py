@@ -1,17 +1,14 @@
 """Statistics and diversity of a corpus, on values worked by hand and against all pairs."""
 
 import math
-import sys
 from itertools import combinations
-from types import ModuleType
 
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
 from scipy.spatial.distance import cosine
 
-from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics, neighbour_bertscore
+from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics
 from modeling_tempoformer.data.timelines import to_timelines
 
 
@@ -66,19 +63,3 @@ def test_diversity_on_a_worked_example():
     assert found["outlier_score"] == pytest.approx(((1 + 2 * (1 + 1 / math.sqrt(2))) / 3 + 0) / 2)
     single = dataset_diversity(np.ones((1, 2)), timelines_of(POSTS[3:4]))
     assert single.pop("single_post_timelines") == 1 and all(math.isnan(score) for score in single.values())
-
-
-def test_bertscore_is_of_neighbours_within_a_timeline(monkeypatch):
-    """A score that counts the words of both posts stands for the package's; it refuses posts without words."""
-
-    def score(candidates, references, model_type):
-        assert model_type == "small" and all(text.strip() for text in candidates + references)
-        sizes = [float(len(c.split()) + 10 * len(r.split())) for c, r in zip(candidates, references, strict=True)]
-        return None, None, torch.tensor(sizes)
-
-    package = ModuleType("bert_score")
-    package.score = score
-    monkeypatch.setitem(sys.modules, "bert_score", package)
-    assert neighbour_bertscore(timelines_of(), "small") == pytest.approx(((1 + 10 * 3) + 0 + (1 + 10 * 2)) / 3)
-    assert neighbour_bertscore(timelines_of(POSTS[1:3]), "small") == pytest.approx(0)
-    assert math.isnan(neighbour_bertscore(timelines_of(POSTS[3:4]), "small"))

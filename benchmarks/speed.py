@@ -1,0 +1,376 @@
+"""
+Speed of the models beside plain BERT, and beside the dense form, which computes each post anew in every stream.
+
+    python benchmarks/speed.py
+    python benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024
+    python benchmarks/speed.py --cases small --size small --threads 1
+
+Weights, tokens and times are random; the lengths of posts are those of real ones. What is compared takes turns in one
+process; figures and ratios are medians over the turns. On a CPU all is in float32; on a GPU forward passes have their
+weights in bfloat16, and training steps are under autocast, as the Trainer's `--bf16` has them. Prints a table, and
+writes all figures as JSON. Needs torch and Transformers alone; the case `small` torchao, too.
+"""
+
+import argparse
+import copy
+import itertools
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+import transformers
+from torch import nn
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+from workload import (
+    MODEL_TYPES,
+    WINDOW,
+    collate,
+    dense_forward,
+    full_windows,
+    make_model,
+    posts_of,
+    read_config,
+    table,
+    to_streams,
+)
+
+from modeling_tempoformer import (
+    BertWithTemporalAttentionForMaskedLM,
+    TemporalBertConfig,
+    focal_loss,
+)
+from modeling_tempoformer.pipeline_tempoformer import explain_streams
+
+
+Tensors = dict[str, torch.Tensor]
+PLAIN, DENSE, FLOAT32 = "plain BERT", "dense", "float32"
+BASELINES = (PLAIN, DENSE, FLOAT32)
+FROZEN = "post_tempoformer, frozen encoder"
+TWO, MANY = ["1810-1860", "1960-2010"], [str(year) for year in range(1000, 2000)]
+# Time points, whether each token has its own, whether the residual form.
+TEMPORAL = {
+    "attention, 2 times": (TWO, False, False),
+    "attention, 1,000 times": (MANY, False, False),
+    "attention, a time for each token": (MANY, True, False),
+    "residual, 2 times": (TWO, False, True),
+}
+
+
+class Bench:
+    """Where it runs and how much of it, and what was measured."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args, self.device = args, torch.device(args.device)
+        self.on_gpu = self.device.type == "cuda"
+        self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
+        self.encoder: BertConfig = read_config(f"bert_{args.size}")
+        width = 8192 if self.on_gpu else 1024
+        self.product = torch.randn(width, width, device=self.device, dtype=self.dtype)
+        self.results: list[dict] = []
+
+    def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields):
+        """
+        Measures forms in turns.
+
+        Args:
+            case (`str`): What they do.
+            forms (`dict[str, tuple[int, Callable]]`): For each form a function, and how many targets it reads.
+            fields: Go to the results, beside seconds, targets a second, how many times that is the rate of each
+                baseline among the forms, and the share of the rate of a matrix product.
+        """
+        functions = {name: function for name, (_, function) in forms.items()}
+        turns = self.take_turns({**functions, "matmul": lambda: self.product @ self.product})
+        rates = {name: [count / seconds for seconds in turns[name]] for name, (count, _) in forms.items()}
+        products = [2 * len(self.product) ** 3 / seconds for seconds in turns["matmul"]]
+        for name, function in functions.items():
+            found = {"case": case, **fields, "form": name}
+            found |= {"seconds": median(turns[name]), "targets_per_second": median(rates[name])}
+            for other in BASELINES:
+                if other in forms and other != name:
+                    found[f"over {other}"] = ratio(rates[name], rates[other])
+            with FlopCounterMode(display=False) as counter:
+                function()
+            # Padding is work where it is computed.
+            work = [counter.get_total_flops() / seconds for seconds in turns[name]]
+            found["over matmul"] = ratio(work, products)
+            self.results.append(found | (self.read_gpu(function) if self.on_gpu else {}))
+            print(json.dumps(self.results[-1]), flush=True)
+
+    def take_turns(self, functions: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+        """Seconds of each function in each turn, after one turn to warm up."""
+        seconds = {name: [] for name in functions}
+        for turn in range(1 + self.args.turns):
+            for name, function in functions.items():
+                start = time.perf_counter()
+                function()
+                if self.on_gpu:
+                    torch.cuda.synchronize()
+                if turn:
+                    seconds[name].append(time.perf_counter() - start)
+        return seconds
+
+    def read_gpu(self, function: Callable[[], object]) -> dict[str, int]:
+        """
+        The kernels that a call launches; its copies for which Python waits, from the GPU to the host, and to the GPU
+        from memory that is not pinned; and the memory that it takes besides what was there before.
+        """
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            function()
+            torch.cuda.synchronize()
+        names = [e.name for e in profiler.events() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
+        return {
+            "kernels": sum(not name.startswith(("Memcpy", "Memset")) for name in names),
+            "waits": sum(name.startswith(("Memcpy DtoH", "Memcpy HtoD (Pageable")) for name in names),
+            "mebibytes": (torch.cuda.max_memory_allocated() - before) // 2**20,
+        }
+
+    def model(self, model_type: str, window: int = WINDOW) -> nn.Module:
+        return make_model(model_type, self.encoder, window).to(self.device)
+
+    def plain(self) -> nn.Module:
+        return BertForSequenceClassification(self.encoder).to(self.device)
+
+    def place(self, tensors: Tensors) -> Tensors:
+        return {name: tensor.to(self.device) for name, tensor in tensors.items()}
+
+    def forward(self, model: nn.Module, compute: Callable[[], object]) -> Callable[[], object]:
+        """A forward pass, `compute`, of a model that is then for inference."""
+        model.to(self.dtype).eval()
+        return torch.inference_mode()(compute)
+
+    def step(self, model: nn.Module, compute_loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
+        """A training step of a model."""
+        model.train()
+        learning = [weights for weights in model.parameters() if weights.requires_grad]
+        optimizer = torch.optim.AdamW(learning, lr=1e-5, fused=True)
+
+        def step():
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.on_gpu):
+                loss = compute_loss()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+
+def ratio(rates: list[float], others: list[float]) -> float:
+    """Of each turn, so that a machine that slows down does so for both."""
+    return median(own / other for own, other in zip(rates, others, strict=True))
+
+
+def make_rows(bench: Bench, window: int, targets: int) -> tuple[Tensors, Tensors, Tensors]:
+    """Rows from the middle of long timelines: as the models read them, their posts once, and some streams densely."""
+    rows = [full_windows(targets, window, seed) for seed in range(bench.args.rows)]
+    batch = collate(rows)
+    posts = {name: batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask")}
+    return tuple(map(bench.place, (batch, posts, to_streams(rows[0], bench.args.dense_streams))))
+
+
+def forward_passes(bench: Bench):
+    for window, targets in itertools.product(bench.args.windows, bench.args.targets):
+        batch, posts, streams = make_rows(bench, window, targets)
+        plain, paper = bench.plain(), bench.model("tempoformer", window)
+        total = batch["stream_index"].shape[:2].numel()
+        forms = {
+            PLAIN: (total, bench.forward(plain, lambda: plain(**posts))),
+            DENSE: (len(streams["mask"]), bench.forward(paper, lambda: dense_forward(paper, **streams))),
+        }
+        for name in bench.args.model_type:
+            model = bench.model(name, window)
+            forms[name] = total, bench.forward(model, lambda model=model: model(**batch))
+        bench.measure("forward", forms, window=window, size=targets)
+
+
+def training_steps(bench: Bench):
+    for window, targets in itertools.product(bench.args.windows, bench.args.targets):
+        batch, posts, streams = make_rows(bench, window, targets)
+        labels = torch.arange(bench.args.rows * targets, device=bench.device).remainder(2).view(-1, targets)
+        of_posts = torch.arange(len(posts["input_ids"]), device=bench.device).remainder(2)
+        of_streams = labels[:1, : len(streams["mask"])]
+        plain, paper = bench.plain(), bench.model("tempoformer", window)
+        forms = {PLAIN: (labels.numel(), bench.step(plain, lambda: plain(**posts, labels=of_posts).loss))}
+        forms[DENSE] = (
+            of_streams.numel(),
+            bench.step(
+                paper, lambda: focal_loss(dense_forward(paper, **streams).unsqueeze(0), of_streams, 2.0, None, None)
+            ),
+        )
+        for name in bench.args.model_type:
+            model = bench.model(name, window)
+            forms[name] = labels.numel(), bench.step(model, lambda model=model: model(**batch, labels=labels).loss)
+        if "post_tempoformer" in bench.args.model_type:
+            frozen = bench.model("post_tempoformer", window)
+            frozen.base_model.encoder.requires_grad_(False)
+            with torch.no_grad():
+                vectors = frozen.base_model.embed_posts(**posts).unflatten(0, batch["input_ids"].shape[:2])
+            of_vectors = {**{name: batch[name] for name in ("stream_index", "elapsed")}, "post_embeds": vectors}
+            forms[FROZEN] = labels.numel(), bench.step(frozen, lambda: frozen(**of_vectors, labels=labels).loss)
+        bench.measure("training step", forms, window=window, size=targets)
+
+
+def online_steps(bench: Bench):
+    """A new post of each timeline, of which the posts of a whole window are remembered; densely, its whole window."""
+    for timelines in bench.args.timelines:
+        row = full_windows(timelines, WINDOW)
+        new = posts_of(row, WINDOW - 1, WINDOW - 1 + timelines)
+        streams, on_device = bench.place(to_streams(row, bench.args.dense_streams)), bench.place(new)
+        plain, paper = bench.plain(), bench.model("tempoformer")
+        forms = {
+            PLAIN: (timelines, bench.forward(plain, lambda: plain(**on_device))),
+            DENSE: (len(streams["mask"]), bench.forward(paper, lambda: dense_forward(paper, **streams))),
+        }
+        for name in bench.args.model_type:
+            model = bench.model(name)
+            forms[name] = timelines, bench.forward(model, new_posts(model.to(bench.dtype), row, new))
+        bench.measure("one new post", forms, window=WINDOW, size=timelines)
+
+
+def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], object]:
+    """A step with `new`, a post of each timeline, all of which have the first posts of a row behind them."""
+    ids, minutes = [str(number) for number in range(len(new["input_ids"]))], itertools.count(WINDOW)
+    old, times = posts_of(row, 0, WINDOW - 1), [60.0 * minute for minute in range(1, WINDOW)]
+    state = model.step(**old, timeline_ids=ids[:1] * len(times), timestamps=times).state
+    for timeline_id in ids[1:]:
+        state.remember(timeline_id, WINDOW, state.posts[ids[0]], times)
+    return lambda: model.step(**new, timeline_ids=ids, timestamps=[60.0 * next(minutes)] * len(ids), state=state)
+
+
+def explanations(bench: Bench):
+    """Of a post: what each earlier post of its stream did, beside plain BERT on the posts once."""
+    row = bench.place(full_windows(1, WINDOW + 1))
+    posts = {name: row[name][0] for name in ("input_ids", "attention_mask")}
+    plain = bench.plain()
+    forms = {PLAIN: (1, bench.forward(plain, lambda: plain(**posts)))}
+    for name in bench.args.model_type:
+        model = bench.model(name)
+        forms[name] = 1, bench.forward(model, lambda model=model: explain_streams(model, **row))
+    bench.measure("explain", forms, window=WINDOW, size=1)
+
+
+def temporal_attention(bench: Bench):
+    """Encoders with temporal attention, beside plain BERT: a forward pass, a step of language modelling."""
+    count, length = bench.args.texts
+    fields = bench.encoder.to_diff_dict()
+    texts = {"input_ids": torch.randint(1000, 30000, (count, length), device=bench.device)}
+    labels = torch.where(torch.rand(count, length, device=bench.device) < 0.15, texts["input_ids"], -100)
+    for form, (times, of_tokens, is_residual) in TEMPORAL.items():
+        config = TemporalBertConfig(**{**fields, "times": times, "temporal_residual": is_residual})
+        ids = torch.randint(3, 3 + len(times), (count, length if of_tokens else 1), device=bench.device)
+        plain = BertForMaskedLM(bench.encoder).to(bench.device)
+        timed = BertWithTemporalAttentionForMaskedLM(config).to(bench.device)
+        models = {PLAIN: (plain, texts), form: (timed, {**texts, "time_ids": ids.expand(count, length).contiguous()})}
+        forms = {
+            name: (count, bench.step(model, lambda model=model, batch=batch: model(**batch, labels=labels).loss))
+            for name, (model, batch) in models.items()
+        }
+        bench.measure("temporal, training step", forms)
+        forms = {
+            name: (count, bench.forward(model, lambda model=model, batch=batch: model.base_model(**batch)))
+            for name, (model, batch) in models.items()
+        }
+        bench.measure("temporal, forward", forms)
+
+
+def small_machines(bench: Bench):
+    """Forms for a CPU; also how far a logit moves."""
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
+
+    targets = bench.args.targets[0]
+    batch, _, _ = make_rows(bench, WINDOW, targets)
+    for model_type in bench.args.model_type:
+        model = bench.model(model_type)
+        models = {FLOAT32: model, "bfloat16": copy.deepcopy(model).bfloat16()}
+        models["dynamic int8, torch.ao"] = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+        for name, config in (
+            ("int8 weights, torchao", Int8WeightOnlyConfig()),
+            ("dynamic int8, torchao", Int8DynamicActivationInt8WeightConfig()),
+        ):
+            quantize_(models.setdefault(name, copy.deepcopy(model)), config)
+        if bench.args.compile:
+            models["compiled, dynamic"] = torch.compile(model, dynamic=True)
+        calls = {
+            name: (bench.args.rows * targets, torch.inference_mode()(lambda model=model: model(**batch)))
+            for name, model in models.items()
+        }
+        logits = {name: call().logits.float() for name, (_, call) in calls.items()}
+        before = len(bench.results)
+        bench.measure(f"small, {model_type}", calls, window=WINDOW, size=targets)
+        for found in bench.results[before:]:
+            moved = (logits[found["form"]] - logits[FLOAT32]).abs().max() / logits[FLOAT32].std()
+            found["largest change of a logit, of its spread"] = float(moved)
+
+
+CASES = {
+    "forward": forward_passes,
+    "training": training_steps,
+    "step": online_steps,
+    "explain": explanations,
+    "temporal": temporal_attention,
+    "small": small_machines,
+}
+
+
+@torch.inference_mode()
+def distance_from_dense(bench: Bench, window: int) -> float:
+    """How far a logit of the paper's model is from the dense form at most, in standard deviations of the logits."""
+    model = bench.model("tempoformer", window).to(bench.dtype)
+    row = full_windows(bench.args.dense_streams, window)
+    logits = model(**bench.place(row)).logits[0].float()
+    dense = dense_forward(model, **bench.place(to_streams(row, bench.args.dense_streams))).float()
+    return float((logits - dense).abs().max() / dense.std(0).mean())
+
+
+def show_table(results: list[dict]):
+    """All figures, each in its column."""
+    header = list(dict.fromkeys(name for found in results for name in found))
+    cells = ([found.get(name, "") for name in header] for found in results)
+    table(header, [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in cells])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--model_type", nargs="+", choices=list(MODEL_TYPES), default=list(MODEL_TYPES))
+    default = [case for case in CASES if case != "small"]
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=default)
+    parser.add_argument("--size", choices=("base", "small", "tiny"), default="base", help="configuration/bert_*.json")
+    parser.add_argument("--windows", type=int, nargs="+", default=[5, 20])
+    parser.add_argument("--rows", type=int, default=1, help="Of a batch.")
+    parser.add_argument("--targets", type=int, nargs="+", default=[16], help="Of a row.")
+    parser.add_argument("--dense_streams", type=int, default=16, help="That the dense form reads at a time.")
+    parser.add_argument("--timelines", type=int, nargs="+", default=[1], help="That get a new post at a time.")
+    parser.add_argument("--texts", type=int, nargs=2, default=[32, 128], help="Of temporal attention; tokens of each.")
+    parser.add_argument("--compile", action="store_true", help="Among the forms for small machines; takes minutes.")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=Path("outputs/speed.json"))
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    bench = Bench(args)
+    distances = {window: distance_from_dense(bench, window) for window in args.windows}
+    for case in args.cases:
+        CASES[case](bench)
+    report = {
+        "device": torch.cuda.get_device_name() if bench.on_gpu else "cpu",
+        "versions": {"torch": torch.__version__, "cuda": torch.version.cuda, "transformers": transformers.__version__},
+        "settings": {**vars(args), "output": str(args.output)},
+        "distance_from_dense": distances,
+        "results": bench.results,
+    }
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2), encoding="utf-8")
+    show_table(bench.results)
+    print(f"\nOn {report['device']}. All figures: {args.output}.")
+
+
+if __name__ == "__main__":
+    main()
