@@ -1,6 +1,7 @@
 """Tokenizers that take the time of texts."""
 
 import json
+import logging
 
 import numpy as np
 import pandas as pd
@@ -105,12 +106,27 @@ def test_masked_tokens_can_lose_their_time():
     assert bert(mask_token_time=True)("the [MASK] flew", time=1990)["time_ids"] == [4, 4, 1, 4, 4]
 
 
-def test_times_that_are_missing_or_unknown():
-    for arguments in ({}, {"time": 1900}, {"time": [None]}):
-        refusing = bert(unknown_times="error") if arguments == {} else bert()
+def test_a_time_outside_all_times_is_refused_or_unknown():
+    for time in (1900, [None]):
         with pytest.raises(UnknownTimeError, match="1810-1860, 1960-2010"):
-            refusing(["the plane"], **arguments)
-        assert bert(unknown_times="unknown")(["the plane"], **arguments)["time_ids"] == [[2, 2, 2, 2]]
+            bert()(["the plane"], time=time)
+        assert bert(unknown_times="unknown")(["the plane"], time=time)["time_ids"] == [[2, 2, 2, 2]]
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_a_text_without_a_time_is_one_of_unknown_time(make, caplog):
+    """It reads like one of an unknown time, in a single text, a batch and a pair, and one warning names `time=`."""
+    tokenizer, unknown = make(), make(unknown_times="unknown")
+    with caplog.at_level(logging.WARNING):
+        for texts in (["the plane"], [["the plane", "the"]], ["the", "plane"]):
+            assert tokenizer(*texts).data == unknown(*texts, time="never").data
+    assert {time for row in tokenizer(["the", "plane"])["time_ids"] for time in row} == {2}
+    assert sum("time=" in record.message for record in caplog.records) <= 1
+    for given in ("never", ["never"], [None], [float("nan")], ""):
+        with pytest.raises(ValueError):
+            tokenizer(["the plane"], time=given)
+    with pytest.raises(ValueError, match="no time"):
+        make(unknown_times="error")("the plane")
 
 
 @pytest.mark.parametrize("make", [bert, roberta])
