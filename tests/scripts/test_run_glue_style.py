@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import NAMES, ROOT, assert_same, of_others, read_json, read_table, save_encoder, write_posts
+from helpers import NAMES, ROOT, assert_same, of_others, read_json, read_table, write_posts
 from safetensors.torch import load_file
 from sklearn.metrics import f1_score
 
@@ -32,11 +32,6 @@ def in_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> str:
-    return save_encoder(tmp_path_factory.mktemp("encoder"))
-
-
 def run(folder: Path, *arguments: str) -> list[dict[str, str]]:
     """Predictions of a run on synthetic posts, unless the arguments name other files."""
     if not any(argument.endswith("_file") or argument == "--dataset_name" for argument in arguments):
@@ -49,14 +44,6 @@ def fine_tune(folder: Path, encoder: str, *arguments: str) -> list[dict[str, str
     """Predictions of a model that was trained for one epoch."""
     settings = ["--window", "3", "--num_train_epochs", "1", "--do_train", "--do_eval"]
     return run(folder, "--model_name_or_path", encoder, *settings, *arguments)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, encoder) -> Path:
-    """The folder of a fine-tuned model, and its posts beside it."""
-    folder = tmp_path_factory.mktemp("trained") / "out"
-    fine_tune(folder, encoder)
-    return folder
 
 
 def test_own_csv_to_predictions(tmp_path, capsys):
