@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from helpers import TIMES, VOCABULARY, dated_config, tiny_batch, tiny_encoder, tiny_model
 from transformers import BertTokenizer, pipeline
@@ -238,6 +239,10 @@ PIPELINE = {
     "a post with a time that is none": (
         classify({"text": ["sad"], "timestamp": ["soon"]}),
         "Timeline 0…post 0…'soon'",
+    ),
+    "a time in 32 bits": (
+        classify({"text": ["sad", "glad"], "timestamp": [0.0, np.float32(60)]}),
+        "Timeline 0, post 1…float32",
     ),
     "a post without time among others": (
         classify({"text": ["sad", "glad"], "timestamp": [1, None]}),

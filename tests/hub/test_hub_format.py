@@ -23,44 +23,42 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification
 
-batch = load_file("batch.safetensors")
-post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask", "time_ids") if name in batch}
-for source, target in zip(sys.argv[1:], sys.argv[2:]):
-    model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
-    logits = model(**batch).logits
-    assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__ == "TempoFormerModel"
-    state = model.step(**post, timeline_ids=["ann"]).state
-    restored = type(model).restore_state(state.state_dict())
-    steps = [model.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
-    torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
-    model.save_pretrained(target)
-    save_file({"logits": logits.detach().contiguous()}, target + "/logits.safetensors")
+for case in sys.argv[1:]:
+    batch = load_file(f"{case}/batch.safetensors")
+    post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask", "time_ids") if name in batch}
+    for source, target in ((f"{case}/saved", f"{case}/again_0"), (f"{case}/again_0", f"{case}/again_1")):
+        model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
+        logits = model(**batch).logits
+        assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__ == "TempoFormerModel"
+        state = model.step(**post, timeline_ids=["ann"]).state
+        restored = type(model).restore_state(state.state_dict())
+        steps = [model.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
+        torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
+        model.save_pretrained(target)
+        save_file({"logits": logits.detach().contiguous()}, target + "/logits.safetensors")
 """
 
 
-@pytest.mark.parametrize(
-    ("form", "is_dated"),
-    [
-        (FORMS[1], False),
-        pytest.param(FORMS[0], False, marks=pytest.mark.slow),
-        pytest.param(FORMS[0], True, marks=pytest.mark.slow),
-    ],
-)
-def test_round_trip_without_the_package(tmp_path, form, is_dated):
-    """Streams of posts, or of posts whose encoder reads their calendar times."""
-    encoder = {**dated_config().to_dict(), "vocab_size": 60} if is_dated else tiny_encoder()
-    model, batch = tiny_model(encoder_config=encoder, **form), tiny_batch()
-    if is_dated:
-        batch["time_ids"] = 3 * batch["attention_mask"]
-    save_file(batch, tmp_path / "batch.safetensors")
-    model.save_pretrained(tmp_path / "saved")
-    command = [sys.executable, "-c", ELSEWHERE, "saved", "again_0", "again_1"]
+def test_round_trip_without_the_package(tmp_path):
+    """Streams of posts, and of posts whose encoder reads their calendar times."""
+    plain, dated = tiny_encoder(), {**dated_config().to_dict(), "vocab_size": 60}
+    cases = {"token": (plain, FORMS[0]), "post": (plain, FORMS[1]), "dated": (dated, FORMS[0])}
+    expected = {}
+    for case, (encoder, form) in cases.items():
+        model, batch = tiny_model(encoder_config=encoder, **form), tiny_batch()
+        if case == "dated":
+            batch["time_ids"] = 3 * batch["attention_mask"]
+        model.save_pretrained(tmp_path / case / "saved")
+        save_file(batch, tmp_path / case / "batch.safetensors")
+        expected[case] = model(**batch).logits
+    command = [sys.executable, "-c", ELSEWHERE, *cases]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for folder in (tmp_path / "again_0", tmp_path / "again_1"):
-        logits = load_file(folder / "logits.safetensors")["logits"]
-        torch.testing.assert_close(logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
-        assert {path.stem for path in folder.glob("*.py")} == HUB_MODULES
+    for case, logits in expected.items():
+        for folder in (tmp_path / case / "again_0", tmp_path / case / "again_1"):
+            found = load_file(folder / "logits.safetensors")["logits"]
+            torch.testing.assert_close(found, logits, atol=1e-5, rtol=1e-5)
+            assert {path.stem for path in folder.glob("*.py")} == HUB_MODULES
 
 
 def test_the_modules_that_travel_are_those_with_such_names():
