@@ -38,7 +38,7 @@ TOKENIZER = BertTokenizer(vocab={word: number for number, word in enumerate(WORD
 WINDOW, MOST_TOKENS = 3, 8
 # The meaning of a value that must be refused, and of one that is missing.
 REFUSED, MISSING = object(), object()
-QUICK_AND_SLOW = pytest.mark.parametrize("examples", [100, pytest.param(2000, marks=pytest.mark.slow)])
+QUICK_AND_SLOW = pytest.mark.parametrize("examples", [100, pytest.param(1000, marks=pytest.mark.slow)])
 
 
 def fuzz(check: Callable, examples: int, **strategies: st.SearchStrategy):

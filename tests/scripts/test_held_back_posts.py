@@ -53,13 +53,6 @@ def to_test(folder: Path, posts: list[dict]) -> list[str]:
     return ["--test_file", write_posts(folder / "posts.csv", posts)]
 
 
-def write_folds(folder: Path) -> str:
-    ids = sorted(people(POSTS))
-    folds = [{"train": ids[:8], "validation": ids[8:10], "test": ids[10:]}]
-    (folder / "folds.json").write_text(json.dumps(folds))
-    return str(folder / "folds.json")
-
-
 def write_dataset(folder: Path) -> str:
     (folder / "dataset").mkdir()
     write_posts(folder / "dataset" / "train.csv", POSTS)
@@ -71,19 +64,9 @@ NEW = of_others(POSTS[:5], "new")
 REFUSED = {
     "the file that it was trained on": (lambda folder, _: to_train(folder, POSTS), "--train_file.*--test_file"),
     "that file in another order": (lambda folder, _: to_train(folder, POSTS[30:] + POSTS[:30]), "--train_file"),
-    "a fold of that file": (
-        lambda folder, _: [*to_train(folder, POSTS), "--folds_file", write_folds(folder)],
-        "--train_file",
-    ),
     "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test part"),
     "one timeline more to test": (lambda folder, _: to_test(folder, POSTS + NEW), "held back.*person-"),
     "only what it learned from": (lambda folder, out: to_test(folder, learned_from(out)), "person-"),
-    "white space around ids": (
-        lambda folder, out: to_test(
-            folder, [{**post, "timeline_id": f" {post['timeline_id']} "} for post in learned_from(out)]
-        ),
-        "person-",
-    ),
     "a single label": (
         lambda folder, out: to_test(
             folder,
