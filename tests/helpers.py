@@ -181,24 +181,7 @@ def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0)
 TIMES = ["1810-1860", "1960-2010"]
 
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "plane",
-    "flew",
-    "tree",
-    "##s",
-    "air",
-    "##plane",
-    "sad",
-    "glad",
-]
-
-
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the plane flew tree ##s air ##plane sad glad".split()
 VOCABULARY = {word: index for index, word in enumerate(WORDS)}
 
 

@@ -17,7 +17,6 @@ import re
 import runpy
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -25,9 +24,8 @@ from unittest.mock import patch
 
 import pytest
 import torch
-import yaml
 from accelerate.commands.launch import launch_command_parser
-from helpers import ROOT, TINY, of_others, tiny_model
+from helpers import NAMES, ROOT, TINY, of_others, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
 import modeling_tempoformer
@@ -35,12 +33,9 @@ import modeling_tempoformer.data.text_splits
 
 # Before what they import is patched below: they would keep that.
 import modeling_tempoformer.training.fine_tuning
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 from modeling_tempoformer.baselines import baseline_names, find_baseline
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
-from modeling_tempoformer.training.recipes import split_recipes
 
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -49,8 +44,7 @@ TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py", "run_baseline.py
 # would read posts, texts or words.
 RUN_PROGRAMS = (
     *TRAINING_SCRIPTS,
-    *("run_cross_validation.py", "run_semantic_change.py", "run_timeline_view.py"),
-    *("modeling_tempoformer.data.synthetic", "accelerate"),
+    *("run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.data.synthetic"),
 )
 # These also export and quantise a model, which takes the extra `slow`.
 SLOW_PAGES = {"benchmarks/results/speed.md", "docs/production.md", "docs/speed.md"}
@@ -66,12 +60,7 @@ READERS = (
     "data.post_splits.load_splits",
     "data.text_splits.load_text_splits",
 )
-# Longer commands are cut off beside the menus of the site at 1,280 pixels.
-WIDEST_COMMAND = 90
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
-# A line of examples/demo.py.
-TIMELINE_LINE = re.compile(r"  .{16}  .{42} [# ]{10} [ \d]{3}%  (>> SWITCH| {9}) \(label: (No-)?Switch\)")
-NAMES = ["No-Switch", "Switch"]
 BERT = "google-bert/bert-base-uncased"
 
 
@@ -160,8 +149,7 @@ def stand_ins(tmp_path_factory) -> Path:
         encoder_config={"model_type": "bert", **sizes},
         window=20,
         num_labels=2,
-        id2label=dict(enumerate(NAMES)),
-        label2id={name: index for index, name in enumerate(NAMES)},
+        **{"id2label": dict(enumerate(NAMES)), "label2id": {name: index for index, name in enumerate(NAMES)}},
     )
     sentence_encoders = [f"sentence-transformers/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2")]
     encoders = (BERT, *sentence_encoders)
@@ -218,25 +206,19 @@ def folder(clone, request) -> Path:
     for time, verb in (("1810-1860", "stand"), ("1960-2010", "fly")):
         lines = [f"the {word} {verb} {number}" for word in words for number in range(20)]
         Path(f"texts/{time}.txt").write_text("\n".join(lines), encoding="utf-8")
-    write_corpora()
+    write_threads()
     return clone
 
 
-def write_corpora():
-    """LRS and AnnoMI in their original form."""
-    stances, talks = ("comment", "support", "query", "support"), ("change", "neutral", "sustain", "neutral")
+def write_threads():
+    """LRS in its original form."""
     with gzip.open("threads.jsonl.gz", "wt", encoding="utf-8") as threads:
         for thread in range(12):
             source, *replies = (
                 {"id": f"{thread}-{place}", "created_at": f"2015-01-01T00:00:0{place}Z", "text": "hm", "stance": said}
-                for place, said in enumerate(stances)
+                for place, said in enumerate(("comment", "support", "query", "support"))
             )
             threads.write(json.dumps({"thread_id": str(thread), "source": source, "replies": replies}) + "\n")
-    with gzip.open("annomi_full.csv.gz", "wt", encoding="utf-8") as utterances:
-        utterances.write("transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n")
-        for transcript in range(12):
-            for place, talk in enumerate(talks):
-                utterances.write(f"{transcript},{place},client,00:00:0{place},hm,{talk}\n")
 
 
 def lengthen(path: Path):
@@ -372,108 +354,13 @@ def test_commands_are_understood(place, clone):
         check_command(words)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_can_be_read_on_the_site(page):
-    for block in blocks_of(page):
-        if block.language == "bash":
-            assert max(map(len, block.text.splitlines())) <= WIDEST_COMMAND, block.place
-
-
-def launch(arguments: list[str]):
-    """`accelerate launch`, with two processes on the CPU: of one machine, or one of each of two."""
-    given = launch_command_parser().parse_args(arguments)
-    program, passed_on = given.training_script, [*given.training_script_args, "--use_cpu"]
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    options = [*arguments[: arguments.index(program)], "--num_processes", "2", "--main_process_port", str(port)]
-    if given.num_machines is not None:
-        options += ["--main_process_ip", "127.0.0.1"]
-    shards = [str(ROOT / "tests" / "sharded_on_cpu.py")] if "--fsdp" in passed_on else []
-    script = [*shards, str(ROOT / program), *passed_on, "--max_steps", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    command = [sys.executable, "-m", "accelerate.commands.launch", *options]
-    machines = [
-        subprocess.Popen(
-            [*command, "--machine_rank", str(rank), *script],
-            **{"env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT},
-        )
-        for rank in range(given.num_machines or 1)
-    ]
-    said = [machine.communicate(timeout=300)[0] for machine in machines]
-    assert not any(machine.returncode for machine in machines), said
-
-
-def first_fold(output_dir: Path, script: Path, arguments: list[str], inputs, folds_file: Path, *settings):
-    """Instead of a whole cross-validation its first run, for two steps."""
-    run = ["--folds_file", str(folds_file), "--output_dir", str(output_dir / "fold_0"), "--max_steps", "2"]
-    start(script.name, [*arguments, *run, "--do_train", "--do_eval", "--do_predict"])
-    return []
-
-
-def run_command(words: list[str]) -> str:
-    """Runs a command, or for two steps where it trains; returns what it printed."""
+def run_command(words: list[str]):
+    """Runs a command, for two steps where it trains."""
     program, arguments = program_of(words)
-    if program not in RUN_PROGRAMS:
-        return ""
-    if program == "accelerate":
-        launch(arguments[1:])
-        return ""
-    # There is no Hub.
-    arguments = arguments[: arguments.index("--push_to_hub")] if "--push_to_hub" in arguments else arguments
-    if program in TRAINING_SCRIPTS:
-        arguments = [*arguments, "--max_steps", "2"]
-    package = "modeling_tempoformer.training"
-    with (
-        contextlib.redirect_stdout(io.StringIO()) as printed,
-        patch(f"{package}.cross_validation.cross_validate", first_fold),
-        patch(f"{package}.cross_validation_scores.collect"),
-        patch(f"{package}.comparison.compare_methods"),
-    ):
-        start(program, arguments)
-    return printed.getvalue()
-
-
-def check_shown(block: Block, printed: str):
-    """Shown output has the form of what a program prints: a table of scores, ranked words, the demo's timeline."""
-    lines = block.text.splitlines()
-    if lines[0].startswith("test: "):
-        scores = {
-            "macro_f1": 0.1,
-            "difference": 0.1,
-            "difference_interval": (0.1, 0.1),
-            "macro_f1_interval": (0.1, 0.1),
-        }
-        rate = "embedded_posts_per_second" if "embedded" in lines[0] else "posts_per_second"
-        of_class = {"precision": 0.1, "recall": 0.1, "f1": 0.1}
-        table = results_table(
-            "test",
-            {
-                **{"posts": 100, "labelled_posts": 100, "timelines": 10, rate: 1000, **scores},
-                "classes": {name: {**of_class, "posts": 100} for name in NAMES},
-                "compared_with": {
-                    "larger_class": {"class": NAMES[0], **scores},
-                    "position_and_time": {"features": ["position", "hour"], **scores},
-                },
-            },
-        )
-        # The same but for digits, and without what is said of a model like this one.
-        expected = [re.sub(r"\d", "0", line).rstrip() for line in table.splitlines()[: len(lines)]]
-        assert [re.sub(r"\d", "0", line) for line in lines] == expected, block.place
-        return
-    if lines[0].startswith("rank "):
-        (header,) = (line.split() for line in printed.splitlines() if line.startswith("rank "))
-        assert lines[0].split() == header, block.place
-        for line in lines[1:]:
-            if line != "...":
-                rank, _, *numbers = line.split()
-                assert len([float(number) for number in (rank, *numbers)]) == len(header) - 1, (block.place, line)
-        return
-    show_timeline = runpy.run_path(str(ROOT / "examples" / "demo.py"))["show_timeline"]
-    write_table(Path("timeline.csv"), list(synthetic_posts(1, seed=0)))
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        show_timeline("me/my-model", "timeline.csv")
-    for line in (*lines, *said.getvalue().splitlines()[3:]):
-        assert TIMELINE_LINE.fullmatch(line), (block.place, line)
+    if program in RUN_PROGRAMS:
+        # There is no Hub.
+        arguments = arguments[: arguments.index("--push_to_hub")] if "--push_to_hub" in arguments else arguments
+        start(program, [*arguments, "--max_steps", "2"] if program in TRAINING_SCRIPTS else arguments)
 
 
 @pytest.mark.filterwarnings("ignore:'modeling_tempoformer.* found in sys.modules:RuntimeWarning")
@@ -483,9 +370,8 @@ def check_shown(block: Block, printed: str):
 )
 @patch.dict(ENCODER_ADAPTERS)
 def test_the_blocks_of_a_page_run(page, folder):
-    printed = ""
     for block in blocks_of(page):
-        if block.language in ("csv", "json", "yaml", "text") and block.title:
+        if block.title:
             Path(block.title).write_text(block.text, encoding="utf-8")
             if block.language in ("csv", "json"):
                 lengthen(Path(block.title))
@@ -493,10 +379,8 @@ def test_the_blocks_of_a_page_run(page, folder):
             run_python(block)
         elif block.language == "bash":
             for words in commands_in(block.text):
-                printed = run_command(words) or printed
-        elif block.language == "text":
-            check_shown(block, printed)
-        else:
+                run_command(words)
+        elif block.language != "text":
             pytest.fail(f"{block.place}: a block of no known kind: '{block.language}', title '{block.title}'")
 
 
@@ -542,41 +426,6 @@ def test_every_recipe_is_described():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     for path in (ROOT / "configuration").glob("*.yaml"):
         assert f"`{re.sub('^(variant|baseline)_', '', path.stem)}`" in text, path.name
-
-
-def test_commands_keep_the_settings_of_their_recipe():
-    """What a recipe was tuned to is not replaced by a page's command."""
-    for place, commands in COMMANDS.items():
-        for words in commands:
-            if not (scripts := [word for word in words if word in ("run_glue_style.py", "run_temporal_mlm.py")]):
-                continue
-            recipes, options = split_recipes(words[words.index(scripts[0]) + 1 :])
-            # A saved model has no recipe.
-            if scripts == ["run_glue_style.py"] and not recipes and "me/my-model" not in options:
-                recipes = ["configuration/default.yaml"]
-            texts = [(ROOT / recipe).read_text(encoding="utf-8") for recipe in recipes if (ROOT / recipe).exists()]
-            settings = {f"--{name}" for text in texts for name in yaml.safe_load(text)}
-            assert not settings & set(options), (place, words)
-
-
-def test_the_memory_of_a_timeline():
-    """What a state keeps, in the shape of BERT-base, is what its docstring and the pages say."""
-    window, sizes = 20, {"window": 20, "tokens": 29, "hidden_size": 768}
-    doc = inspect.getdoc(modeling_tempoformer.StreamState)
-    formulas = re.findall(r"`(\(window - 1\)[^`]+)`", doc)
-    encoder = BertConfig(hidden_size=768, num_hidden_layers=3, intermediate_size=16, vocab_size=50)
-    for form, formula in zip(("post", "token"), formulas, strict=True):
-        settings = {"encoder_config": encoder, "window": window, "model_type": form}
-        model = TempoFormerForStreamClassification(TempoFormerConfig(**settings)).eval()
-        posts = torch.ones((window + 2, sizes["tokens"]), dtype=torch.long)
-        times = list(range(len(posts)))
-        state = model.step(posts, posts, posts, timeline_ids=["ann"] * len(posts), timestamps=times).state
-        assert state.nbytes == eval(formula, dict(sizes))
-        texts = [doc, (ROOT / "docs" / "live.md").read_text(encoding="utf-8")]
-        assert all(f"{state.nbytes:,} bytes" in text for text in texts), state.nbytes
-        for name in ("production.md", "python.md"):
-            rounded = f"{state.nbytes / 1e3:.0f} kB"
-            assert rounded in (ROOT / "docs" / name).read_text(encoding="utf-8"), (name, rounded)
 
 
 API = re.findall(

@@ -20,12 +20,13 @@ import numpy as np
 import pytest
 import torch
 from dense_reference import stream_logits
-from helpers import tiny_encoder, tiny_model
+from helpers import TIMES as TIME_POINTS
+from helpers import dated_config, tiny_encoder, tiny_model
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
-from modeling_tempoformer import BertWithTemporalAttention, StreamCollator, TemporalBertConfig, TemporalBertTokenizer
+from modeling_tempoformer import BertWithTemporalAttention, StreamCollator, TemporalBertTokenizer
 from modeling_tempoformer.data.rows import streamed_rows
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
@@ -37,7 +38,7 @@ TOKENIZER = BertTokenizer(vocab={word: number for number, word in enumerate(WORD
 WINDOW, MOST_TOKENS = 3, 8
 # The meaning of a value that must be refused, and of one that is missing.
 REFUSED, MISSING = object(), object()
-QUICK_AND_SLOW = pytest.mark.parametrize("examples", [100, pytest.param(2000, marks=pytest.mark.slow)])
+QUICK_AND_SLOW = pytest.mark.parametrize("examples", [100, pytest.param(1000, marks=pytest.mark.slow)])
 
 
 def fuzz(check: Callable, examples: int, **strategies: st.SearchStrategy):
@@ -112,15 +113,7 @@ TEXTS = st.one_of(
 ).map(lambda text: (text, text))
 BAD_TEXTS = pairs(*((value, REFUSED) for value in (None, 5, 1.5, math.nan, b"sad", ["sad"], "sad \ud83d", "\udc00")))
 LABELS = pairs(
-    ("O", 0),
-    ("IS", 1),
-    (None, -100),
-    ("", -100),
-    (math.nan, -100),
-    ("-100", -100),
-    (-100, -100),
-    (" NaN", -100),
-    ("null", -100),
+    *(("O", 0), ("IS", 1)), *((value, -100) for value in (None, "", math.nan, "-100", -100, " NaN", "null"))
 )
 BAD_LABELS = pairs(*((value, REFUSED) for value in ("XX", "o", 0, 1.0, 0.5, True, [0], "-1")))
 BAD = {"timeline_id": BAD_PEOPLE, "timestamp": BAD_TIMES, "text": BAD_TEXTS, "label": BAD_LABELS}
@@ -223,23 +216,14 @@ def test_tables_of_posts_to_logits(variant, examples):
 def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
     posts, meanings = table
     right = what_is_right(meanings)
-    targets_per_row, size = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
-    only_labelled = data.draw(st.booleans())
+    targets_per_row, size, only_labelled = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 3), st.booleans()))
     columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "label": None, "id": None}
     timed = right is not None and meanings[0]["timestamp"] is not MISSING
     answers = {}
     try:
         timelines = list(streamed_timelines(Posts(posts), ("O", "IS"), columns))
-        rows = list(
-            streamed_rows(
-                timelines,
-                tokenizer=TOKENIZER,
-                window=WINDOW,
-                targets_per_row=targets_per_row,
-                limit=MOST_TOKENS,
-                only_labelled=only_labelled,
-            )
-        )
+        settings = {"window": WINDOW, "targets_per_row": targets_per_row, "only_labelled": only_labelled}
+        rows = list(streamed_rows(timelines, tokenizer=TOKENIZER, limit=MOST_TOKENS, **settings))
     except ValueError as error:
         assert right is None, error
         assert_ours(error)
@@ -269,8 +253,7 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
             assert answers[str(row)][1] == post["label"]
 
 
-POINTS = ["1810-1860", "1960-2010"]
-DATED = TemporalBertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}, times=POINTS)
+DATED = TemporalBertTokenizer(vocab=TOKENIZER.get_vocab(), times=TIME_POINTS)
 DATES = pairs(
     *((value, 3) for value in ("1810-1860", 1815, "1815", "1860-12-31", date(1815, 6, 18), 1860.0, " 1815 ")),
     *((value, 4) for value in (1960, "1999-05", "2010-12-31T23:59:59+05:00", datetime(2001, 1, 1))),
@@ -283,9 +266,7 @@ BAD_DATES = pairs(
 @cache
 def temporal_model() -> BertWithTemporalAttention:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-    config = TemporalBertConfig(times=POINTS, vocab_size=len(WORDS), initializer_range=0.3, **sizes)
-    return BertWithTemporalAttention(config, add_pooling_layer=False).eval()
+    return BertWithTemporalAttention(dated_config(initializer_range=0.3), add_pooling_layer=False).eval()
 
 
 @lru_cache(maxsize=100_000)
@@ -298,15 +279,11 @@ def states_alone(ids: tuple[int, ...], time_id: int) -> torch.Tensor:
 
 @QUICK_AND_SLOW
 def test_dated_texts_to_hidden_states(examples):
-    fuzz(
-        check_texts,
-        examples,
-        dated=st.lists(st.tuples(TEXTS, DATES | DATES | DATES | BAD_DATES), min_size=1, max_size=4),
-    )
+    dates = DATES | DATES | DATES | BAD_DATES
+    fuzz(check_texts, examples, dated=st.lists(st.tuples(TEXTS, dates), min_size=1, max_size=4))
 
 
 def check_texts(dated: list[tuple]):
-    plain = BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)})
     texts, times = [text for (text, _), _ in dated], [time for _, (time, _) in dated]
     wanted = [time_id for _, (_, time_id) in dated]
     try:
@@ -316,15 +293,12 @@ def check_texts(dated: list[tuple]):
         assert_ours(error)
         return
     assert REFUSED not in wanted
-    rows = [
-        {"input_ids": ids, "time_ids": of_text}
-        for ids, of_text in zip(encoded["input_ids"], encoded["time_ids"], strict=True)
-    ]
+    rows = [{name: encoded[name][text] for name in ("input_ids", "time_ids")} for text in range(len(texts))]
     batch = TemporalMlmCollator(DATED, mlm_probability=0.0)(rows)
     labels = batch.pop("labels")
     assert (labels == -100).all()
     with torch.no_grad():
         states = temporal_model()(**batch).last_hidden_state
     for text, time_id, row in zip(texts, wanted, states, strict=True):
-        ids = tuple(plain(text, truncation=True, max_length=MOST_TOKENS)["input_ids"])
+        ids = tokens_of(text)
         assert_close(row[: len(ids)], states_alone(ids, time_id))

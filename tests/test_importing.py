@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from helpers import ROOT
@@ -86,3 +87,31 @@ def test_rooms_import_one_way(room, unknown):
                 imported.add((*above, *(node.module or "").split(".")))
     rooms = {name[1] for name in imported if name[0] == "modeling_tempoformer" and len(name) > 1}
     assert rooms and not rooms & unknown
+
+
+SAVE = """
+import sys
+
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
+sys.path.insert(0, sys.argv[1])
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.training.arguments import recipe_path
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
+
+sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 24}
+config = TempoFormerConfig(encoder_config={"model_type": "bert", "vocab_size": 60, **sizes})
+arguments = StreamTrainingArguments("saved", use_cpu=True, report_to="none")
+StreamTrainer(TempoFormerForStreamClassification(config), arguments).save_model()
+print(recipe_path("default"))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_is_saved_from_a_checkout_that_is_only_on_the_path(tmp_path):
+    """With its card and recipes, which are no modules."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", SAVE, str(ROOT)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "TempoFormer" in (tmp_path / "saved" / "README.md").read_text()
+    assert Path(done.stdout.splitlines()[-1]).samefile(ROOT / "configuration" / "default.yaml")

@@ -7,15 +7,17 @@ import pytest
 import torch
 import transformers
 from accelerate import cpu_offload
-from helpers import move_to_meta, run_without_package
+from helpers import dated_bert, dated_config, move_to_meta, run_without_package
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, RobertaConfig
+from transformers import BertConfig, RobertaConfig, pipeline
 
 import modeling_tempoformer
 from modeling_tempoformer import (
     BertWithTemporalAttention,
     BertWithTemporalAttentionForMaskedLM,
+    BertWithTemporalAttentionForSequenceClassification,
+    BertWithTemporalAttentionForTokenClassification,
     RobertaWithTemporalAttention,
     TemporalBertConfig,
     TemporalRobertaConfig,
@@ -424,3 +426,41 @@ def test_scaling_by_documents_needs_a_count_for_each_time():
 def test_bad_settings_are_named(settings, named):
     with pytest.raises(Exception, match=named):
         TemporalBertConfig(**settings)
+
+
+@pytest.mark.parametrize("cls", [cls for _, cls in HEADS], ids=lambda cls: cls.__name__)
+def test_gradient_checkpointing_in_a_configuration(cls):
+    """As in the library's models: each layer is checkpointed, and the configuration loses the field."""
+    for settings, expected in (({}, False), ({"gradient_checkpointing": True}, True)):
+        model = make_model(cls, **settings)
+        layers = model.base_model.encoder.layer
+        assert len(layers) == 2 and all(layer.gradient_checkpointing is expected for layer in layers)
+        assert not hasattr(model.config, "gradient_checkpointing")
+
+
+@pytest.mark.parametrize(
+    ("task", "model_class"),
+    [
+        ("fill-mask", BertWithTemporalAttentionForMaskedLM),
+        ("feature-extraction", BertWithTemporalAttentionForMaskedLM),
+        ("text-classification", BertWithTemporalAttentionForSequenceClassification),
+        ("zero-shot-classification", BertWithTemporalAttentionForSequenceClassification),
+        ("token-classification", BertWithTemporalAttentionForTokenClassification),
+    ],
+)
+def test_saved_models_work_in_the_librarys_pipelines(tmp_path, task, model_class):
+    """On texts of which no time is known."""
+    tokenizer = dated_bert(model_max_length=16, prepend_time=True)
+    labels = {"id2label": {0: "entailment", 1: "contradiction"}, "label2id": {"entailment": 0, "contradiction": 1}}
+    config = dated_config(vocab_size=len(tokenizer), prepend_time=True, **labels)
+    torch.manual_seed(0)
+    model = model_class(config).eval()
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path)
+    more = {"candidate_labels": ["sad", "glad"]} if task.startswith("zero") else {}
+    result = pipeline(task, model=str(tmp_path), trust_remote_code=True)("the [MASK] flew", **more)
+    assert result
+    if task == "text-classification":
+        batch = dated_bert(prepend_time=True, unknown_times="unknown")("the [MASK] flew", return_tensors="pt")
+        scores = model(**batch).logits.softmax(-1)[0]
+        assert result[0]["score"] == pytest.approx(scores.max().item(), abs=1e-5)

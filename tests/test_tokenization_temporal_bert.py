@@ -1,13 +1,13 @@
 """Tokenizers that take the time of texts."""
 
-import json
+import logging
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
-from helpers import TIMES, run_without_package
+from helpers import TIMES, read_json, run_without_package
 from helpers import dated_bert as bert
 from helpers import dated_roberta as roberta
 from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
@@ -105,12 +105,27 @@ def test_masked_tokens_can_lose_their_time():
     assert bert(mask_token_time=True)("the [MASK] flew", time=1990)["time_ids"] == [4, 4, 1, 4, 4]
 
 
-def test_times_that_are_missing_or_unknown():
-    for arguments in ({}, {"time": 1900}, {"time": [None]}):
-        refusing = bert(unknown_times="error") if arguments == {} else bert()
+def test_a_time_outside_all_times_is_refused_or_unknown():
+    for time in (1900, [None]):
         with pytest.raises(UnknownTimeError, match="1810-1860, 1960-2010"):
-            refusing(["the plane"], **arguments)
-        assert bert(unknown_times="unknown")(["the plane"], **arguments)["time_ids"] == [[2, 2, 2, 2]]
+            bert()(["the plane"], time=time)
+        assert bert(unknown_times="unknown")(["the plane"], time=time)["time_ids"] == [[2, 2, 2, 2]]
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_a_text_without_a_time_is_one_of_unknown_time(make, caplog):
+    """It reads like one of an unknown time, in a single text, a batch and a pair, and one warning names `time=`."""
+    tokenizer, unknown = make(), make(unknown_times="unknown")
+    with caplog.at_level(logging.WARNING):
+        for texts in (["the plane"], [["the plane", "the"]], ["the", "plane"]):
+            assert tokenizer(*texts).data == unknown(*texts, time="never").data
+    assert {time for row in tokenizer(["the", "plane"])["time_ids"] for time in row} == {2}
+    assert sum("time=" in record.message for record in caplog.records) <= 1
+    for given in ("never", ["never"], [None], [float("nan")], ""):
+        with pytest.raises(ValueError):
+            tokenizer(["the plane"], time=given)
+    with pytest.raises(ValueError, match="no time"):
+        make(unknown_times="error")("the plane")
 
 
 @pytest.mark.parametrize("make", [bert, roberta])
@@ -161,19 +176,24 @@ ELSEWHERE = """
 import json
 from transformers import AutoTokenizer
 
-source, target, result = sys.argv[1:]
-tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=True)
-json.dump(tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data, open(result, "w"))
-tokenizer.save_pretrained(target)
+for case in sys.argv[1:]:
+    for number in range(2):
+        tokenizer = AutoTokenizer.from_pretrained(f"{case}/{number}", trust_remote_code=True)
+        batch = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True)
+        json.dump(batch.data, open(f"{case}/{number}/result.json", "w"))
+        tokenizer.save_pretrained(f"{case}/{number + 1}")
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [bert, roberta])
-def test_round_trip_without_the_package(make, tmp_path):
-    tokenizer = make(prepend_time=True)
-    tokenizer.save_pretrained(tmp_path / "0")
-    expected = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data
-    for number in range(2):
-        run_without_package(ELSEWHERE, *(tmp_path / name for name in (str(number), str(number + 1), "result.json")))
-        assert json.loads((tmp_path / "result.json").read_text()) == expected
+def test_round_trip_without_the_package(tmp_path):
+    """Twice: what was loaded as remote code must save its code again."""
+    expected = {}
+    for make in (bert, roberta):
+        tokenizer = make(prepend_time=True)
+        folder = tmp_path / make.__name__
+        tokenizer.save_pretrained(folder / "0")
+        expected[folder] = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data
+    run_without_package(ELSEWHERE, *expected)
+    for folder, data in expected.items():
+        assert [read_json(folder / str(number) / "result.json") for number in range(2)] == [data, data]

@@ -2,6 +2,7 @@
 
 import ast
 import html
+import json
 import re
 from importlib.metadata import version
 
@@ -230,3 +231,17 @@ def test_the_card_of_a_model_of_dated_texts(tmp_path, monkeypatch, capsys, famil
 def test_other_models_have_no_card(tmp_path):
     with pytest.raises(ValueError, match="no card for a 'bert' model; only for: .*temporal_bert"):
         write_card(BertModel(BertConfig(**SIZES)), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Sw\u202eitch", "Switch\u200b", "\x1b[2JSwitch", "Switch\x00", "\ufeffSwitch"])
+def test_what_cannot_be_seen_is_written_out(tmp_path, name):
+    labels = {0: name, 1: "Switch", 2: "O"}
+    model = tiny_model(id2label=labels, label2id={label: index for index, label in labels.items()})
+    facts = dict.fromkeys(("model_name", "license", "language", "tags", "dataset", "dataset_args"), name)
+    card = card_of(model, tmp_path, scores={"test": {f"f1_{name}": 0.25, "f1_Switch": 0.5}}, **facts)
+    values = json.dumps(card.data.to_dict(), ensure_ascii=False)
+    assert all(line.isprintable() for line in card.content.split("\n")) and values.isprintable()
+    # The two labels and their scores can be told apart.
+    written = name.encode("unicode_escape").decode()
+    shown = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert shown == {f"F1 ({written})": 0.25, "F1 (Switch)": 0.5}

@@ -26,7 +26,7 @@ KNOWN_FAILURES = {
     "StreamTests.test_problem_types": "A post has one class of several: `problem_type` is refused for other problems.",
     "StreamTests.test_retain_grad_hidden_states_attentions": "Attention weights are returned for each post of a row, "
     "copied from groups of posts of similar length, and so get no gradient. Hidden states do "
-    "(tests/silent_errors/test_as_transformers_expects.py).",
+    "(tests/test_as_transformers_expects.py).",
     "TemporalTests.test_load_with_mismatched_shapes": "The model is called without `time_ids`, which it refuses.",
 }
 

@@ -85,3 +85,11 @@ def test_one_timeline_has_no_interval_and_one_class_teaches_nothing():
     found = compare(test, np.array([0, 0, 0, 1]), NAMES, train)
     expected = {"class": "No-Switch", "macro_f1": pytest.approx(0.4), "difference": pytest.approx(0)}
     assert found == {"compared_with": {"larger_class": expected}}
+
+
+def test_timelines_of_one_post_are_scored():
+    """No post has seconds since the one before it. Early hours are class 1."""
+    hours, names = [float(hour) for hour in range(24)] * 10, ["0", "1"]
+    rows = [{"labels": [int(hour < 12)], "timestamps": [3600 * hour]} for hour in hours]
+    found = compare(Dataset.from_list(rows), np.zeros(240, dtype=int), names, Dataset.from_list(rows))
+    assert found["compared_with"]["position_and_time"]["macro_f1"] == pytest.approx(1)

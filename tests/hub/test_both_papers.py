@@ -7,7 +7,6 @@ from dense_reference import dense_logits
 from helpers import TIMES, TINY, tiny_batch, tiny_model
 from helpers import dated_bert as bert
 from safetensors.torch import load_file, save_file
-from transformers import pipeline
 
 from modeling_tempoformer import (
     StreamCollator,
@@ -121,17 +120,3 @@ def test_rows_have_the_calendar_time_of_their_posts():
     tokenizer = bert(unknown_times="unknown")
     rows = to_rows(to_timelines(Dataset.from_list(untimed), ["x", "y"]), tokenizer, window=4)
     assert rows[0]["time_ids"][1] == [2] * 4
-
-
-@pytest.mark.parametrize("entry", ["rows", "pipeline"])
-def test_a_post_outside_all_times_is_named(entry):
-    posts = [*POSTS, {**POSTS[0], "timestamp": "2015-01-01"}]
-    tokenizer = bert()
-    with pytest.raises(
-        ValueError, match="Timeline '?[0a]'?, post 3 in order of time: The time 2015-01-01.* none of the time points"
-    ):
-        if entry == "rows":
-            to_rows(to_timelines(Dataset.from_list(posts), ["x", "y"]), tokenizer, window=4)
-        else:
-            timeline = {name: [post[name] for post in posts] for name in ("text", "timestamp")}
-            pipeline("stream-classification", model=make_model(), tokenizer=tokenizer)(timeline)

@@ -7,41 +7,58 @@ import sys
 import pytest
 import torch
 from helpers import FORMS, HUB_MODULES, PACKAGE, TOKENIZER_MODULES, dated_config, tiny_batch, tiny_encoder, tiny_model
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, pipeline
+from transformers.pipelines import SUPPORTED_TASKS
+
+from modeling_tempoformer import write_card
 
 
 # Code that was loaded from a folder must be saved again: the second round loads what the first saved.
 ELSEWHERE = """
 import sys
 sys.modules["modeling_tempoformer"] = None  # importing the package fails, as if it were not installed
+import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoModelForSequenceClassification
 
-for source, target in zip(sys.argv[1:], sys.argv[2:]):
-    model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
-    logits = model(**load_file("batch.safetensors")).logits
-    assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__ == "TempoFormerModel"
-    model.save_pretrained(target)
-    save_file({"logits": logits.detach().contiguous()}, target + "/logits.safetensors")
+for case in sys.argv[1:]:
+    batch = load_file(f"{case}/batch.safetensors")
+    post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask", "time_ids") if name in batch}
+    for source, target in ((f"{case}/saved", f"{case}/again_0"), (f"{case}/again_0", f"{case}/again_1")):
+        model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
+        logits = model(**batch).logits
+        assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__ == "TempoFormerModel"
+        state = model.step(**post, timeline_ids=["ann"]).state
+        restored = type(model).restore_state(state.state_dict())
+        steps = [model.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
+        torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
+        model.save_pretrained(target)
+        save_file({"logits": logits.detach().contiguous()}, target + "/logits.safetensors")
 """
 
 
-@pytest.mark.parametrize(("form", "is_dated"), [(FORMS[0], False), (FORMS[0], True), (FORMS[1], False)], ids=str)
-def test_round_trip_without_the_package(tmp_path, form, is_dated):
-    """Streams of posts, or of posts whose encoder reads their calendar times."""
-    encoder = {**dated_config().to_dict(), "vocab_size": 60} if is_dated else tiny_encoder()
-    model, batch = tiny_model(encoder_config=encoder, **form), tiny_batch()
-    if is_dated:
-        batch["time_ids"] = 3 * batch["attention_mask"]
-    save_file(batch, tmp_path / "batch.safetensors")
-    model.save_pretrained(tmp_path / "saved")
-    command = [sys.executable, "-c", ELSEWHERE, "saved", "again_0", "again_1"]
+def test_round_trip_without_the_package(tmp_path):
+    """Streams of posts, and of posts whose encoder reads their calendar times."""
+    plain, dated = tiny_encoder(), {**dated_config().to_dict(), "vocab_size": 60}
+    cases = {"token": (plain, FORMS[0]), "post": (plain, FORMS[1]), "dated": (dated, FORMS[0])}
+    expected = {}
+    for case, (encoder, form) in cases.items():
+        model, batch = tiny_model(encoder_config=encoder, **form), tiny_batch()
+        if case == "dated":
+            batch["time_ids"] = 3 * batch["attention_mask"]
+        model.save_pretrained(tmp_path / case / "saved")
+        save_file(batch, tmp_path / case / "batch.safetensors")
+        expected[case] = model(**batch).logits
+    command = [sys.executable, "-c", ELSEWHERE, *cases]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for folder in (tmp_path / "again_0", tmp_path / "again_1"):
-        logits = load_file(folder / "logits.safetensors")["logits"]
-        torch.testing.assert_close(logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
-        assert {path.stem for path in folder.glob("*.py")} == HUB_MODULES
+    for case, logits in expected.items():
+        for folder in (tmp_path / case / "again_0", tmp_path / case / "again_1"):
+            found = load_file(folder / "logits.safetensors")["logits"]
+            torch.testing.assert_close(found, logits, atol=1e-5, rtol=1e-5)
+            assert {path.stem for path in folder.glob("*.py")} == HUB_MODULES
 
 
 def test_the_modules_that_travel_are_those_with_such_names():
@@ -63,3 +80,18 @@ def test_a_hub_module_imports_only_harmless_modules_that_every_user_has(name):
             assert node.module.split(".")[0] in standard | {"torch", "transformers", "huggingface_hub"}
         elif isinstance(node, ast.Call):
             assert ast.unparse(node.func) not in ("open", "eval", "exec", "compile", "__import__")
+
+
+def test_a_pipeline_for_single_texts_names_the_one_for_streams(tmp_path, tokenization):
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path)
+    write_card(model, tmp_path)
+    tagged = ModelCard.load(tmp_path / "README.md").data
+    assert tagged.pipeline_tag not in SUPPORTED_TASKS and "stream-classification" in tagged.tags
+    with pytest.raises(ValueError, match="stream-classification"):
+        pipeline("text-classification", model=str(tmp_path))("so sad")
+    # Without a task, the model's own is taken.
+    pipe = pipeline(model=str(tmp_path), trust_remote_code=True)
+    assert len(pipe({"text": ["so sad", "so glad"], "timestamp": [0, 60]})) == 2

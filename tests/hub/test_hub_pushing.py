@@ -70,17 +70,20 @@ def make(family: str, tokenization: Path, seed: int = 0):
 def make_trainer(family: str, tokenization: Path, output_dir: Path, **settings):
     """A Trainer that pushes after each of two steps."""
     model, tokenizer = make(family, tokenization)
-    settings |= {**QUICK, "push_to_hub": True, "hub_always_push": True, "save_steps": 1}
+    settings |= {**QUICK, "push_to_hub": True, "hub_always_push": True, "save_strategy": "steps", "save_steps": 1}
+    settings |= {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": True}
     if family == "dated":
         rows = Dataset.from_list([dict(tokenizer("the plane flew", time=1815)) for _ in range(8)])
         arguments = TemporalTrainingArguments(str(output_dir), **settings)
         collator = TemporalMlmCollator(tokenizer, mlm_probability=0.5)
-        return TemporalTrainer(model, arguments, collator, train_dataset=rows, processing_class=tokenizer)
+        return TemporalTrainer(
+            model, arguments, collator, train_dataset=rows, eval_dataset=rows, processing_class=tokenizer
+        )
     row = {"input_ids": tokenizer(TIMELINE["text"])["input_ids"], "timestamps": TIMELINE["timestamp"]}
     rows = Dataset.from_list([{**row, "labels": [0, 1, 2]}] * 8)
     collator = StreamCollator(tokenizer, model.config.window)
     arguments = StreamTrainingArguments(str(output_dir), **settings)
-    return StreamTrainer(model, arguments, collator, train_dataset=rows, processing_class=tokenizer)
+    return StreamTrainer(model, arguments, collator, train_dataset=rows, eval_dataset=rows, processing_class=tokenizer)
 
 
 def whole(family: str) -> set[str]:
@@ -117,53 +120,68 @@ def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path, tokenization):
     assert 'model="me/mine"' in card.text and "own-tag" in card.data.tags
 
 
+# What people put beside a model, and what scripts leave there.
+SECRET = "secret of mine"
+OWN_FILES = ("posts.csv", "posts.json", "posts.txt", "posts.parquet", "_config.json", "train.log", "nohup.out")
+OWN_FILES += ("_predictions.csv", "_predictions.parquet", "screenshot.png", "_learning_curve.png")
+OWN_FILES += ("new_patients/_predictions.csv", "new_patients/all_results.json", "new_patients/posts.csv")
+
+
+def assert_nothing_leaks(hub: HubServer, folder: Path):
+    """No commit has posts, predictions, tokens or paths of this machine."""
+    for commit in hub.commits("me/mine"):
+        assert not {"trainer_state.json", "training_args.bin"} & set(commit.files)
+        assert not [path for path in commit.files if path.startswith("_") or "/" in path or "peft" in path]
+        for secret in (SECRET, TOKEN, str(folder)):
+            assert [path for path, content in commit.files.items() if secret.encode() in content] == []
+
+
 @pytest.mark.parametrize("family", ["stream", "dated"])
-def test_every_push_of_a_training_is_whole(hub, tmp_path, tokenization, family):
-    """The stock Trainer pushes checkpoints without code and card."""
-    trainer = make_trainer(family, tokenization, tmp_path / "out", hub_model_id="me/mine", hub_token=TOKEN)
+@pytest.mark.parametrize("is_adapter", [False, True])
+def test_every_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, tokenization, family, is_adapter):
+    """During the training, at its end, and by hand. The stock Trainer pushes checkpoints without code and card."""
+    out = tmp_path / "out"
+    (out / "new_patients").mkdir(parents=True)
+    for name in OWN_FILES:
+        (out / name).write_text(SECRET)
+    trainer = make_trainer(family, tokenization, out, hub_model_id="me/mine", hub_token=TOKEN)
+    if is_adapter:
+        # A local folder is not a base model.
+        trainer.model.config.name_or_path = str(tmp_path)
+        adapter = LoraConfig(r=2, init_lora_weights=False, target_modules=["query", "value"])
+        trainer.model = trainer.model_wrapped = get_peft_model(trainer.model, adapter)
     trainer.train()
-    (tmp_path / "out" / "_predictions.csv").write_text("post_id,prediction\n1,IS\n")
+    trainer.save_model()
+    trainer.save_state()
     trainer.push_to_hub(language="en", license="mit", dataset="Mine")
-    commits = [commit for commit in hub.commits("me/mine") if "model.safetensors" in commit.files]
+    # They are there, for a training that goes on.
+    assert str(tmp_path) in (out / "trainer_state.json").read_text() and (out / "training_args.bin").exists()
+    assert_nothing_leaks(hub, tmp_path)
+    weights = "adapter_model.safetensors" if is_adapter else "model.safetensors"
+    commits = [commit for commit in hub.commits("me/mine") if weights in commit.files]
     assert len(commits) >= 2 and commits[0].message.startswith("Training in progress")
+    assert trainer.args.hub_token == TOKEN and pickle.loads(pickle.dumps(trainer.args)).hub_token is None
+    if is_adapter:
+        code = {f"{name}.py" for name in MODEL_CODE[family]}
+        assert all(code | {"README.md", "adapter_config.json"} <= set(commit.files) for commit in commits)
+        assert_gives_the_trained_predictions(hub, tmp_path / "pushed", trainer, *make(family, tokenization))
+        return
     for commit in commits:
         assert whole(family) <= set(commit.files)
         assert "## Intended use and limits" in card_of(commit.files).text
-        assert not [path for path in commit.files if path.startswith(("_", "checkpoint"))]
-        assert not [path for path, content in commit.files.items() if TOKEN.encode() in content]
     card = card_of(hub.files("me/mine"))
-    assert (card.data.language, card.data.license) == (["en"], "mit")
-    assert "- Dataset: Mine" in card.text and "Training took" in card.text
-    assert trainer.args.hub_token == TOKEN and pickle.loads(pickle.dumps(trainer.args)).hub_token is None
+    assert (card.data.language, card.data.license) == (["en"], "mit") and "- Dataset: Mine" in card.text
 
 
-@pytest.mark.parametrize("family", ["stream", "dated"])
-def test_an_adapter_is_pushed_during_a_training_with_the_code_of_its_model(hub, tmp_path, tokenization, family):
-    trainer = make_trainer(family, tokenization, tmp_path / "out", hub_model_id="me/mine")
-    adapter = LoraConfig(r=2, init_lora_weights=False, target_modules=["query", "value"])
-    trainer.model.config.name_or_path = str(tmp_path)
-    trainer.model = trainer.model_wrapped = get_peft_model(trainer.model, adapter)
-    trainer.train()
-    trainer.push_to_hub()
-    commits = [commit for commit in hub.commits("me/mine") if "adapter_model.safetensors" in commit.files]
-    assert len(commits) >= 2 and commits[0].message.startswith("Training in progress")
-    for commit in commits:
-        assert {f"{name}.py" for name in MODEL_CODE[family]} | {"README.md", "adapter_config.json"} <= set(
-            commit.files
-        )
-        assert not [path for path in commit.files if "peft" in path or path.startswith(("_", "checkpoint"))]
-        # A local folder is not a base model.
-        assert str(tmp_path).encode() not in commit.files["README.md"]
-    (tmp_path / "pushed").mkdir()
+def assert_gives_the_trained_predictions(hub: HubServer, folder: Path, trainer, model, tokenizer):
+    """The pushed adapter does, on the model that it was made for."""
+    folder.mkdir()
     for name in ("adapter_config.json", "adapter_model.safetensors"):
-        (tmp_path / "pushed" / name).write_bytes(hub.files("me/mine")[name])
-    # On the model that it was made for, it gives the trained predictions.
-    model, tokenizer = make(family, tokenization)
+        (folder / name).write_bytes(hub.files("me/mine")[name])
     before = answer(model, tokenizer)
-    merged = PeftModel.from_pretrained(model, tmp_path / "pushed").merge_and_unload()
-    trained = trainer.model.merge_and_unload().eval()
-    assert answer(merged, tokenizer) == pytest.approx(answer(trained, tokenizer), abs=1e-5)
-    assert answer(merged, tokenizer) != pytest.approx(before, abs=1e-3)
+    merged = answer(PeftModel.from_pretrained(model, folder).merge_and_unload(), tokenizer)
+    assert merged == pytest.approx(answer(trainer.model.merge_and_unload().eval(), tokenizer), abs=1e-5)
+    assert merged != pytest.approx(before, abs=1e-3)
 
 
 def glue(tmp_path: Path, *arguments: str):
@@ -192,12 +210,9 @@ def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script,
     push = ["--push_to_hub", "--hub_model_id", "me/mine", "--hub_token", TOKEN, "--model_card", facts]
     script(tmp_path, "--output_dir", str(tmp_path / "out"), "--num_train_epochs", "1", *push)
     assert (tmp_path / "out" / "_predictions.csv").exists()
+    assert_nothing_leaks(hub, tmp_path)
     for commit in hub.commits("me/mine"):
-        if "model.safetensors" in commit.files:
-            assert whole(family) <= set(commit.files)
-        assert not [path for path in commit.files if "predictions" in path or path.startswith("checkpoint")]
-        for secret in (TOKEN, str(tmp_path)):
-            assert not [path for path, content in commit.files.items() if secret.encode() in content]
+        assert "model.safetensors" not in commit.files or whole(family) <= set(commit.files)
     card = card_of(hub.files("me/mine"))
     figures = {path.name for path in (tmp_path / "out").glob("*.png")}
     assert figures == set(FIGURES if family == "stream" else ["learning_curve.png"])
@@ -208,7 +223,6 @@ def test_a_script_pushes_all_but_predictions(hub, tmp_path, monkeypatch, script,
     assert set(re.findall(r"^!\[[A-Z][^\]]+\]\((.*)\)$", card.text, flags=re.MULTILINE)) == figures
     assert {name for name in hub.files("me/mine") if name.endswith(".png")} == figures
     assert (card.data.language, card.data.license) == (["en"], "cc-by-4.0") and "- Dataset: Made up" in card.text
-    assert str(tmp_path) not in card.content
     results = json.loads((tmp_path / "out" / "all_results.json").read_text())
     shown = {(result.dataset_split, result.metric_name): result.metric_value for result in card.data.eval_results}
     if family == "stream":

@@ -1,4 +1,4 @@
-"""Train, push, load elsewhere, predict, fine-tune further, push again."""
+"""Train, push, load elsewhere, predict, fine-tune further, push again; revisions that are pinned stay as they were."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import NAMES, ROOT, assert_same, of_others, write_posts
 from hub_server import HubServer
-from huggingface_hub import ModelCard
+from huggingface_hub import HfApi, ModelCard
 
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
@@ -28,8 +28,9 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 revisions, train, posts = json.loads(sys.argv[1])
 timelines = [{{name: timeline[name] for name in ("text", "timestamp")}} for timeline in posts]
 answers = []
-for revision in revisions:
-    pipe = pipeline("stream-classification", model="{REPO}", revision=revision, trust_remote_code=True)
+for weights, code in revisions:
+    pinned = {{"revision": weights, "code_revision": code}}
+    pipe = pipeline("stream-classification", model="{REPO}", trust_remote_code=True, **pinned)
     answers.append(pipe(timelines, top_k=2))
 if train:
     collator_class = get_class_from_dynamic_module("data_collator_tempoformer.StreamCollator", "{REPO}")
@@ -55,10 +56,13 @@ print("ANSWERS", json.dumps(answers))
 """
 
 
-def elsewhere(hub: HubServer, folder: Path, posts: list[dict], revisions: list[str], train: bool = False, **more: str):
-    """The probabilities of both classes for all posts, from each model, in a process with its own cache."""
+def elsewhere(hub: HubServer, folder: Path, posts: list[dict], models: list[list[str]], train: bool = False, **more):
+    """
+    The probabilities of both classes for all posts, in a process with its own cache, from each model: a revision of
+    the weights and one of the code.
+    """
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-c", ELSEWHERE, json.dumps([revisions, train, posts])]
+    command = [sys.executable, "-c", ELSEWHERE, json.dumps([models, train, posts])]
     environment = hub.environment(folder / "home", **more)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -97,18 +101,24 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         script("first", REPO, "configuration/demo.yaml", *quick)
         first = hub.commits(REPO)[-1].sha
 
-        before, after = elsewhere(hub, tmp_path / "a", timelines, ["main"], train=True)
+        before, after = elsewhere(hub, tmp_path / "a", timelines, [["main", "main"]], train=True)
         assert before == pytest.approx(predictions(tmp_path / "first"), abs=1e-5)
         assert after != pytest.approx(before, abs=1e-3)
 
-        # Both revisions are there, and load without the package.
-        of_main, of_first = elsewhere(hub, tmp_path / "b", timelines, ["main", first])
-        assert of_main == pytest.approx(after, abs=1e-5) and of_first == pytest.approx(before, abs=1e-5)
+        # Code that comes later does not run where revisions are pinned: of each commit, or the code that was read.
+        second = hub.commits(REPO)[-1].sha
+        code = hub.files(REPO)["pipeline_tempoformer.py"] + b'\nraise ValueError("other code")\n'
+        api = HfApi(endpoint=hub.url)
+        api.upload_file(repo_id=REPO, path_or_fileobj=code, path_in_repo="pipeline_tempoformer.py")
+        pinned = [[second, second], [second, first], [first, first]]
+        found = elsewhere(hub, tmp_path / "b", timelines, pinned)
+        assert_same(found, [after, after, before])
+        with pytest.raises(AssertionError, match="other code"):
+            elsewhere(hub, tmp_path / "c", timelines, [["main", "main"]])
 
         # Once in the cache, they load without the Hub.
         hub.requests.clear()
-        offline = elsewhere(hub, tmp_path / "b", timelines, ["main", first], HF_HUB_OFFLINE="1")
-        assert_same(offline, [of_main, of_first])
+        assert_same(elsewhere(hub, tmp_path / "b", timelines, pinned, HF_HUB_OFFLINE="1"), found)
         assert hub.requests == []
 
         # Where the package is installed, its script goes on from the Hub's model as from a folder.

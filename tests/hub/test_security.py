@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import dated_config, tiny_encoder, tiny_model
+from helpers import dated_config, save_encoder, tiny_model
 from helpers import make_trainer as make_stock_trainer
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
@@ -54,18 +54,11 @@ def test_the_planted_pickles_would_run(tmp_path, exploded):
     assert exploded.exists()
 
 
-def save_encoder(folder: Path, tokenization: Path):
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    config = AutoConfig.for_model(**{**tiny_encoder(), "vocab_size": len(tokenizer)})
-    AutoModel.from_config(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-def save_model(folder: Path, tokenization: Path):
+def save_model(folder: Path):
     tiny_model().save_pretrained(folder)
 
 
-def save_dated(folder: Path, tokenization: Path):
+def save_dated(folder: Path):
     BertWithTemporalAttentionForMaskedLM(dated_config()).save_pretrained(folder)
 
 
@@ -88,9 +81,9 @@ LOADERS: dict[str, tuple[Callable, Callable]] = {
 
 
 @pytest.mark.parametrize(("save", "load"), LOADERS.values(), ids=LOADERS)
-def test_weights_are_never_read_from_a_pickle(tmp_path, tokenization, exploded, save, load):
+def test_weights_are_never_read_from_a_pickle(tmp_path, exploded, save, load):
     folder = tmp_path / "saved"
-    save(folder, tokenization)
+    save(folder)
     (folder / "model.safetensors").unlink()
     plant(folder / "pytorch_model.bin", exploded)
     with pytest.raises(OSError, match=r"no file named model\.safetensors"):

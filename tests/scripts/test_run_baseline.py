@@ -5,11 +5,10 @@ from pathlib import Path
 import datasets
 import pytest
 import torch
-from helpers import ROOT, read_json, read_table, save_encoder, save_language_model, write_posts
+from helpers import ROOT, read_json, read_table, save_language_model, write_posts
 from safetensors.torch import load_file
 
 import run_baseline
-import run_glue_style
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
@@ -19,26 +18,21 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> str:
-    return save_encoder(tmp_path_factory.mktemp("encoder"))
-
-
-def run(script, folder: Path, *arguments: str) -> tuple[list[dict[str, str]], dict[str, float]]:
+def run(folder: Path, *arguments: str) -> tuple[list[dict[str, str]], dict[str, float]]:
     """Predictions and results of a short training on synthetic posts."""
     file = write_posts(folder.parent / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     recipes = [argument for argument in arguments if argument.endswith(".yaml")]
     settings = ["--window", "3", "--num_train_epochs", "1", "--do_train", "--do_eval", "--do_predict"]
     rest = [argument for argument in arguments if argument not in recipes]
     output = ["--train_file", file, "--output_dir", str(folder), "--report_to", "none"]
-    script.main([*recipes, *settings, *output, *rest])
+    run_baseline.main([*recipes, *settings, *output, *rest])
     return read_table(folder / "_predictions.csv"), read_json(folder / "all_results.json")
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory, encoder) -> list[dict[str, str]]:
+@pytest.fixture
+def ours(trained) -> list[dict[str, str]]:
     """Predictions of a TempoFormer."""
-    return run(run_glue_style, tmp_path_factory.mktemp("ours") / "out", "--model_name_or_path", encoder)[0]
+    return read_table(trained / "_predictions.csv")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +40,7 @@ def ours(tmp_path_factory, encoder) -> list[dict[str, str]]:
 )
 def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, ours, encoder, method):
     model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
-    rows, results = run(run_baseline, tmp_path / "out", f"configuration/baseline_{method}.yaml", *model)
+    rows, results = run(tmp_path / "out", f"configuration/baseline_{method}.yaml", *model)
     for column in ("post_id", "timeline_id", "time", "text", "label"):
         assert [row[column] for row in ours] == [row[column] for row in rows]
     figures = {"confusion_matrix.png", "reliability.png"} | ({"learning_curve.png"} if model else set())
@@ -61,7 +55,7 @@ def test_few_shot_answers_that_name_no_label_are_counted(tmp_path):
     """A language model that was never trained names none."""
     save_language_model(tmp_path / "llm")
     recipe = ["configuration/baseline_few_shot_stream.yaml", "--model_name_or_path", str(tmp_path / "llm")]
-    rows, results = run(run_baseline, tmp_path / "out", *recipe)
+    rows, results = run(tmp_path / "out", *recipe)
     none = [row["prediction"] for row in rows].count("")
     assert none > 0 and results["test"]["without_prediction"] == pytest.approx(none / len(rows))
 
@@ -90,7 +84,7 @@ def test_a_method_without_training_needs_no_more_than_its_name(tmp_path):
 def test_predictions_without_texts(tmp_path, ours, encoder, method):
     model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
     recipe = f"configuration/baseline_{method}.yaml"
-    rows, _ = run(run_baseline, tmp_path / "out", recipe, *model, "--no_text")
+    rows, _ = run(tmp_path / "out", recipe, *model, "--no_text")
     assert list(rows[0]) == [column for column in ours[0] if column != "text"]
 
 
@@ -99,8 +93,8 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder, met
     """A network over frozen embeddings is new as a whole, and has one rate."""
     settings = [f"configuration/baseline_{method}.yaml", "--model_name_or_path", encoder]
     rate = "0" if is_new else "0.01"
-    run(run_baseline, tmp_path / "one", *settings, "--learning_rate", rate)
-    run(run_baseline, tmp_path / "two", *settings, "--learning_rate", rate, "--new_parameters_learning_rate", "0.5")
+    run(tmp_path / "one", *settings, "--learning_rate", rate)
+    run(tmp_path / "two", *settings, "--learning_rate", rate, "--new_parameters_learning_rate", "0.5")
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     for name, weights in one.items():
         # The other rate moves a weight by tenths.
@@ -109,7 +103,7 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder, met
 
 def test_a_baseline_is_calibrated(tmp_path, encoder):
     model = ["configuration/baseline_bilstm.yaml", "--model_name_or_path", encoder, "--calibrate"]
-    rows, _ = run(run_baseline, tmp_path / "out", *model)
+    rows, _ = run(tmp_path / "out", *model)
     thresholds = read_json(tmp_path / "out" / "config.json")["calibration"]["thresholds"]
     for row in rows:
         scores = [float(row[f"probability_{name}"]) for name in ("No-Switch", "Switch")]

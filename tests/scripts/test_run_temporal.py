@@ -3,15 +3,13 @@
 import gzip
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import ROOT, VOCABULARY, read_json, read_table
+from helpers import VOCABULARY, read_json, read_table
 from safetensors.torch import load_file
 from scipy.spatial.distance import cosine
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
@@ -24,7 +22,6 @@ from modeling_tempoformer.data.corpora import read_speeches
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
 OLD, NEW = "1810-1860", "1960-2010"
-# The names of the measures of run_semantic_change.py.
 
 
 @pytest.fixture(scope="module")
@@ -171,29 +168,14 @@ def test_undated_letters_are_dated(folder, tmp_path, column):
     assert results["predict_dated_samples"] == 0 and "predict_accuracy" not in results
 
 
-def test_new_time_tokens_are_as_far_apart_as_words(folder, tmp_path):
+def test_new_time_tokens_are_as_far_apart_as_words_and_slow_ones_are_told(folder, tmp_path, caplog):
     """From one vector they would take thousands of steps to part, and all texts would get the same time."""
-    weights = train(folder, tmp_path / "out", "--prepend_time", "true", "--learning_rate", "0")
+    rates = ["--learning_rate", "1e-9", "--time_learning_rate", "1e-3"]
+    weights = train(folder, tmp_path / "out", "--prepend_time", "true", *rates)
+    assert "--learning_rate 1e-09" in caplog.text
     vectors = weights["bert.embeddings.word_embeddings.weight"]
     words, times = vectors[: len(VOCABULARY)], vectors[len(VOCABULARY) :]
     assert len(times) == 2 and torch.dist(*times) > 0.3 * torch.pdist(words).median()
-
-
-def test_slow_time_tokens_are_told(folder, tmp_path, caplog):
-    rates = ["--learning_rate", "1e-9", "--time_learning_rate", "1e-3"]
-    train(folder, tmp_path / "attention", *rates)
-    assert "--learning_rate 1e-09" not in caplog.text
-    train(folder, tmp_path / "tokens", *rates, "--prepend_time", "true")
-    assert "--learning_rate 1e-09" in caplog.text
-
-
-@pytest.mark.parametrize("more", [[], ["--streaming", "--times", OLD, NEW]])
-def test_an_empty_file_is_named(folder, tmp_path, more):
-    files = [str(tmp_path / f"{time}.txt") for time in (OLD, NEW)]
-    for file in files:
-        Path(file).touch()
-    with pytest.raises(ValueError, match=rf"{OLD}\.txt"):
-        train(folder, tmp_path / "x", "--train_files", *files, *more)
 
 
 def test_a_stream_classifier_of_dated_posts(folder, tmp_path):
@@ -273,39 +255,3 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         # The third corpus is the first again.
         assert float(row["prt"]) == pytest.approx(0, abs=1e-5)
         assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-5)
-
-
-@pytest.mark.slow
-def test_the_grid_has_a_row_for_each_setting_and_goes_on_where_it_stopped(folder, tmp_path):
-    (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\n", encoding="utf-8")
-    files = [str(folder / f"{time}.txt") for time in (OLD, NEW)]
-    texts = ["--model_name_or_path", str(folder / "bert"), "--train_files", *files, "--corpora", *files]
-    texts += ["--truth", str(tmp_path / "truth.txt"), "--output_dir", str(tmp_path / "grid")]
-    grid = ["--table", "grid", "--learning_rates", "1e-8", "1e-2", "--epochs", "1"]
-    passed_on = ["--max_seq_length", "12", "--per_device_train_batch_size", "16"]
-
-    def run(passed_on: list[str]) -> subprocess.CompletedProcess:
-        command = [sys.executable, str(ROOT / "benchmarks" / "semantic_change.py"), *grid, *texts, "--", *passed_on]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    done = run(passed_on)
-    assert done.returncode == 0, done.stderr
-    rows = read_table(tmp_path / "grid" / "grid.csv")
-    assert {(row["learning rate"], row["epochs"], row["last layers"]) for row in rows} == {
-        (rate, "1", "1") for rate in ("1e-8", "1e-2")
-    }
-    correlations = [float(row["Spearman rho"]) for row in rows]
-    assert correlations == sorted(correlations, reverse=True)
-    # The model has one layer: the paper's 2, 4 and 12 are left out for each training.
-    assert done.stdout.count("the model has 1 layers") == 6
-    for row in rows:
-        results = read_json(tmp_path / "grid" / f"{row['learning rate']}_1" / "last_1" / "results.json")
-        assert row["Pearson r"] == f"{results['agreement'][row['measure']]['pearson']:.3f}"
-
-    model = tmp_path / "grid" / "1e-2_1" / "model.safetensors"
-    before = model.stat().st_mtime_ns
-    (tmp_path / "grid" / "grid.csv").unlink()
-    assert run(passed_on).returncode == 0 and model.stat().st_mtime_ns == before
-    assert read_table(tmp_path / "grid" / "grid.csv") == rows
-    other = run([*passed_on, "--seed", "1"])
-    assert other.returncode != 0 and "passed_on" in other.stderr

@@ -178,3 +178,31 @@ def test_files_without_uses(tmp_path):
         path.write_text(content)
         with pytest.raises(ValueError, match=named):
             list(read_dwug(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "ignore_case", "found"),
+    [
+        ("no social security here", False, [("social security", "social security")]),
+        ('("social security", no)', False, [("social security", "social security")]),
+        ("social, security is security", False, [("security", "security")] * 2),
+        ("Social Security, the SECURITY", False, []),
+        ("Social Security, the SECURITY", True, [("social security", "Social Security"), ("security", "SECURITY")]),
+        ("a social", True, []),
+    ],
+)
+def test_phrases_and_capitals(tmp_path, line, ignore_case, found):
+    (tmp_path / "words.txt").write_text("security\nsocial  security\n", encoding="utf-8")
+    (tmp_path / "c.txt").write_text(line, encoding="utf-8")
+    words = read_targets(tmp_path / "words.txt")
+    (sentence,) = read_semeval({"t": tmp_path / "c.txt"}, words, ignore_case)
+    assert [(name, sentence.text[start:end]) for name, start, end in sentence.targets] == found
+    assert sentence.text == line and [token for token in sentence.tokens if token in words] == [n for n, _ in found]
+
+
+def test_words_that_differ_in_capitals_alone_cannot_be_told_apart_without_them(tmp_path):
+    (tmp_path / "c.txt").write_text("Turkey and turkey", encoding="utf-8")
+    (sentence,) = read_semeval({"t": tmp_path / "c.txt"}, ["Turkey", "turkey"])
+    assert [name for name, _, _ in sentence.targets] == ["Turkey", "turkey"]
+    with pytest.raises(ValueError, match="'Turkey' .*'turkey'"):
+        list(read_semeval({"t": tmp_path / "c.txt"}, ["Turkey", "turkey"], ignore_case=True))

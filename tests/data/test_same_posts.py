@@ -1,10 +1,10 @@
-"""The same posts in every format, order and spelling are the same timelines, and get the same predictions."""
+"""The same posts in every format, order and spelling are the same timelines."""
 
 import csv
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +12,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pytest
 from datasets import Dataset
-from helpers import ROOT, read_table, tiny_encoder, tiny_model
-from transformers import AutoTokenizer
 
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import label_names, to_timelines
-from run_glue_style import main
 
 
 # Ids of posts, people, seconds since 1970, texts and labels. 0.25 s and the second before 2024 are in them.
@@ -103,19 +100,6 @@ def write(path: Path, rows: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-NAMES = ["a.csv", "a.tsv", "a.json", "a.jsonl", "a list.json", "a list.jsonl", "a.parquet", "a::b.csv"]
-NAMES += ["a.csv.gz", "a.tsv.gz", "a.json.gz", "a.jsonl.gz"]
-
-
-def files(folder: Path) -> Iterator[str]:
-    """Each spelling in each format, in orders that differ."""
-    for order, spelling in enumerate(SPELLINGS):
-        for name in NAMES:
-            if name == "a.parquet" and spelling == "null, and -100":
-                continue  # A column of Parquet has one type.
-            yield write(folder / name, spell(spelling, order))
-
-
 def read(path: str, streaming: bool = False) -> dict[str, tuple]:
     """What a file says of each person, with the class names that are found in it."""
     posts = load_table(path, streaming)
@@ -127,10 +111,11 @@ def read(path: str, streaming: bool = False) -> dict[str, tuple]:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("order", [0, 1])
-def test_the_same_timelines(tmp_path, spelling, name, order):
-    rows = spell(spelling, order)
+@pytest.mark.parametrize("name", ["a.csv", "a list.json", "a.jsonl.gz", "a.parquet"])
+def test_the_same_timelines(tmp_path, spelling, name):
+    rows = spell(spelling, order=len(spelling))
+    if (name, spelling) == ("a.parquet", "null, and -100"):
+        rows = [{**row, "label": str(row["label"])} for row in rows]  # A column of Parquet has one type.
     assert read(write(tmp_path / name, rows)) == EXPECTED
     # In a stream the posts of a timeline follow each other.
     rows.sort(key=lambda row: row["timeline_id"])
@@ -160,27 +145,3 @@ def test_texts_that_are_all_dates_stay_texts(tmp_path, name):
         for day, text in enumerate(texts)
     ]
     assert load_table(write(tmp_path / name, rows))["text"][:] == texts
-
-
-def test_the_same_predictions(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
-    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    names = {"id2label": {0: "0", 1: "1", 2: "10"}, "label2id": {"0": 0, "1": 1, "10": 2}}
-    tiny_model(encoder_config=encoder, **names).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    found = []
-    for place, file in enumerate(files(tmp_path)):
-        if place % 11:
-            continue  # Another spelling in each, and another format.
-        command = ["--model_name_or_path", str(tmp_path / "model"), "--test_file", file, "--id_column", "post"]
-        main([*command, "--do_predict", "--use_cpu", "--output_dir", str(tmp_path / "out")])
-        found.append({row["post_id"]: row for row in read_table(tmp_path / "out" / "_predictions.csv")})
-    assert len(found) > 10 and set(found[0]) == {row[0] for row in ROWS}
-    for other in found[1:]:
-        for post, row in other.items():
-            for column, value in row.items():
-                if column.startswith("probability"):
-                    assert float(value) == pytest.approx(float(found[0][post][column]), abs=1e-5)
-                else:
-                    assert value == found[0][post][column]

@@ -1,4 +1,4 @@
-"""A ranking of words follows their change and not their rarity, and dates that are all the same are told."""
+"""A ranking of words follows their change and not their rarity."""
 
 import random
 from pathlib import Path
@@ -12,14 +12,12 @@ from scipy.stats import permutation_test, spearmanr
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM
-from modeling_tempoformer.semantic_change.corpora import read_semeval, read_targets
+from modeling_tempoformer import BertWithTemporalAttention
 from modeling_tempoformer.semantic_change.measures import (
     average_pairwise_distance,
     prototype_distance,
     shuffled_prototypes,
 )
-from modeling_tempoformer.semantic_change.time_prediction import predict_times
 
 
 def usages(generator: np.random.Generator, before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,45 +123,3 @@ def test_rare_words_are_left_out_and_named(folder, tmp_path):
     assert read_json(tmp_path / "results.json")["left_out"] == {"trees": dict.fromkeys(TIMES, 0), "The Trees": rare}
     with pytest.raises(ValueError, match="flew .*40"):
         rank(folder, "plain", tmp_path, "--min_usages", "200")
-
-
-@pytest.mark.parametrize(
-    ("line", "ignore_case", "found"),
-    [
-        ("no social security here", False, [("social security", "social security")]),
-        ('("social security", no)', False, [("social security", "social security")]),
-        ("social, security is security", False, [("security", "security")] * 2),
-        ("Social Security, the SECURITY", False, []),
-        ("Social Security, the SECURITY", True, [("social security", "Social Security"), ("security", "SECURITY")]),
-        ("a social", True, []),
-    ],
-)
-def test_phrases_and_capitals(tmp_path, line, ignore_case, found):
-    (tmp_path / "words.txt").write_text("security\nsocial  security\n", encoding="utf-8")
-    (tmp_path / "c.txt").write_text(line, encoding="utf-8")
-    words = read_targets(tmp_path / "words.txt")
-    (sentence,) = read_semeval({"t": tmp_path / "c.txt"}, words, ignore_case)
-    assert [(name, sentence.text[start:end]) for name, start, end in sentence.targets] == found
-    assert sentence.text == line and [token for token in sentence.tokens if token in words] == [n for n, _ in found]
-
-
-def test_words_that_differ_in_capitals_alone_cannot_be_told_apart_without_them(tmp_path):
-    (tmp_path / "c.txt").write_text("Turkey and turkey", encoding="utf-8")
-    (sentence,) = read_semeval({"t": tmp_path / "c.txt"}, ["Turkey", "turkey"])
-    assert [name for name, _, _ in sentence.targets] == ["Turkey", "turkey"]
-    with pytest.raises(ValueError, match="'Turkey' .*'turkey'"):
-        list(read_semeval({"t": tmp_path / "c.txt"}, ["Turkey", "turkey"], ignore_case=True))
-
-
-@pytest.mark.parametrize("bias", [0.0, 50.0])
-def test_texts_that_all_get_one_time_are_told(caplog, monkeypatch, bias):
-    monkeypatch.setattr("modeling_tempoformer.semantic_change.time_prediction.logger.propagate", True)
-    torch.manual_seed(0)
-    tokenizer = dated_bert(prepend_time=True)
-    config = dated_config(prepend_time=True, temporal_attention="none", initializer_range=0.5)
-    model = BertWithTemporalAttentionForMaskedLM(config).eval()
-    model.cls.predictions.bias.data[tokenizer.time_token_ids[1]] += bias
-    texts = [" ".join(words) for words in (["the"], ["flew"], ["plane"], ["air", "sad"], ["glad", "the"])]
-    times = set(predict_times(model, tokenizer, texts).argmax(-1).tolist())
-    assert (times == {1}) == bool(bias)
-    assert (f"All 5 texts get the time {TIMES[1]}" in caplog.text) == bool(bias)

@@ -1,0 +1,160 @@
+"""
+Command lines that the scripts refuse before any training, and what the message must name.
+
+They run where the files of [`files`] are; OUT stands for a new folder. The names of files say what is wrong in them.
+"""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, VOCABULARY, of_others, tiny_model, write_posts
+from test_bad_input import assert_named
+from transformers import BertConfig, BertTokenizer, DistilBertConfig
+
+from modeling_tempoformer import TemporalBertConfig
+from modeling_tempoformer.data.synthetic import synthetic_posts
+
+
+COLUMNS = ("timeline_id", "timestamp", "text", "label")
+USE = {"lemma": "sad", "text": "sad", "target_span": [0, 3], "period": 1, "lemmas": "sad glad", "target_token": 0}
+TABLE = "time,text\n1815,sad\n1990,glad\n"
+CONTENTS = {
+    "one_label.csv": "timeline_id,text,label\nann,sad,O\n",
+    "unknown.yaml": "windoww: 3\n",
+    "no_yaml.yaml": "window: [3\n",
+    "1815.txt": "sad\nglad\n",
+    "1990.txt": "glad\n",
+    "empty.txt": "",
+    **{"a.csv": TABLE, "b.csv": TABLE, "no_words.csv": "time,text\n1815,sad\n1990,\n"},
+    **{"words.list": "sad\n", "twice.list": "sad\nsad\n"},
+    **{"no_number.tsv": "sad\tmuch\n", "one_word.tsv": "sad\t1\n"},
+    "uses.jsonl": json.dumps(USE),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for name in ("configuration", "tokenization"):
+        (folder / name).symlink_to(ROOT / name)
+    posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
+    write_posts(folder / "posts.csv", posts)
+    write_posts(folder / "other.csv", of_others(posts, "other"))
+    write_posts(folder / "unlabelled.csv", of_others(posts, "new"), COLUMNS[:3])
+    write_posts(folder / "untimed.csv", of_others(posts, "old"), (COLUMNS[0], *COLUMNS[2:]))
+    people = list(dict.fromkeys(post["timeline_id"] for post in posts))
+    fold = {"train": people[2:], "validation": people[1:2], "test": people[:1]}
+    (folder / "one_fold.json").write_text(json.dumps([fold]))
+    for name, content in CONTENTS.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    (folder / "latin.txt").write_bytes("déjà vu\n".encode("latin-1"))
+    tiny_model().save_pretrained(folder / "saved")
+    for name, config_class in (("bert", BertConfig), ("distilbert", DistilBertConfig)):
+        config_class(vocab_size=len(VOCABULARY)).save_pretrained(folder / name)
+        BertTokenizer(vocab=VOCABULARY).save_pretrained(folder / name)
+    TemporalBertConfig(times=["1815", "1990"]).save_pretrained(folder / "temporal")
+    return folder
+
+
+DEMO = "run_glue_style configuration/demo.yaml --train_file posts.csv --output_dir OUT"
+GLUE = "run_glue_style --output_dir OUT"
+BASELINE = "run_baseline --train_file posts.csv --output_dir OUT --do_train --do_predict"
+# What is given to all runs, behind `--`.
+RUNS = "-- configuration/demo.yaml --train_file posts.csv"
+CROSS = "run_cross_validation --output_dir OUT"
+MLM = "run_temporal_mlm --config_name bert --output_dir OUT --do_train --train_files"
+CHANGE = "run_semantic_change --corpora 1815.txt 1990.txt --output_dir OUT --targets words.list"
+REFUSED = {
+    f"{GLUE} --do_train": "--model_name_or_path…--config_name",
+    f"{GLUE} --config_name configuration/encoder_tiny.json --tokenizer_name tokenization --do_train": (
+        "--dataset_name…--train_file…--validation_file"
+    ),
+    f"{GLUE} --model_name_or_path saved --train_file posts.csv": "--do_train",
+    f"{GLUE} --model_name_or_path saved --test_file posts.csv --do_predict --window 3": "--window 3…4",
+    f"{DEMO} --do_train false": "encoder_tiny.json…'bert'…--do_train",
+    f"{DEMO} --task_name annomi": "posts.csv…--task_name…'transcript_id'",
+    "run_glue_style unknown.yaml --output_dir OUT": "unknown.yaml…windoww",
+    "run_glue_style no_yaml.yaml --output_dir OUT": "no_yaml.yaml",
+    f"{DEMO} --config_overrides window=3": "--config_overrides…'window=3'",
+    f'{DEMO} --config_overrides {{"windoww":3}}': "--config_overrides…windoww",
+    f"{DEMO} --window 0": "--window",
+    f"{DEMO} --labels Switch No-Switch Switch": "--labels",
+    f"{DEMO} --labels No-Switch Switch switch": "'Switch', 'switch'…--labels",
+    f"{DEMO} --labels No-Switch Switch Other": "15, 5, 0",
+    f"{DEMO} --calibrate --labels No-Switch Switch Other": "--calibrate…Other",
+    f"{DEMO} --label_column change": "'change'",
+    f"{DEMO} --train_file one_label.csv": "",
+    f"{DEMO} --streaming": "--streaming",
+    f"{DEMO} --freeze_encoder": "--freeze_encoder…post",
+    f"{DEMO} --freeze_encoder --streaming": "--freeze_encoder…--streaming",
+    f"{DEMO} --test_file untimed.csv": "'train'…'test'…'validation'",
+    f"{DEMO} --validation_file other.csv": "test…--test_file",
+    f"{DEMO} --validation_file unlabelled.csv --do_predict false": "validation",
+    f"{DEMO} --folds_file one_fold.json --fold 1": "--fold…one_fold.json",
+    f"{DEMO} --folds_file one_fold.json --test_file other.csv": "--folds_file…--train_file",
+    f"{DEMO} --test_fraction 1.5": "1.5",
+    f"{DEMO} --dataloader_drop_last": "--dataloader_drop_last",
+    f"{DEMO} --push_to_hub --hub_strategy checkpoint": "--hub_strategy checkpoint…every_save",
+    f"{DEMO} --metric_for_best_model makro_f1": "--metric_for_best_model makro_f1…loss, macro_f1…f1_Switch",
+    f'{DEMO} --model_card {{"licence":"mit"}}': "--model_card…licence",
+    f"{DEMO} --output_dir posts.csv/below": "posts.csv/below…--output_dir",
+    f"{BASELINE} --method post --model_name_or_path temporal": "--method post",
+    f"{BASELINE} --method post --model_name_or_path bert --do_train false": "post…--do_train",
+    f"{BASELINE} --method post --model_name_or_path bert --freeze_encoder": "post…--freeze_encoder",
+    f"{BASELINE} --method post --model_name_or_path bert --calibrate": "--calibrate…--method post",
+    f"{BASELINE} --method few_shot --model_name_or_path bert --calibrate": "--calibrate…--method few_shot",
+    f"{BASELINE} --method bilstm": "bilstm…--model_name_or_path",
+    f"{BASELINE} --method bilstm --model_name_or_path bert --push_to_hub": "--push_to_hub",
+    f"{BASELINE} --method class_prior --do_predict false": "class_prior…--do_predict",
+    f"{BASELINE} --method class_prior --streaming": "--streaming",
+    CROSS: "`--`",
+    f"{CROSS} {RUNS} --seed 1": "--seed…`--`",
+    f"{CROSS} --seeds 1 1 {RUNS}": "--seeds…1, 1",
+    f"{CROSS} --folds_file one_fold.json {RUNS} --validation_fraction 0.5": "--validation_fraction…--folds_file",
+    f"{CROSS} --folds_file one_fold.json {RUNS}": "one_fold.json…(5 in all)",
+    f"{CROSS} {RUNS} --labels No-Switch Switch Other": "Fold 0…0]",
+    f"{CROSS} {RUNS} --test_file other.csv": "--train_file…--streaming",
+    f"{CROSS} --learning_rates 1e-3 -- --method class_prior": "--learning_rates…class_prior",
+    f"{CROSS} --methods tempoformer --learning_rates 1e-3 {RUNS}": "--learning_rates…--methods",
+    f"{CROSS} --methods tempoformer {RUNS} --learning_rate 1e-3": "--learning_rate…`--`…--methods",
+    f"{CROSS} --methods tempoformer -- configuration/baseline_bilstm.yaml": "--method bilstm…`--`…--methods",
+    f"{MLM} 1815.txt 1990.txt --times 1815": "1815",
+    f"{MLM} 1815.txt 1990.txt --streaming": "--streaming…--times",
+    f"{MLM} 1815.txt 1990.txt --config_name distilbert": "'distilbert'",
+    f"{MLM} 1815.txt 1990.txt --max_seq_length 513": "--max_seq_length…513…512",
+    f"{MLM} 1815.txt 1990.txt --max_seq_length 2": "`max_length`",
+    f"{MLM} 1815.txt 1990.txt --times 10-20 30-40 --unknown_times unknown": "10…20…30",
+    f"{MLM} 1815.txt 1990.txt --do_predict": "--do_predict…--prepend_time",
+    f"{MLM} 1815.txt 1990.txt --do_train false": "--do_train",
+    f"{MLM} 1815.txt 1990.txt --output_dir a.csv/below": "a.csv/below…--output_dir",
+    f"{MLM} empty.txt 1990.txt": "empty.txt",
+    f"{MLM} empty.txt 1990.txt --streaming --times 1815 1990": "empty.txt",
+    f"{MLM} latin.txt": "latin.txt…line 1…UTF-8",
+    f"{MLM} a.csv b.csv": "a.csv…b.csv",
+    f"{MLM} a.csv --time_column year": "'year'",
+    f"{MLM} no_words.csv": "row 1",
+    CHANGE: "--measures…--model_name_or_path",
+    "run_semantic_change --corpora 1815.txt 1990.txt --output_dir OUT --measures sgns": "--targets…--truth",
+    f"{CHANGE} --measures sgns --times 1815": "1815",
+    f"{CHANGE} --measures sgns --num_samples 0": "--num_samples",
+    f"{CHANGE} --measures sgns --num_samples 9 --min_usages 10": "--num_samples…9…--min_usages…10",
+    f"{CHANGE} --measures sgns --targets twice.list": "twice.list…line 2…'sad'",
+    f"{CHANGE} --measures sgns --truth no_number.tsv": "no_number.tsv…line 1…much",
+    f"{CHANGE} --measures sgns --truth one_word.tsv": "words.list…one_word.tsv",
+    f"{CHANGE} --measures sgns --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
+    f"{CHANGE} --measures sgns --corpora a.csv b.csv": "a.csv",
+    "run_semantic_change --dwug uses.jsonl --output_dir OUT --targets words.list --measures sgns": (
+        "uses.jsonl…line 1…'lemmas'"
+    ),
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_a_command_is_refused(files, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(files)
+    script, *arguments = command.replace("OUT", str(tmp_path / "out")).split()
+    with pytest.raises(ValueError) as raised:
+        runpy.run_path(str(ROOT / f"{script}.py"))["main"](arguments)
+    assert_named(REFUSED[command], raised.value)

@@ -1,0 +1,216 @@
+"""A model is not scored on what it has learned from, and results of an earlier run are not those of a new one."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import ROOT, of_others, read_json, read_table, write_posts
+
+import run_baseline
+import run_glue_style
+from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArguments
+
+
+POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
+STREAMED = ["--streaming", "--freeze_encoder", "false"]
+UNLABELLED = ["timeline_id", "timestamp", "text"]
+
+
+@pytest.fixture(autouse=True)
+def in_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def train(folder: Path, model: str, *arguments: str) -> Path:
+    """Trains for a step, and evaluates and predicts."""
+    settings = ["--window", "3", "--max_steps", "1", "--report_to", "none", "--do_train", "--do_eval", "--do_predict"]
+    run_glue_style.main(["--model_name_or_path", model, *settings, *arguments, "--output_dir", str(folder)])
+    return folder
+
+
+def predict(folder: Path, model: Path, *arguments: str) -> list[dict[str, str]]:
+    run_glue_style.main(["--model_name_or_path", str(model), *arguments, "--output_dir", str(folder), "--do_predict"])
+    return read_table(folder / "_predictions.csv")
+
+
+def people(rows: list[dict[str, str]]) -> set[str]:
+    return {row["timeline_id"] for row in rows}
+
+
+def learned_from(trained: Path) -> list[dict]:
+    """The posts of the parts on which a model was trained and validated."""
+    tested = people(read_table(trained / "_predictions.csv"))
+    return [post for post in POSTS if post["timeline_id"] not in tested]
+
+
+def to_train(folder: Path, posts: list[dict]) -> list[str]:
+    return ["--train_file", write_posts(folder / "posts.csv", posts)]
+
+
+def to_test(folder: Path, posts: list[dict]) -> list[str]:
+    return ["--test_file", write_posts(folder / "posts.csv", posts)]
+
+
+def write_dataset(folder: Path) -> str:
+    (folder / "dataset").mkdir()
+    write_posts(folder / "dataset" / "train.csv", POSTS)
+    return str(folder / "dataset")
+
+
+NEW = of_others(POSTS[:5], "new")
+# What a model is given that has learned from most of `POSTS`, and what the error names.
+REFUSED = {
+    "the file that it was trained on": (lambda folder, _: to_train(folder, POSTS), "--train_file.*--test_file"),
+    "that file in another order": (lambda folder, _: to_train(folder, POSTS[30:] + POSTS[:30]), "--train_file"),
+    "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test part"),
+    "one timeline more to test": (lambda folder, _: to_test(folder, POSTS + NEW), "held back.*person-"),
+    "only what it learned from": (lambda folder, out: to_test(folder, learned_from(out)), "person-"),
+    "a single label": (
+        lambda folder, out: to_test(
+            folder,
+            [{**post, "label": post["label"] if place == 3 else ""} for place, post in enumerate(learned_from(out))],
+        ),
+        r"person-\d+ \(1 in all",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_model_is_not_scored_on_what_it_learned_from(tmp_path, trained, case):
+    arguments, named = REFUSED[case]
+    with pytest.raises(ValueError, match=named):
+        predict(tmp_path / "new", trained, *arguments(tmp_path, trained))
+    assert not (tmp_path / "new" / "_predictions.csv").exists()
+
+
+def test_neither_is_a_checkpoint_of_its_training(tmp_path, trained):
+    with pytest.raises(ValueError, match="person-"):
+        predict(tmp_path / "new", next(trained.glob("checkpoint-*")), *to_test(tmp_path, learned_from(trained)))
+
+
+def test_other_timelines_and_posts_without_labels_are_predicted_whole(tmp_path, trained):
+    """New posts of the people in the training too."""
+    held_back = people(read_table(trained / "_predictions.csv"))
+    tested = [post for post in POSTS if post["timeline_id"] in held_back]
+    for number, (posts, columns) in enumerate(((NEW, None), (tested + NEW, None), (POSTS, UNLABELLED))):
+        file = write_posts(tmp_path / "posts.csv", posts, columns)
+        rows = predict(tmp_path / str(number), trained, "--test_file", file)
+        assert [row["post_id"] for row in rows] == [str(row) for row in range(len(posts))]
+
+
+@pytest.mark.parametrize("streamed", [[], STREAMED], ids=["whole", "streamed"])
+def test_a_training_records_its_split_without_ids(tmp_path, encoder, streamed):
+    files = {"train": POSTS[:35], "validation": POSTS[35:45], "test": POSTS[45:]}
+    paths = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
+    out = train(tmp_path / "out", encoder, *paths, *streamed)
+    written = (out / "_split.json").read_text()
+    assert "person" not in written
+    record = json.loads(written)
+    assert [len(set(record[name])) for name in files] == [7, 2, 3]
+    # Of what it has learned from nothing is tested. What it was validated on may be validated on again.
+    assert people(predict(tmp_path / "test", out, f"--test_file={tmp_path}/test.csv")) == people(files["test"])
+    new = to_test(tmp_path, NEW)
+    predict(tmp_path / "new", out, *new, f"--validation_file={tmp_path}/validation.csv", "--do_eval")
+    for refused in (
+        [f"--test_file={tmp_path}/train.csv"],
+        [f"--test_file={tmp_path}/validation.csv"],
+        [*new, f"--validation_file={tmp_path}/train.csv", "--do_eval"],
+    ):
+        with pytest.raises(ValueError, match="person-"):
+            predict(tmp_path / "refused", out, *refused)
+
+
+def test_a_model_remembers_what_its_first_training_learned_from(tmp_path, trained):
+    others = of_others(POSTS, "other")
+    further = train(tmp_path / "further", str(trained), *to_train(tmp_path, others))
+    with pytest.raises(ValueError, match="person-"):
+        predict(tmp_path / "new", further, *to_test(tmp_path, learned_from(trained)))
+    # Another seed puts timelines in the test part that the model to start from has learned from.
+    with pytest.raises(ValueError, match="person-"):
+        train(tmp_path / "seed", str(trained), *to_train(tmp_path, POSTS), "--seed", "5")
+
+
+def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
+    """Its thresholds have learned from the posts that they are fitted to."""
+    others = write_posts(tmp_path / "others.csv", of_others(POSTS, "other"))
+    calibrate = ["--model_name_or_path", str(trained), "--calibrate", "--validation_file", others]
+    run_glue_style.main([*calibrate, "--report_to", "none", "--output_dir", str(tmp_path / "calibrated")])
+    for learned in (learned_from(trained), of_others(POSTS, "other")):
+        with pytest.raises(ValueError, match="person-"):
+            predict(tmp_path / "new", tmp_path / "calibrated", *to_test(tmp_path, learned))
+    held_back = [post for post in POSTS if post not in learned_from(trained)]
+    rows = predict(tmp_path / "new", tmp_path / "calibrated", *to_test(tmp_path, held_back))
+    assert people(rows) == people(held_back)
+
+
+@pytest.mark.parametrize("shared", ["test", "validation"])
+@pytest.mark.parametrize("streamed", [[], STREAMED], ids=["whole", "streamed"])
+def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, streamed, shared):
+    files = {"train": POSTS[:30], "validation": POSTS[30:40], "test": POSTS[40:]}
+    files[shared] = [*files[shared], {**POSTS[0], "timeline_id": f"{POSTS[0]['timeline_id']} "}]
+    arguments = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
+    with pytest.raises(ValueError, match=f"train part and the {shared} part.*: {POSTS[0]['timeline_id']} "):
+        train(tmp_path / "out", encoder, *arguments, *streamed)
+
+
+def test_an_id_that_became_a_float_is_the_same_timeline(tmp_path):
+    files = {"train": ["7"], "validation": ["8"], "test": ["7.0", "10.0"]}
+    paths = {}
+    for name, ids in files.items():
+        posts = [{**post, "timeline_id": timeline_id} for timeline_id in ids for post in POSTS[:5]]
+        paths[name] = f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}"
+    with pytest.raises(ValueError, match=r"7 \(1 in all"):
+        run_baseline.main(["--method", "class_prior", *paths.values(), "--output_dir", str(tmp_path / "out")])
+
+
+STALE = ("_predictions.parquet", "learning_curve.png", "confusion_matrix.png", "reliability.png")
+
+
+def leave_results(folder: Path):
+    """What an earlier run has left."""
+    folder.mkdir()
+    (folder / "all_results.json").write_text('{"test": {"macro_f1": 0.99}, "predict_macro_f1": 0.99}')
+    (folder / "_predictions.csv").write_text("post_id,prediction\n0,Switch\n")
+    for name in STALE:
+        (folder / name).touch()
+
+
+def test_no_score_of_an_earlier_run_stays_beside_new_predictions(tmp_path, trained):
+    leave_results(tmp_path / "new")
+    predict(tmp_path / "new", trained, "--test_file", write_posts(tmp_path / "posts.csv", NEW, UNLABELLED))
+    assert "0.99" not in (tmp_path / "new" / "all_results.json").read_text()
+    test = read_json(tmp_path / "new" / "all_results.json")["test"]
+    assert test["posts"] == 5 and test["labelled_posts"] == 0
+    assert not {"macro_f1", "loss", "classes", "compared_with", "expected_calibration_error"} & set(test)
+
+
+def test_no_prediction_of_an_earlier_run_stays_beside_new_scores(tmp_path, trained):
+    leave_results(tmp_path / "new")
+    arguments = ["--model_name_or_path", str(trained), "--do_eval", "--output_dir", str(tmp_path / "new")]
+    run_glue_style.main([*arguments, "--validation_file", write_posts(tmp_path / "posts.csv", NEW)])
+    assert set(read_json(tmp_path / "new" / "all_results.json")) == {"validation", "explained"}
+    assert not [name for name in ("_predictions.csv", *STALE) if (tmp_path / "new" / name).exists()]
+
+
+def test_no_score_of_an_earlier_run_stays_beside_those_of_a_language_model(tmp_path):
+    leave_results(tmp_path / "new")
+    trainer = HubTrainer(torch.nn.Linear(1, 1), HubTrainingArguments(output_dir=str(tmp_path / "new"), use_cpu=True))
+    trainer.save_metrics("eval", {"eval_loss": 1.5})
+    trainer.save_metrics("predict", {"predict_accuracy": 0.5})
+    assert read_json(tmp_path / "new" / "all_results.json") == {"eval_loss": 1.5, "predict_accuracy": 0.5}
+
+
+# What a run that does not train would change of a model: its results, or what the results are of.
+CHANGES = {"prediction": ["--do_predict", "--test_file"], "calibration": ["--calibrate", "--validation_file"]}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_trained_model_and_its_results_stay_together(tmp_path, trained, case):
+    before = {path.name: path.read_bytes() for path in trained.iterdir() if path.is_file()}
+    arguments = [*CHANGES[case], write_posts(tmp_path / "posts.csv", of_others(POSTS, "new"))]
+    with pytest.raises(ValueError, match=f"{trained}.*another"):
+        run_glue_style.main(["--model_name_or_path", str(trained), *arguments, "--output_dir", str(trained)])
+    after = {path.name: path.read_bytes() for path in trained.iterdir() if path.is_file()}
+    assert after == before and {"all_results.json", "_predictions.csv"} <= set(after)

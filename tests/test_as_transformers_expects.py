@@ -1,0 +1,94 @@
+"""What works with any model of Transformers works with ours, or ends in one clear error."""
+
+import pytest
+import torch
+from helpers import FORMS, make_trainer, tiny_model
+from transformers import AutoModelForSequenceClassification, Trainer
+
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+
+
+IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_labels": 1},
+        {"id2label": {0: "change"}},
+        {"problem_type": "regression"},
+        {"problem_type": "multi_label_classification"},
+    ],
+    ids=str,
+)
+def test_a_problem_that_the_focal_loss_is_not_for(tmp_path, fields):
+    """With one class its loss is 0 whatever the model says."""
+    with pytest.raises(Exception, match="ValueError: The focal loss"):
+        TempoFormerConfig(**fields)
+    tiny_model().save_pretrained(tmp_path)
+    for cls in (TempoFormerForStreamClassification, AutoModelForSequenceClassification):
+        with pytest.raises(Exception, match="ValueError: The focal loss"):
+            cls.from_pretrained(tmp_path, ignore_mismatched_sizes=True, **fields)
+
+
+@IN_BOTH_FORMS
+@pytest.mark.parametrize("chosen", [[0, -1], (1,), [-2], -1, [5], [0, 9]], ids=str)
+def test_hidden_states_are_chosen_by_index(batch, form, chosen):
+    """As the library's own models do: None for the others."""
+    model = tiny_model(**form, num_stream_layers=1)
+    everything = model(**batch, output_hidden_states=True).hidden_states
+    returned = model(**batch, output_hidden_states=chosen).hidden_states
+    indices = [chosen] if isinstance(chosen, int) else chosen
+    wanted = [list(range(len(everything)))[index] for index in indices if index < len(everything)]
+    if not wanted:
+        assert returned is None
+        return
+    assert len(returned) == len(everything)
+    for index, (one, other) in enumerate(zip(returned, everything, strict=True)):
+        if index in wanted:
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+        else:
+            assert one is None
+
+
+@IN_BOTH_FORMS
+@pytest.mark.parametrize("family", ["bert", "deberta-v2, with convolution", "modernbert"])
+def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family, form):
+    """A small step along the gradient of the embeddings changes a sum by the step's length times the gradient's."""
+    model = tiny_model(family, **form).double()
+    output = model(**batch, output_hidden_states=True)
+    torch.testing.assert_close(output.logits, model(**batch).logits)
+    for states in output.hidden_states:
+        states.retain_grad()
+    total = output.logits.square().sum()
+    total.backward()
+    assert all(states.grad.any() for states in output.hidden_states)
+    gradient = output.hidden_states[0].grad
+    step = 1e-5 * gradient / gradient.norm()
+    # The real tokens of all posts, one after the other.
+    step = step[batch["attention_mask"].bool()].unsqueeze(0)
+    model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, states: states + step)
+    moved = model(**batch).logits.square().sum()
+    assert (moved - total).item() == pytest.approx(1e-5 * gradient.norm().item(), rel=0.01)
+
+
+@IN_BOTH_FORMS
+def test_label_smoothing_does_not_take_the_place_of_the_focal_loss(tmp_path, tokenization, form):
+    with pytest.raises(ValueError, match="label_smoothing_factor"):
+        make_trainer(tmp_path, tokenization, form=form, max_steps=1, label_smoothing_factor=0.1).train()
+
+
+def test_a_loss_of_ones_own_is_possible(tmp_path, tokenization):
+    """It gets the labels, and what the Trainer logs is its value."""
+    made = make_trainer(tmp_path, tokenization, max_steps=1, logging_steps=1)
+    made.model.accepts_loss_kwargs = False
+    given = []
+
+    def loss(outputs, labels, num_items_in_batch=None):
+        given.append(labels)
+        return 0 * outputs["logits"].sum() + 7
+
+    parts = {"train_dataset": made.train_dataset, "data_collator": made.data_collator}
+    trainer = Trainer(made.model, made.args, **parts, compute_loss_func=loss)
+    trainer.train()
+    assert (given[0] >= 0).any() and trainer.state.log_history[0]["loss"] == pytest.approx(7)
