@@ -1,13 +1,16 @@
 """When was a text written? The probability of each time token at a masked position (Rosin et al., 2022)."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..configuration_temporal_bert import UNKNOWN_TIME
 from ..data.dated_texts import check_same_times, frame, make_row, token_limit
-from .batches import batches_by_length
+from .usages import Usages, batches_by_length
 
 
 logger = logging.get_logger(__name__)
@@ -16,7 +19,9 @@ TIME_POSITION = 1  # [CLS] comes first.
 
 
 @torch.inference_mode()
-def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_size: int = 32) -> np.ndarray:
+def predict_times(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], batch_size: int = 32
+) -> np.ndarray:
     """
     The probability of each time point for each text.
 
@@ -56,3 +61,43 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
             tokenizer.times[predicted.pop()],
         )
     return probabilities
+
+
+def time_differences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    usages: Usages,
+    times: Sequence[str],
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """
+    How sure a model with prepended time tokens is of when a word's sentences were written: the mean over sentences of
+    |p(last time) - p(first time)|, the probabilities of the time tokens at a masked position (time-diff of TempoBERT;
+    Rosin, Guy and Radinsky, 2022).
+
+    Args:
+        model: A model with a masked language modelling head that was trained with `prepend_time`.
+        tokenizer: Its [`TemporalBertTokenizer`].
+        usages: As [`sample_usages`] returns them.
+        times (`Sequence[str]`): The names of the time points in order; the first and the last are compared.
+        batch_size (`int`, *optional*, defaults to 32): Number of texts in a batch.
+
+    Returns:
+        The score (0 to 1) of each word, NaN if it has no usage at one of the two times. Raises a `ValueError` if the
+        tokenizer does not prepend time.
+    """
+    # Each sentence once, however often it has the word.
+    texts = {
+        word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
+        for word, by_time in usages.items()
+    }
+    distinct = list(dict.fromkeys(text for of_word in texts.values() for text in of_word))
+    probabilities = predict_times(model, tokenizer, distinct, batch_size)
+    first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
+    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
+    return {
+        word: float(np.mean([differences[text] for text in texts[word]]))
+        if by_time[times[0]] and by_time[times[-1]]
+        else math.nan
+        for word, by_time in usages.items()
+    }

@@ -1,20 +1,21 @@
-"""Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022), and scores from predicted times."""
+"""Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022)."""
 
-import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.dated_texts import check_same_times, frame, make_row, token_limit
-from .batches import batches_by_length
+from ..data.files import written_whole
 from .corpora import DatedSentence
-from .time_prediction import predict_times
 
 
 logger = logging.get_logger(__name__)
@@ -40,6 +41,8 @@ class Usage:
 
 # For each word and time.
 Usages = dict[str, dict[str, list[Usage]]]
+# Files whose names begin with an underscore are never pushed: it holds texts.
+USAGES = "_usages.parquet"
 
 
 def sample_usages(
@@ -180,6 +183,22 @@ def encode_usage(
     return row, len(before) + first, len(before) + last
 
 
+def batches_by_length(
+    rows: list[dict[str, list[int]]],
+    tokenizer: PreTrainedTokenizerBase,
+    batch_size: int,
+    device: torch.device,
+    description: str,
+) -> Iterator[tuple[list[int], BatchEncoding]]:
+    """The rows in padded batches, from short to long, with their indices; a progress bar has the description."""
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index]["input_ids"]))
+    for start in logging.tqdm(range(0, len(rows), batch_size), desc=description):
+        indices = order[start : start + batch_size]
+        batch = tokenizer.pad([rows[index] for index in indices], padding_side="right", return_tensors="pt")
+        del batch["special_tokens_mask"]
+        yield indices, batch.to(device)
+
+
 @torch.inference_mode()
 def embed_usages(
     model: PreTrainedModel,
@@ -237,41 +256,23 @@ def embed_usages(
     return {word: {time: vectors[places[word, time]] for time in by_time} for word, by_time in usages.items()}
 
 
-def time_differences(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    usages: Usages,
-    times: Sequence[str],
-    batch_size: int = 32,
-) -> dict[str, float]:
+def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, np.ndarray]]):
     """
-    How sure a model with prepended time tokens is of when a word's sentences were written: the mean over sentences of
-    |p(last time) - p(first time)|, the probabilities of the time tokens at a masked position (time-diff of TempoBERT;
-    Rosin, Guy and Radinsky, 2022).
+    Writes usages and their vectors to a Parquet file with one row for each usage: `word`, `time`, `text`, `start` (the
+    word's first character in the text), `end` (the character after its last) and `vector` (float32).
 
     Args:
-        model: A model with a masked language modelling head that was trained with `prepend_time`.
-        tokenizer: Its [`TemporalBertTokenizer`].
-        usages: As [`sample_usages`] returns them.
-        times (`Sequence[str]`): The names of the time points in order; the first and the last are compared.
-        batch_size (`int`, *optional*, defaults to 32): Number of texts in a batch.
-
-    Returns:
-        The score (0 to 1) of each word, NaN if it has no usage at one of the two times. Raises a `ValueError` if the
-        tokenizer does not prepend time.
+        path (`str` or `Path`): The file.
+        usages: For each word and time a list of [`Usage`], without those that [`drop_unknown`] leaves out.
+        vectors: For each word and time an array (usages, width), as [`embed_usages`] returns them.
     """
-    # Each sentence once, however often it has the word.
-    texts = {
-        word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
-        for word, by_time in usages.items()
+    rows = [(word, usage) for word, by_time in usages.items() for found in by_time.values() for usage in found]
+    joined = np.concatenate([vectors[word][time] for word, by_time in usages.items() for time in by_time])
+    columns = {
+        "word": pa.array([word for word, _ in rows], pa.string()),
+        **{name: pa.array([getattr(usage, name) for _, usage in rows], pa.string()) for name in ("time", "text")},
+        **{name: pa.array([getattr(usage, name) for _, usage in rows], pa.int32()) for name in ("start", "end")},
+        "vector": pa.FixedSizeListArray.from_arrays(joined.astype(np.float32).ravel(), joined.shape[1]),
     }
-    distinct = list(dict.fromkeys(text for of_word in texts.values() for text in of_word))
-    probabilities = predict_times(model, tokenizer, distinct, batch_size)
-    first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
-    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
-    return {
-        word: float(np.mean([differences[text] for text in texts[word]]))
-        if by_time[times[0]] and by_time[times[-1]]
-        else math.nan
-        for word, by_time in usages.items()
-    }
+    with written_whole(Path(path)) as partial:
+        pq.write_table(pa.table(columns), partial)

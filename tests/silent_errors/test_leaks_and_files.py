@@ -24,7 +24,7 @@ from modeling_tempoformer.data.locks import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import PostError
 from modeling_tempoformer.evaluation.predictions import write_predictions
-from modeling_tempoformer.semantic_change.report import write_report
+from modeling_tempoformer.semantic_change.report import ranked_table, write_report
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 from modeling_tempoformer.training.temporal_trainer import TemporalTrainer, TemporalTrainingArguments
 
@@ -148,7 +148,8 @@ def test_an_interrupted_write_leaves_the_file_before(tmp_path, monkeypatch):
     write_predictions(tmp_path, [{"post_id": "1", "prediction": "O"}])
     write_json(tmp_path / "all_results.json", {"test": 1})
     scores, counts = {"apd": {"plane": 0.5, "tree": 0.1}}, {word: {"old": 3, "new": 4} for word in ("plane", "tree")}
-    write_report(tmp_path, scores, counts)
+    times = ["old", "new"]
+    write_report(tmp_path, ranked_table(scores, counts), times)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert {"_predictions.csv", "all_results.json", "changes.csv", "results.json"} <= set(before)
     with monkeypatch.context() as patch:
@@ -156,7 +157,7 @@ def test_an_interrupted_write_leaves_the_file_before(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             write_predictions(tmp_path, [{"post_id": "2", "prediction": "IE"}])
         with pytest.raises(KeyboardInterrupt):
-            write_report(tmp_path, {"apd": {"plane": 0.9, "tree": 0.9}}, counts)
+            write_report(tmp_path, ranked_table({"apd": {"plane": 0.9, "tree": 0.9}}, counts), times)
     with pytest.raises(KeyboardInterrupt), written_whole(tmp_path / "all_results.json") as partial:
         partial.write_text("{")
         raise KeyboardInterrupt

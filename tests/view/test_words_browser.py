@@ -180,7 +180,7 @@ def test_forty_words_of_two_hundred_usages_at_each_time(browser, tmp_path):
     vectors = {word: {time: generator.normal(size=(200, 4)) for time in times} for word in words}
     scores = {"apd": {word: 1 / place for place, word in enumerate(words, 1)}}
     counts = {word: dict.fromkeys(times, 200) for word in words}
-    table = ranked_table(scores, counts, truth=None, p_values={}, intervals={})
+    table = ranked_table(scores, counts)
     path = tmp_path / "_changes.html"
     write_page(path, words_page(table, times, usages, vectors))
     assert path.stat().st_size < 6e6
