@@ -44,6 +44,7 @@ from modeling_tempoformer.semantic_change.time_prediction import time_difference
 from modeling_tempoformer.semantic_change.usages import (
     USAGES,
     Usages,
+    count_usages,
     drop_rare,
     drop_unknown,
     embed_usages,
@@ -106,7 +107,6 @@ class ChangeArguments:
         }
     )
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
-    tokenizer_name: str | None = field(default=None, metadata={"help": "Its tokenizer, if it is somewhere else."})
     measures: list[str] = field(
         default_factory=lambda: ["apd", "prt"],
         metadata={
@@ -182,15 +182,14 @@ def read_sentences(args: ChangeArguments, words: list[str], ignore_case: bool) -
 def check_extras(args: ChangeArguments):
     """Raises an error for a missing library before any work is done."""
     check_view()
-    needed = {"gensim": STATIC, "ot": ("clusters",)}
-    for library, measures in needed.items():
-        if set(args.measures) & set(measures) and find_spec(library) is None:
-            raise ImportError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
+    for library, measures in {"gensim": STATIC, "ot": ["clusters"]}.items():
+        if set(args.measures).intersection(measures) and find_spec(library) is None:
+            raise ValueError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
 
 
 def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
     """The model's tokenizer. Raises a `ValueError` if it does not know the times."""
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
     if hasattr(tokenizer, "time_points"):
         for time in args.times:
             # Raises an error for an unknown time, even if the tokenizer would accept it.
@@ -260,8 +259,7 @@ def main(arguments: list[str]):
         folder = Path(args.output_dir)
         if vectors:
             write_usages(folder / USAGES, usages, vectors)
-        counts = {word: {time: len(found) for time, found in by_time.items()} for word, by_time in usages.items()}
-        table = ranked_table(columns, counts, truth)
+        table = ranked_table(columns, count_usages(usages), truth)
         print(write_report(folder, table, args.times, truth, left_out, args.seed))
         write_page(folder / PAGE, words_page(table, args.times, usages, vectors, args.num_clusters, args.seed))
 

@@ -30,11 +30,8 @@ def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
     Args:
         before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
 
-    Returns:
-        NaN if one of them is empty. Raises a `ValueError` if the widths differ or a vector is not finite.
+    Raises a `ValueError` if one of them is empty, if the widths differ, or if a vector is not finite.
     """
-    if not len(before) or not len(after):
-        return math.nan
     # Sums of many usages overflow in 16 bits.
     prototypes = (np.mean(vectors, axis=0, dtype=np.float64, keepdims=True) for vectors in (before, after))
     return cosine_distances(*prototypes).item()
@@ -73,12 +70,8 @@ def shuffled_prototypes(
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
-
-    Args:
-        before, after: As for [`prototype_distance`], also where the result is NaN.
+    Arguments and errors as of [`prototype_distance`].
     """
-    if not len(before) or not len(after):
-        return math.nan
     # The mean of all products is the product of the means.
     old, new = (normalize(np.asarray(vectors, dtype=np.float64)).mean(axis=0) for vectors in (before, after))
     return float(1 - old @ new)
@@ -136,30 +129,30 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
         For NAME in `affinity_propagation` and `k_means`: `NAME_jensen_shannon`, the Jensen-Shannon distance (square
         root of the divergence, base 2, 0 to 1) between the two distributions over clusters, and `NAME_wasserstein`,
         the least cost of moving one distribution to the other, where moving between two clusters costs the cosine
-        distance between the mean of the one before and the mean of the other after.
-        All are NaN if there are no usages before or after. The distances of one clustering are NaN, with a warning, if
-        affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
+        distance between the mean of the one before and the mean of the other after. Those of one clustering are NaN,
+        with a warning, if affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
     """
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
         "k_means": k_means(num_clusters, seed),
     }
-    distances = {f"{name}_{kind}": math.nan for name in algorithms for kind in ("jensen_shannon", "wasserstein")}
-    if not len(before) or not len(after):
-        return distances
     vectors = np.concatenate([before, after]).astype(np.float64)
+    distances = {}
     for name, algorithm in algorithms.items():
+        jensen_shannon = wasserstein = math.nan
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*did not converge", ConvergenceWarning)
             try:
                 labels = algorithm.fit_predict(vectors)
             except (ConvergenceWarning, ValueError) as problem:
                 logger.warning(f"No {name} distances for {len(vectors)} usages: {problem}")
-                continue
-        parts = np.split(labels, [len(before)])
-        counts = [np.bincount(part, minlength=labels.max() + 1) for part in parts]
-        distances[f"{name}_jensen_shannon"] = float(jensenshannon(*counts, base=2))
-        distances[f"{name}_wasserstein"] = move_clusters((before, after), parts)
+            else:
+                parts = np.split(labels, [len(before)])
+                jensen_shannon = jensenshannon(
+                    *(np.bincount(part, minlength=labels.max() + 1) for part in parts), base=2
+                )
+                wasserstein = move_clusters((before, after), parts)
+        distances |= {f"{name}_jensen_shannon": float(jensen_shannon), f"{name}_wasserstein": wasserstein}
     return distances
 
 

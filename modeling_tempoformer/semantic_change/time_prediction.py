@@ -1,7 +1,7 @@
 """When was a text written? The probability of each time token at a masked position (Rosin et al., 2022)."""
 
-import math
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -45,8 +45,7 @@ def predict_times(
     before[TIME_POSITION] = tokenizer.mask_token_id
     size = token_limit(model.config, tokenizer) - len(before) - len(after)
     if num_truncated := sum(len(ids) > size for ids in tokens):
-        warning = "%d of %d texts are truncated to %d tokens."
-        logger.warning(warning, num_truncated, len(texts), size)
+        logger.warning(f"{num_truncated} of {len(texts)} texts are truncated to {size} tokens.")
     rows = [make_row(ids[:size], before, after, UNKNOWN_TIME) for ids in tokens]
     probabilities = np.zeros((len(rows), len(tokenizer.times)))
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "times"):
@@ -55,10 +54,8 @@ def predict_times(
     predicted = set(probabilities.argmax(-1).tolist())
     if len(texts) > 1 and len(predicted) == 1:
         logger.warning(
-            "All %d texts get the time %s. Unless they are all of that time, the model has not learned to tell times "
-            "apart: see its scores on texts of known times.",
-            len(texts),
-            tokenizer.times[predicted.pop()],
+            f"All {len(texts)} texts get the time {tokenizer.times[predicted.pop()]}. Unless they are all of that "
+            "time, the model has not learned to tell times apart: see its scores on texts of known times."
         )
     return probabilities
 
@@ -83,21 +80,15 @@ def time_differences(
         batch_size (`int`, *optional*, defaults to 32): Number of texts in a batch.
 
     Returns:
-        The score (0 to 1) of each word, NaN if it has no usage at one of the two times. Raises a `ValueError` if the
-        tokenizer does not prepend time.
+        The score (0 to 1) of each word. Raises a `ValueError` if the tokenizer does not prepend time.
     """
-    # Each sentence once, however often it has the word.
+    # Each sentence of a time once, however often it has the word.
     texts = {
         word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
         for word, by_time in usages.items()
     }
-    distinct = list(dict.fromkeys(text for of_word in texts.values() for text in of_word))
+    distinct = list(dict.fromkeys(chain.from_iterable(texts.values())))
     probabilities = predict_times(model, tokenizer, distinct, batch_size)
     first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
     differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
-    return {
-        word: float(np.mean([differences[text] for text in texts[word]]))
-        if by_time[times[0]] and by_time[times[-1]]
-        else math.nan
-        for word, by_time in usages.items()
-    }
+    return {word: float(np.mean([differences[text] for text in found])) for word, found in texts.items()}

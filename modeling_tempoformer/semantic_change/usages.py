@@ -1,9 +1,8 @@
 """Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022)."""
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,36 +68,40 @@ def sample_usages(
         for word in {word for word, _, _ in sentence.targets} & found.keys():
             found[word][sentence.time].append(sentence)
 
-    def draw(word: str, time: str, present: list[DatedSentence]) -> list[Usage]:
+    def draw(word: str, time: str) -> list[Usage]:
+        present = found[word][time]
         sample = random.Random(f"{seed} {word} {time}").sample(present, min(num_samples, len(present)))
-        found = ((sentence.text, *target) for sentence in sample for target in sentence.targets)
-        return [Usage(time, text, start, end) for text, name, start, end in found if name == word]
+        return [
+            Usage(time, sentence.text, start, end)
+            for sentence in sample
+            for name, start, end in sentence.targets
+            if name == word
+        ]
 
-    return {word: {time: draw(word, time, by_time[time]) for time in times} for word, by_time in found.items()}
+    return {word: {time: draw(word, time) for time in times} for word in found}
 
 
-def drop_rare(
-    found: dict[str, dict[str, Sized]], min_usages: int
-) -> tuple[dict[str, dict[str, Sized]], dict[str, dict[str, int]]]:
+def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
     """
-    Leaves out the words with fewer usages at some time, because the scores of rare words are mostly noise.
-
-    Args:
-        found: For each word and time its usages, or their vectors.
-        min_usages (`int`): The smallest number of usages at each time.
+    Leaves out the words with fewer than `min_usages` at some time, because the scores of rare words are mostly noise.
 
     Returns:
-        The words that are kept, and for each word that is left out its number of usages at each time. Raises a
+        The usages of the others, and for each word that is left out its number of usages at each time. Raises a
         `ValueError` if no word is kept.
     """
-    counts = {word: {time: len(of_time) for time, of_time in by_time.items()} for word, by_time in found.items()}
+    counts = count_usages(usages)
     left_out = {word: by_time for word, by_time in counts.items() if min(by_time.values()) < min_usages}
-    if len(left_out) == len(found):
+    if len(left_out) == len(usages):
         raise ValueError(
             f"No word has {min_usages} usages at each time: {describe_counts(left_out)}. Give more texts, or accept "
             "noise with a smaller `min_usages`."
         )
-    return {word: by_time for word, by_time in found.items() if word not in left_out}, left_out
+    return {word: by_time for word, by_time in usages.items() if word not in left_out}, left_out
+
+
+def count_usages(usages: Usages) -> dict[str, dict[str, int]]:
+    """The number of usages of each word at each time."""
+    return {word: {time: len(found) for time, found in by_time.items()} for word, by_time in usages.items()}
 
 
 def describe_counts(counts: dict[str, dict[str, int]]) -> str:
@@ -130,42 +133,32 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
     """The ids of the tokens of the text, and which of them are tokens of the word."""
     time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
     encoding = tokenizer(usage.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False, **time)
-    pieces = [
-        index
-        for index, (start, end) in enumerate(encoding["offset_mapping"])
-        if start < usage.end and end > usage.start
-    ]
-    return encoding["input_ids"], pieces
+    offsets = enumerate(encoding["offset_mapping"])
+    return encoding["input_ids"], [index for index, (start, end) in offsets if start < usage.end and end > usage.start]
 
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     """
-    Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector.
-
-    Args:
-        tokenizer: The tokenizer of the encoder that will read the usages.
-        usages: As [`sample_usages`] returns them.
-
-    Returns:
-        The other usages. A warning counts those that are left out.
+    Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector. A warning counts
+    them.
     """
-    unknown = Counter()
 
-    def is_known(word: str, usage: Usage) -> bool:
+    def is_known(usage: Usage) -> bool:
         ids, pieces = find_pieces(tokenizer, usage)
-        known = any(ids[index] != tokenizer.unk_token_id for index in pieces)
-        unknown[word] += not known
-        return known
+        return any(ids[index] != tokenizer.unk_token_id for index in pieces)
 
     kept = {
-        word: {time: [usage for usage in found if is_known(word, usage)] for time, found in by_time.items()}
+        word: {time: list(filter(is_known, found)) for time, found in by_time.items()}
         for word, by_time in usages.items()
     }
-    if unknown := +unknown:
+    lost = {
+        word: sum(len(usages[word][time]) - len(found) for time, found in by_time.items())
+        for word, by_time in kept.items()
+    }
+    if unknown := [f"{word} ({count})" for word, count in lost.items() if count]:
         logger.warning(
-            "The tokenizer does not know these words, so their usages are left out: "
-            f"{', '.join(f'{word} ({count})' for word, count in unknown.items())}. Words can be added to the "
-            "vocabulary before training (`add_target_words`)."
+            f"The tokenizer does not know these words, so their usages are left out: {', '.join(unknown)}. Words can "
+            "be added to the vocabulary before training (`add_target_words`)."
         )
     return kept
 
@@ -231,18 +224,18 @@ def embed_usages(
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
     encoder = model.base_model.eval()
     max_length = min(max_length, token_limit(model.config, tokenizer))
+    kept = drop_unknown(tokenizer, usages)
     known = [
         (word, usage, *encode_usage(tokenizer, usage, max_length))
-        for word, by_time in drop_unknown(tokenizer, usages).items()
+        for word, by_time in kept.items()
         for found in by_time.values()
         for usage in found
     ]
     vectors = np.zeros((len(known), model.config.hidden_size), dtype=np.float32)
     rows = [row for _, _, row, _, _ in known]
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):
-        states = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
-        states = torch.stack(states).mean(0).float()
-        for state, index in zip(states, indices, strict=True):
+        layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
+        for state, index in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
             word, usage, _, first, last = known[index]
             vectors[index] = state[first:last].mean(0).cpu().numpy()
             if not np.isfinite(vectors[index]).all():
@@ -250,10 +243,9 @@ def embed_usages(
                     f"The vector of '{word}' in {usage.text!r} is not finite. Check the model's weights, and that "
                     f"`max_length` ({max_length}) leaves room for the word."
                 )
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, (word, usage, *_) in enumerate(known):
-        places[word, usage.time].append(index)
-    return {word: {time: vectors[places[word, time]] for time in by_time} for word, by_time in usages.items()}
+    ends = np.cumsum([len(found) for by_time in kept.values() for found in by_time.values()])
+    parts = iter(np.split(vectors, ends))
+    return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
 
 
 def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, np.ndarray]]):
@@ -266,13 +258,13 @@ def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, 
         usages: For each word and time a list of [`Usage`], without those that [`drop_unknown`] leaves out.
         vectors: For each word and time an array (usages, width), as [`embed_usages`] returns them.
     """
-    rows = [(word, usage) for word, by_time in usages.items() for found in by_time.values() for usage in found]
+    rows = [
+        {"word": word, **asdict(usage)}
+        for word, by_time in usages.items()
+        for found in by_time.values()
+        for usage in found
+    ]
     joined = np.concatenate([vectors[word][time] for word, by_time in usages.items() for time in by_time])
-    columns = {
-        "word": pa.array([word for word, _ in rows], pa.string()),
-        **{name: pa.array([getattr(usage, name) for _, usage in rows], pa.string()) for name in ("time", "text")},
-        **{name: pa.array([getattr(usage, name) for _, usage in rows], pa.int32()) for name in ("start", "end")},
-        "vector": pa.FixedSizeListArray.from_arrays(joined.astype(np.float32).ravel(), joined.shape[1]),
-    }
+    column = pa.FixedSizeListArray.from_arrays(joined.ravel(), joined.shape[1])
     with written_whole(Path(path)) as partial:
-        pq.write_table(pa.table(columns), partial)
+        pq.write_table(pa.Table.from_pylist(rows).append_column("vector", column), partial)

@@ -172,13 +172,12 @@ def test_times_are_predicted_in_the_place_of_a_masked_token():
 
 def test_time_differences_are_means_over_sentences():
     model, tokenizer = time_model()
-    usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
+    usages = sample_usages(SENTENCES, ["plane", "trees"], TIMES, num_samples=10)
     scores = time_differences(model, tokenizer, usages, TIMES)
     texts = ["the plane flew", "plane trees", "the plane"]
     probabilities = predict_times(model, tokenizer, texts)
     expected = np.abs(probabilities[:, 1] - probabilities[:, 0]).mean()
     assert scores["plane"] == pytest.approx(expected, abs=1e-5)
-    assert math.isnan(scores["air"])
 
 
 SCORES = {
