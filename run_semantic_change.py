@@ -221,7 +221,7 @@ def score_words(
     # Before a model is loaded, because the texts may be too small for static embeddings.
     if has_static:
         sentences = read_sentences(args, words, ignore_case)
-        static = train_sgns(sentences, args.times, args.vector_size, epochs=args.sgns_epochs, seed=args.seed)
+        static = train_sgns(sentences, args.ends, args.vector_size, epochs=args.sgns_epochs, seed=args.seed)
     model = None if tokenizer is None else load_model(args)
     if has_vectors:
         first, last = args.ends

@@ -50,8 +50,7 @@ def shuffled_prototypes(
             read at the first and at the last time point. Both are the same array for an encoder without time. A
             temporal model reads one text differently at two times, which is no change of the word.
         num_before (`int`): Number of usages before.
-        seed (`int`, *optional*, defaults to 0): Seed of the shuffles.
-        resamples (`int`, *optional*, defaults to 4999): Number of shuffles.
+        seed, resamples (`int`): Seed and number of the shuffles.
 
     Returns:
         The mean distance by chance, and the p-value: the share of shuffles with a distance as large as the real one,
@@ -81,18 +80,12 @@ def pairwise_distance_interval(
     before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
 ) -> tuple[float, float]:
     """
-    The 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: usages of each time point are resampled.
-    There is none of [`prototype_distance`]: the means of resampled usages lie further apart than those of the usages,
-    so that it would miss the true distance of a word that did not change. [`shuffled_prototypes`] serves there.
+    The ends of the 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: usages of each time point are
+    resampled, and count as independent, also two in one sentence. NaN if there are fewer than two before or after.
 
-    Args:
-        before, after: As for [`prototype_distance`].
-        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
-        resamples (`int`, *optional*, defaults to 1999): Number of bootstrap samples.
-
-    Returns:
-        Its ends, NaN if there are fewer than two usages before or after. Usages count as independent, also two in one
-        sentence.
+    [`prototype_distance`] has no such interval: the means of resampled usages lie further apart than those of the
+    usages, so that it would miss the true distance of a word that did not change. [`shuffled_prototypes`]
+    serves there.
     """
     if min(len(before), len(after)) < 2:
         return math.nan, math.nan
@@ -122,8 +115,8 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
     Args:
         before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
             Affinity propagation takes memory and time quadratic in their number: sample very frequent words.
-        seed (`int`, *optional*, defaults to 0): Seed of both clusterings.
-        num_clusters (`int`, *optional*, defaults to 5): Clusters of k-means; affinity propagation finds its own.
+        seed (`int`): Seed of both clusterings.
+        num_clusters (`int`): Clusters of k-means; affinity propagation finds its own.
 
     Returns:
         For NAME in `affinity_propagation` and `k_means`: `NAME_jensen_shannon`, the Jensen-Shannon distance (square
@@ -198,9 +191,8 @@ def agreement(
 
     Args:
         scores, truth (`dict[str, float]` or `pd.Series`): By word. NaN in `scores` means that a word has no score.
-        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
-        resamples (`int`, *optional*, defaults to 1000): Number of bootstrap samples. Those without a correlation,
-            because all their scores or all their gold scores are the same, are left out.
+        seed, resamples (`int`): Seed and number of the bootstrap samples. Samples without a correlation, because all
+            their scores or all their gold scores are the same, are left out.
 
     Returns:
         An [`Agreement`]. Raises a `ValueError` if fewer than 3 words have both scores, or if all scores or all gold

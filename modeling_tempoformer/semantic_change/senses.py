@@ -104,10 +104,10 @@ def distances_from_first(vectors: Sequence[np.ndarray], seed: int = 0) -> list[t
 
     Args:
         vectors: For each time an array (usages, width).
-        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
+        seed (`int`): Seed of the bootstrap.
 
     Returns:
-        For each time the distance and the ends of its interval; NaN where there are too few usages.
+        For each time the distance and the ends of its interval, NaN if the first or that time has a single usage.
     """
     first, *later = vectors
     # A usage is at distance 0 from itself.

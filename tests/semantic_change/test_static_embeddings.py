@@ -100,7 +100,7 @@ def made_sentences() -> list[DatedSentence]:
     return sentences
 
 
-SETTINGS = {"vector_size": 8, "window": 5, "epochs": 4}
+SETTINGS = {"vector_size": 8, "epochs": 4}
 
 
 def test_word_that_swaps_its_contexts():
