@@ -41,7 +41,7 @@ def test_pairs():
 
 @pytest.mark.parametrize("measure", [prototype_distance, average_pairwise_distance, cluster_distances])
 @pytest.mark.parametrize("pair", [(EMPTY, np.ones((2, 2))), (np.ones((2, 2)), EMPTY)])
-@pytest.mark.filterwarnings("ignore:.*empty slice", "ignore:invalid value")
+@pytest.mark.filterwarnings("ignore")
 def test_no_usages(measure, pair):
     with pytest.raises(ValueError):
         measure(*pair)

@@ -1,6 +1,7 @@
 """Usages of words, their vectors, and scores from predicted times."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -76,9 +77,10 @@ def test_long_texts_are_cut_around_the_word(place, kept):
         assert set(row["time_ids"]) == {4}
 
 
-def temporal_model(**settings) -> BertWithTemporalAttention:
+def temporal_model(**settings) -> tuple[BertWithTemporalAttention, TemporalBertTokenizer]:
     torch.manual_seed(0)
-    return BertWithTemporalAttention(dated_config(time_initializer_range=1.0, **settings)).eval()
+    config = dated_config(time_initializer_range=1.0, **settings)
+    return BertWithTemporalAttention(config).eval(), dated_bert(**settings)
 
 
 def plain_model() -> tuple[BertModel, BertTokenizer]:
@@ -87,16 +89,17 @@ def plain_model() -> tuple[BertModel, BertTokenizer]:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("settings", [{}, {"prepend_time": True}], ids=str)
-def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, settings):
-    tokenizer, model = dated_bert(**settings), temporal_model(**settings)
+@pytest.mark.parametrize("build", [plain_model, temporal_model, partial(temporal_model, prepend_time=True)])
+def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, build):
+    model, tokenizer = build()
     usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
     vectors = embed_usages(model, tokenizer, usages, num_last_layers=layers, batch_size=2)
     assert vectors["air"][TIMES[0]].shape == (0, 16)
     for word, pieces in (("plane", ["plane"]), ("trees", ["tree", "##s"])):
         for time in TIMES:
+            dated = {} if build is plain_model else {"time": time}
             for usage, vector in zip(usages[word][time], vectors[word][time], strict=True):
-                batch = tokenizer(usage.text, time=time, return_tensors="pt")
+                batch = tokenizer(usage.text, return_tensors="pt", **dated)
                 with torch.no_grad():
                     states = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-layers:]).mean(0)[0]
                 tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
@@ -106,6 +109,8 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, sett
                 )
                 expected = states[first : first + len(pieces)].mean(0)
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
+    with pytest.raises(ValueError, match="`num_last_layers` .* 4"):
+        embed_usages(model, tokenizer, usages, num_last_layers=4)
 
 
 def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(caplog):
@@ -129,24 +134,13 @@ def test_a_vector_that_is_not_finite_names_its_word():
 
 def test_a_tokenizer_of_other_times_is_refused():
     """Its ids would mean other times."""
-    tokenizer, model = dated_bert(prepend_time=True), temporal_model(prepend_time=True)
+    model, tokenizer = temporal_model(prepend_time=True)
     usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
     model.resize_time_embeddings([TIMES[0], "between", TIMES[1]])
     with pytest.raises(ValueError, match="between"):
         embed_usages(model, tokenizer, usages)
     with pytest.raises(ValueError, match="between"):
         predict_times(model, tokenizer, ["the plane flew"])
-
-
-def test_a_plain_encoder_reads_texts_without_time():
-    model, tokenizer = plain_model()
-    usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
-    vectors = embed_usages(model, tokenizer, usages)
-    with torch.no_grad():
-        expected = model(**tokenizer("the plane flew", return_tensors="pt")).last_hidden_state[0, 2]
-    np.testing.assert_allclose(vectors["plane"][TIMES[0]][0], expected.numpy(), atol=1e-5)
-    with pytest.raises(ValueError, match="`num_last_layers` .* 4"):
-        embed_usages(model, tokenizer, usages, num_last_layers=4)
 
 
 def time_model() -> tuple[BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer]:
@@ -219,9 +213,7 @@ def test_how_sure_scores_are_stands_after_them():
     table = ranked_table(
         {"apd": {**SCORES["apd"], "c": 0}, "p": p, "apd_low": low, "apd_high": high, "prt": SCORES["prt"]}, counts
     )
-    assert list(table) == [
-        *("rank", "word", "apd", "prt", "p", "p_fdr", "apd_low", "apd_high", "usages_1", "usages_2"),
-    ]
+    assert list(table) == "rank word apd prt p p_fdr apd_low apd_high usages_1 usages_2".split()
     assert dict(zip(table["word"], table["p_fdr"], strict=True)) == pytest.approx(
         {"a": 0.5, "b": 0.04, "c": 0.04, "d": 0.04}
     )
