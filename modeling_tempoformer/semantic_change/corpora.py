@@ -63,7 +63,11 @@ def read_words(path: str | Path, num_scores: int) -> dict[str, list[float]]:
 
 def read_targets(path: str | Path) -> list[str]:
     """
-    Reads the target words from a UTF-8 file, plain or `.gz`, with a word or a phrase ("social security") on each line.
+    Reads the target words.
+
+    Args:
+        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line.
+
     Raises a `ValueError` that names the line if it has a tab, as gold scores have, or repeats a word, or if the file
     is empty.
     """
@@ -72,9 +76,13 @@ def read_targets(path: str | Path) -> list[str]:
 
 def read_truth(path: str | Path) -> dict[str, float]:
     """
-    Reads gold scores from a UTF-8 file, plain or `.gz`, with a word, a tab and a score on each line. Raises a
-    `ValueError` that names the line if it has another form, repeats a word, or has a score that is not a finite
-    number; and if the file is empty.
+    Reads gold scores.
+
+    Args:
+        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word, a tab and a score on each line.
+
+    Raises a `ValueError` that names the line if it has another form, repeats a word, or has a score that is not a
+    finite number; and if the file is empty.
     """
     return {word: score for word, (score,) in read_words(path, num_scores=1).items()}
 

@@ -69,7 +69,9 @@ def shuffled_prototypes(
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
-    Arguments and errors as of [`prototype_distance`].
+
+    Args:
+        before, after: As for [`prototype_distance`], also where it raises a `ValueError`.
     """
     # The mean of all products is the product of the means.
     old, new = (normalize(np.asarray(vectors, dtype=np.float64)).mean(axis=0) for vectors in (before, after))
@@ -80,12 +82,17 @@ def pairwise_distance_interval(
     before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
 ) -> tuple[float, float]:
     """
-    The ends of the 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: usages of each time point are
-    resampled, and count as independent, also two in one sentence. NaN if there are fewer than two before or after.
+    The 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: usages of each time point are resampled.
+    There is none of [`prototype_distance`]: the means of resampled usages lie further apart than those of the usages,
+    so that it would miss the true distance of a word that did not change. [`shuffled_prototypes`] serves there.
 
-    [`prototype_distance`] has no such interval: the means of resampled usages lie further apart than those of the
-    usages, so that it would miss the true distance of a word that did not change. [`shuffled_prototypes`]
-    serves there.
+    Args:
+        before, after: As for [`prototype_distance`].
+        seed, resamples (`int`): Seed and number of the bootstrap samples.
+
+    Returns:
+        Its ends, NaN if there are fewer than two usages before or after. Usages count as independent, also two in one
+        sentence.
     """
     if min(len(before), len(after)) < 2:
         return math.nan, math.nan

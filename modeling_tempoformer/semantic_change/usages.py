@@ -141,6 +141,10 @@ def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     """
     Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector. A warning counts
     them.
+
+    Args:
+        tokenizer: The tokenizer of the encoder that will read the usages.
+        usages: As [`sample_usages`] returns them.
     """
 
     def is_known(usage: Usage) -> bool:
