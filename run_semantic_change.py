@@ -14,18 +14,11 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.data.dated_texts import numbers_in
@@ -44,37 +37,62 @@ from modeling_tempoformer.semantic_change.measures import (
     pairwise_distance_interval,
     prototype_distance,
     shuffled_prototypes,
-    trajectory,
 )
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
-from modeling_tempoformer.semantic_change.usage_files import USAGES, write_usages
+from modeling_tempoformer.semantic_change.time_prediction import time_differences
 from modeling_tempoformer.semantic_change.usages import (
+    USAGES,
     Usages,
+    count_usages,
     drop_rare,
     drop_unknown,
     embed_usages,
     ignores_case,
     sample_usages,
     swap_times,
-    time_differences,
+    write_usages,
 )
+from modeling_tempoformer.training.arguments import check_positive
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view, write_page
 from modeling_tempoformer.view.words_page import PAGE, words_page
 
 
-CONTEXTUAL = ("prt", "apd", "clusters")
-STATIC = ("sgns", "neighbours")
+# The usages of one word at each time, of shape `(usages, width)`.
+Vectors = dict[str, np.ndarray]
+
+
+def score_apd(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
+    pair = [vectors[time] for time in args.ends]
+    low, high = pairwise_distance_interval(*pair, args.seed)
+    return {"apd": average_pairwise_distance(*pair), "apd_low": low, "apd_high": high}
+
+
+def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
+    first, last = args.ends
+    prt = prototype_distance(vectors[first], vectors[last])
+    at_first = np.concatenate([vectors[first], swapped[first]])
+    at_last = np.concatenate([swapped[last], vectors[last]])
+    by_chance, p = shuffled_prototypes(at_first, at_last, len(vectors[first]), args.seed)
+    steps = pairwise(args.times) if len(args.times) > 2 else ()
+    path = {f"prt {one} to {next_one}": prototype_distance(vectors[one], vectors[next_one]) for one, next_one in steps}
+    return {"prt": prt, "prt_corrected": prt - by_chance, **path, "p": p}
+
+
+def score_clusters(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
+    return cluster_distances(*(vectors[time] for time in args.ends), args.seed, args.num_clusters)
+
+
+# Each makes the columns of one word from the vectors of its usages, and of those of the first and the last time as if
+# they were of the other one: a temporal model reads one text differently at two times.
+CONTEXTUAL = {"apd": score_apd, "prt": score_prt, "clusters": score_clusters}
+# Each makes the column of all words from static vectors.
+STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
 MEASURES = (*CONTEXTUAL, "time_diff", *STATIC)
 SIZES = (
-    "min_usages",
-    "num_samples",
-    "num_clusters",
-    "vector_size",
-    "sgns_epochs",
-    "max_seq_length",
-    "per_device_eval_batch_size",
+    *("min_usages", "num_samples", "num_clusters", "vector_size", "sgns_epochs"),
+    *("max_seq_length", "per_device_eval_batch_size"),
 )
 
 
@@ -89,16 +107,14 @@ class ChangeArguments:
         }
     )
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
-    tokenizer_name: str | None = field(default=None, metadata={"help": "Its tokenizer, if it is somewhere else."})
     measures: list[str] = field(
         default_factory=lambda: ["apd", "prt"],
         metadata={
             "choices": MEASURES,
             "help": "apd: average pairwise distance. prt: distance of the prototypes (averaged embeddings), as it is "
-            "and less the distance that chance makes (prt_corrected). clusters: "
-            "distances of the distributions over clusters of usages. time_diff: difference of predicted times. sgns: "
-            "distance of aligned static embeddings. neighbours: share of nearest neighbours that differ. The first "
-            "measure orders the table.",
+            "and less the distance that chance makes (prt_corrected). clusters: distances of the distributions over "
+            "clusters of usages. time_diff: difference of predicted times. sgns: distance of aligned static "
+            "embeddings. neighbours: share of nearest neighbours that differ. The first measure orders the table.",
         },
     )
     corpora: list[str] | None = field(
@@ -123,9 +139,7 @@ class ChangeArguments:
     seed: int = 42
 
     def __post_init__(self):
-        for name in SIZES:
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}.")
+        check_positive(self, *SIZES)
         if self.num_samples < self.min_usages:
             raise ValueError(
                 f"--num_samples {self.num_samples} samples fewer usages than --min_usages {self.min_usages} asks for."
@@ -152,6 +166,11 @@ class ChangeArguments:
         if len(self.times) != expected:
             raise ValueError(f"--times must name {expected} time points, got {len(self.times)}.")
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The times that are compared."""
+        return self.times[0], self.times[-1]
+
 
 def read_sentences(args: ChangeArguments, words: list[str], ignore_case: bool) -> Iterator[DatedSentence]:
     """Reads the sentences from the start."""
@@ -163,15 +182,14 @@ def read_sentences(args: ChangeArguments, words: list[str], ignore_case: bool) -
 def check_extras(args: ChangeArguments):
     """Raises an error for a missing library before any work is done."""
     check_view()
-    needed = {"gensim": bool(set(args.measures) & set(STATIC)), "ot": "clusters" in args.measures}
-    for library, is_needed in needed.items():
-        if is_needed and find_spec(library) is None:
-            raise ImportError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
+    for library, measures in {"gensim": STATIC, "ot": ["clusters"]}.items():
+        if set(args.measures).intersection(measures) and find_spec(library) is None:
+            raise ValueError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
 
 
 def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
     """The model's tokenizer. Raises a `ValueError` if it does not know the times."""
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
     if hasattr(tokenizer, "time_points"):
         for time in args.times:
             # Raises an error for an unknown time, even if the tokenizer would accept it.
@@ -187,119 +205,63 @@ def load_model(args: ChangeArguments) -> PreTrainedModel:
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
 
 
-def score_static(
-    args: ChangeArguments, sentences: Iterator[DatedSentence], words: list[str]
-) -> dict[str, dict[str, float]]:
-    """The scores of the measures on static embeddings."""
-    settings = {"vector_size": args.vector_size, "epochs": args.sgns_epochs, "seed": args.seed}
-    vectors = train_sgns(sentences, args.times, **settings)
-    functions = {"sgns": procrustes_change, "neighbours": neighbour_change}
-    ends = args.times[0], args.times[-1]
-    return {measure: functions[measure](vectors, words, ends) for measure in args.measures if measure in STATIC}
-
-
-def shuffle_usages(
-    args: ChangeArguments,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    usages: Usages,
-    vectors: dict[str, dict[str, np.ndarray]],
-) -> dict[str, tuple[float, float]]:
-    """For each word the prototype distance by chance, and the p-value."""
-    first, last = args.times[0], args.times[-1]
-    if hasattr(tokenizer, "time_points"):
-        swapped = embed_usages(model, tokenizer, swap_times(usages, first, last), *embedding_settings(args))
-    else:
-        swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
-    return {
-        word: shuffled_prototypes(
-            np.concatenate([by_time[first], swapped[word][first]]),
-            np.concatenate([swapped[word][last], by_time[last]]),
-            num_before=len(by_time[first]),
-            seed=args.seed,
-        )
-        for word, by_time in vectors.items()
-    }
-
-
-def embedding_settings(args: ChangeArguments) -> tuple[int, int, int]:
-    return args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length
-
-
 def score_words(
     args: ChangeArguments, words: list[str]
-) -> tuple[dict[str, dict[str, Any]], Usages, dict[str, dict[str, np.ndarray]]]:
+) -> tuple[dict[str, dict[str, float]], Usages, dict[str, Vectors], dict[str, dict[str, int]]]:
     """
-    What [`write_report`] takes: scores by measure, p-values, intervals, numbers of usages, and the words that are left
-    out. And the usages of the other words with their vectors, none if no measure needs them.
+    The columns of the measures, for [`ranked_table`]; the usages and their vectors, none if no measure needs them; and
+    for each word that is too rare its number of usages at each time.
     """
-    check_extras(args)
-    has_model = bool(set(args.measures) - set(STATIC))
-    tokenizer = load_tokenizer(args) if has_model else None
-    ignore_case = has_model and ignores_case(tokenizer)
+    has_vectors, has_static = (bool(set(args.measures) & kind.keys()) for kind in (CONTEXTUAL, STATIC))
+    tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
+    ignore_case = tokenizer is not None and ignores_case(tokenizer)
     usages = sample_usages(read_sentences(args, words, ignore_case), words, args.times, args.num_samples, args.seed)
-    has_vectors = bool(set(args.measures) & set(CONTEXTUAL))
     usages, left_out = drop_rare(drop_unknown(tokenizer, usages) if has_vectors else usages, args.min_usages)
+    static, vectors, swapped = {}, {}, {}
     # Before a model is loaded, because the texts may be too small for static embeddings.
-    static = {}
-    if set(args.measures) & set(STATIC):
-        static = score_static(args, read_sentences(args, words, ignore_case), list(usages))
-    model = load_model(args) if has_model else None
-    vectors, shuffled = {}, {}
+    if has_static:
+        sentences = read_sentences(args, words, ignore_case)
+        static = train_sgns(sentences, args.ends, args.vector_size, epochs=args.sgns_epochs, seed=args.seed)
+    model = None if tokenizer is None else load_model(args)
     if has_vectors:
-        vectors = embed_usages(model, tokenizer, usages, *embedding_settings(args))
-        shuffled = shuffle_usages(args, model, tokenizer, usages, vectors)
-    ends = {word: (by_time[args.times[0]], by_time[args.times[-1]]) for word, by_time in vectors.items()}
-    scores: dict[str, dict[str, float]] = {}
-    intervals: dict[str, tuple[float, float]] = {}
-    for measure in args.measures:
-        if measure in STATIC:
-            scores[measure] = {word: static[measure][word] for word in usages}
-        elif measure == "time_diff":
-            scores[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
-        elif measure == "clusters":
-            found = {word: cluster_distances(*pair, args.seed, args.num_clusters) for word, pair in ends.items()}
-            scores |= pd.DataFrame.from_dict(found, orient="index").to_dict()
-        elif measure == "apd":
-            scores["apd"] = {word: average_pairwise_distance(*pair) for word, pair in ends.items()}
-            intervals = {word: pairwise_distance_interval(*pair, args.seed) for word, pair in ends.items()}
+        first, last = args.ends
+        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
+        vectors = embed_usages(model, tokenizer, usages, *settings)
+        if hasattr(tokenizer, "time_points"):
+            swapped = embed_usages(model, tokenizer, swap_times(usages, first, last), *settings)
         else:
-            scores["prt"] = {word: prototype_distance(*pair) for word, pair in ends.items()}
-            scores["prt_corrected"] = {word: scores["prt"][word] - chance for word, (chance, _) in shuffled.items()}
-    if len(args.times) > 2 and vectors:
-        paths = {word: trajectory([by_time[time] for time in args.times]) for word, by_time in vectors.items()}
-        for step, pair in enumerate(pairwise(args.times)):
-            scores["prt {} to {}".format(*pair)] = {word: path[step] for word, path in paths.items()}
-    report = {
-        "scores": scores,
-        "p_values": {word: p for word, (_, p) in shuffled.items()},
-        "intervals": intervals,
-        "counts": {word: {time: len(found) for time, found in by_time.items()} for word, by_time in usages.items()},
-        "left_out": left_out,
-    }
-    return report, usages, vectors
+            swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
+    columns = {}
+    for measure in args.measures:
+        if measure in CONTEXTUAL:
+            rows = {word: CONTEXTUAL[measure](vectors[word], swapped[word], args) for word in usages}
+            columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
+        elif measure in STATIC:
+            columns[measure] = STATIC[measure](static, list(usages), args.ends)
+        else:
+            columns[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
+    return columns, usages, vectors, left_out
 
 
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    check_extras(args)
     truth = None if args.truth is None else read_truth(args.truth)
     words = list(truth) if args.targets is None else read_targets(args.targets)
     if truth is not None and len(shared := truth.keys() & set(words)) < MIN_WORDS:
         raise ValueError(
             f"A correlation needs {MIN_WORDS} words with a gold score; {len(shared)} words of "
-            f"{args.targets or args.truth} are in {args.truth}: {', '.join(sorted(shared)) or 'none'}."
+            f"{args.targets or args.truth} are in {args.truth}."
         )
     with lock_folder(args.output_dir):
-        report, usages, vectors = score_words(args, words)
+        columns, usages, vectors, left_out = score_words(args, words)
         folder = Path(args.output_dir)
         if vectors:
             write_usages(folder / USAGES, usages, vectors)
-        print(write_report(folder, **report, truth=truth, seed=args.seed))
-        scores, counts, p_values, intervals = (report[name] for name in ("scores", "counts", "p_values", "intervals"))
-        table = ranked_table(scores, counts, truth, p_values, intervals)
-        page = words_page(table, args.times, usages, vectors, args.num_clusters, args.seed)
-        write_page(folder / PAGE, page)
+        table = ranked_table(columns, count_usages(usages), truth)
+        print(write_report(folder, table, args.times, truth, left_out, args.seed))
+        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, args.num_clusters, args.seed))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pandas as pd
 import torch
 from datasets import Dataset
 from sklearn.metrics import accuracy_score, f1_score
@@ -145,27 +146,23 @@ def load_model_and_tokenizer(
 
 def evaluate_times(
     trainer: TemporalTrainer, texts: Dataset, data: TextDataTrainingArguments
-) -> tuple[dict[str, float], list[dict]]:
-    """Accuracy and macro F1 of the predicted times of texts whose time is known, and a row for each text."""
-    tokenizer = trainer.processing_class
-    names, points = tokenizer.times, tokenizer.time_points
-    gold = [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]]
-    probabilities = predict_times(
-        trainer.model, tokenizer, list(texts[data.text_column]), trainer.args.per_device_eval_batch_size
-    )
-    predicted = [names[index] for index in probabilities.argmax(-1)]
-    dated = [(time, guess) for time, guess in zip(gold, predicted, strict=True) if time]
-    metrics = {"predict_samples": len(gold), "predict_dated_samples": len(dated)}
-    if dated:
-        known, guessed = zip(*dated, strict=True)
-        metrics["predict_accuracy"] = accuracy_score(known, guessed)
-        metrics["predict_macro_f1"] = f1_score(known, guessed, average="macro")
-    columns = [f"probability_{name}" for name in names]
-    rows = [
-        {"source": source, "time": time, "prediction": guess, **dict(zip(columns, scores, strict=True))}
-        for source, time, guess, scores in zip(texts[SOURCE], gold, predicted, probabilities.tolist(), strict=True)
-    ]
-    return metrics, rows
+) -> tuple[dict[str, float], pd.DataFrame]:
+    """Accuracy and macro F1 of the predicted times of texts whose time is known, and a table of all texts."""
+    tokenizer, batch_size = trainer.processing_class, trainer.args.per_device_eval_batch_size
+    points = tokenizer.time_points
+    probabilities = predict_times(trainer.model, tokenizer, list(texts[data.text_column]), batch_size)
+    table = pd.DataFrame(probabilities, columns=tokenizer.times)
+    predicted = table.idxmax(axis=1)
+    table = table.add_prefix("probability_")
+    table.insert(0, "source", texts[SOURCE])
+    table.insert(1, "time", [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]])
+    table.insert(2, "prediction", predicted)
+    dated = table[table["time"] != ""]
+    metrics = {"predict_samples": len(table), "predict_dated_samples": len(dated)}
+    if len(dated):
+        metrics["predict_accuracy"] = accuracy_score(dated["time"], dated["prediction"])
+        metrics["predict_macro_f1"] = f1_score(dated["time"], dated["prediction"], average="macro")
+    return metrics, table
 
 
 def main(arguments: list[str]):

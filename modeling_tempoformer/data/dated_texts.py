@@ -59,9 +59,11 @@ def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -
 
 
 def name_sources(texts: DatedTexts) -> DatedTexts:
-    """Adds the row number to each text of a table, so that errors can name it after sorting and splitting."""
-    if isinstance(texts, IterableDataset) or SOURCE in texts.column_names:
+    """Adds its row number to each text of a table, so that errors can name it after filtering and sorting."""
+    if SOURCE in check_columns(texts):
         return texts
+    if isinstance(texts, IterableDataset):
+        return texts.map(lambda row, number: {**row, SOURCE: f"row {number}"}, with_indices=True)
     return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
 
 
@@ -167,19 +169,19 @@ def to_mlm_rows(
 
     Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
     """
-    columns = check_columns(texts, time=time_column, text=text_column)
+    check_columns(texts, time=time_column, text=text_column)
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
+    texts = name_sources(texts)
     if not line_by_line and isinstance(texts, Dataset):
         # Texts of one time point follow each other, so that rows are full also if there are many time points.
         ids = check_texts(texts, tokenizer, time_column, text_column)
         texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
 
-    def convert(batch: dict[str, list], indices: list[int]) -> dict[str, list]:
-        times, found = batch[time_column], batch[text_column]
-        sources = batch.get(SOURCE) or [f"row {index}" for index in indices]
+    def convert(batch: dict[str, list]) -> dict[str, list]:
+        sources, times, found = batch[SOURCE], batch[time_column], batch[text_column]
         time_ids = [check_text(tokenizer, *row) for row in zip(sources, times, found, strict=True)]
         # RoBERTa's tokens include the space before a word, which texts that are joined need.
         words = [text if line_by_line else f" {text}" for text in found]
@@ -199,7 +201,7 @@ def to_mlm_rows(
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     cached = {"load_from_cache_file": False} if isinstance(texts, Dataset) else {}
-    return texts.map(convert, batched=True, with_indices=True, remove_columns=columns, **cached)
+    return texts.map(convert, batched=True, remove_columns=check_columns(texts), **cached)
 
 
 def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:
@@ -219,12 +221,11 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """[`check_text`] of all texts. Without `must_have_time`, a text may have no time."""
-    sources = texts[SOURCE] if SOURCE in texts.column_names else [f"row {row}" for row in range(len(texts))]
+    """[`check_text`] of all texts, after [`name_sources`]. Without `must_have_time`, a text may have no time."""
     times = texts[time_column]
     if not must_have_time:
         times = [tokenizer.times[0] if is_missing(time) else time for time in times]
-    return [check_text(tokenizer, *row) for row in zip(sources, times, texts[text_column], strict=True)]
+    return [check_text(tokenizer, *row) for row in zip(texts[SOURCE], times, texts[text_column], strict=True)]
 
 
 def untagged(word: str) -> str:

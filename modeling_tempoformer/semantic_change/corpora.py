@@ -39,64 +39,52 @@ class DatedSentence:
     tokens: tuple[str, ...]
 
 
-def read_words(path: str | Path, parse: Callable[[str], tuple[str, Any]], expected: str) -> dict[str, Any]:
-    """The value of each word in a file with one word on each line. `parse` raises a `ValueError` for other lines."""
-    words: dict[str, Any] = {}
+def read_words(path: str | Path, num_scores: int) -> dict[str, list[float]]:
+    """The scores of each word in a file with a word on each line, and a tab before each of its scores."""
+    words: dict[str, list[float]] = {}
     for number, line in read_lines(path):
+        word, *cells = line.strip().split("\t")
         try:
-            word, value = parse(line)
+            scores = [float(cell) for cell in cells]
         except ValueError:
-            raise ValueError(f"{path}, line {number}: expected {expected}, got {line!r}.") from None
+            scores = [math.nan]
+        if len(scores) != num_scores or not all(map(math.isfinite, scores)):
+            expected = "a word, a tab and a finite number" if num_scores else "a word or a phrase"
+            raise ValueError(f"{path}, line {number}: expected {expected}, got {line!r}.")
+        # Some lists have two spaces in a phrase.
+        word = " ".join(word.split())
         if word in words:
             raise ValueError(f"{path}, line {number}: '{word}' is there twice.")
-        words[word] = value
+        words[word] = scores
     if not words:
         raise ValueError(f"{path} is empty.")
     return words
 
 
-def single_spaced(text: str) -> str:
-    """The words with one space between them."""
-    return " ".join(text.split())
-
-
 def read_targets(path: str | Path) -> list[str]:
     """
-    Reads the target words from a file with a word or a phrase ("social security") on each line.
+    Reads the target words.
 
     Args:
-        path (`str` or `Path`): UTF-8, plain or `.gz`; blank lines are skipped.
+        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line.
 
     Raises a `ValueError` that names the line if it has a tab, as gold scores have, or repeats a word, or if the file
     is empty.
     """
-
-    def parse(line: str) -> tuple[str, None]:
-        if "\t" in line.strip():
-            raise ValueError
-        return single_spaced(line), None
-
-    return list(read_words(path, parse, "a word or a phrase"))
+    return list(read_words(path, num_scores=0))
 
 
 def read_truth(path: str | Path) -> dict[str, float]:
     """
-    Reads gold scores from a file with a word, a tab and a score on each line.
+    Reads gold scores.
 
     Args:
-        path (`str` or `Path`): UTF-8, plain or `.gz`; blank lines are skipped.
+        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word, a tab and a score on each line.
 
     Raises a `ValueError` that names the line if it has another form, repeats a word, or has a score that is not a
     finite number; and if the file is empty.
     """
-
-    def parse(line: str) -> tuple[str, float]:
-        word, _, score = line.partition("\t")
-        if not word.strip() or not math.isfinite(float(score)):
-            raise ValueError
-        return single_spaced(word), float(score)
-
-    return read_words(path, parse, "a word, a tab and a finite number")
+    return {word: score for word, (score,) in read_words(path, num_scores=1).items()}
 
 
 def read_semeval(
@@ -109,10 +97,9 @@ def read_semeval(
     A token is a target if they are equal after removing punctuation around the token; a phrase is as many tokens with
     nothing between them. The longest target wins: where "social security" is a target, its "security" is no usage of
     "security". Capitals matter unless `ignore_case`, because they tell German nouns from verbs, and names from other
-    words. The English corpora tag their targets with a part of
-    speech ("walk_nn", "walk_vb"). In a corpus without any such tag the target is found by its form without the tag,
-    and a warning says so. In inflected text only base forms are found. Accents are compared in their composed form
-    (NFC), which `text` also has.
+    words. The English corpora tag their targets with a part of speech ("walk_nn", "walk_vb"). In a corpus without any
+    such tag the target is found by its form without the tag, and a warning says so. In inflected text only base forms
+    are found. Accents are compared in their composed form (NFC), which `text` also has.
 
     Args:
         paths_by_time (`dict[str, str | Path]`): For each time point a text file, a `.gz` of one, or a folder, whose
@@ -211,15 +198,14 @@ def read_dwug(path: str | Path, period_names: tuple[str, str] = ("1810-1860", "1
         even if the word is in the sentence twice; `tokens` are the lemmas. Raises a `ValueError` that names the first
         line with another form, or if the file is empty.
     """
-    sentence = None
+    number = None
     for number, line in read_lines(path):
         try:
-            sentence = to_use(json.loads(line), period_names)
+            yield to_use(json.loads(line), period_names)
         except (KeyError, TypeError, ValueError) as problem:
             what = f"{problem} is missing" if isinstance(problem, KeyError) else problem
             raise ValueError(f"{path}, line {number}: {what}.") from None
-        yield sentence
-    if sentence is None:
+    if number is None:
         raise ValueError(f"{path} is empty.")
 
 

@@ -2,11 +2,13 @@
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import bootstrap, pearsonr, rankdata, spearmanr
+from scipy.stats import ConstantInputWarning, DegenerateDataWarning, bootstrap, pearsonr, rankdata, spearmanr
 from sklearn.cluster import AffinityPropagation, KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import cosine_distances
@@ -28,11 +30,8 @@ def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
     Args:
         before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
 
-    Returns:
-        NaN if one of them is empty. Raises a `ValueError` if the widths differ or a vector is not finite.
+    Raises a `ValueError` if one of them is empty, if the widths differ, or if a vector is not finite.
     """
-    if not len(before) or not len(after):
-        return math.nan
     # Sums of many usages overflow in 16 bits.
     prototypes = (np.mean(vectors, axis=0, dtype=np.float64, keepdims=True) for vectors in (before, after))
     return cosine_distances(*prototypes).item()
@@ -51,8 +50,7 @@ def shuffled_prototypes(
             read at the first and at the last time point. Both are the same array for an encoder without time. A
             temporal model reads one text differently at two times, which is no change of the word.
         num_before (`int`): Number of usages before.
-        seed (`int`, *optional*, defaults to 0): Seed of the shuffles.
-        resamples (`int`, *optional*, defaults to 4999): Number of shuffles.
+        seed, resamples (`int`): Seed and number of the shuffles.
 
     Returns:
         The mean distance by chance, and the p-value: the share of shuffles with a distance as large as the real one,
@@ -73,10 +71,8 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
 
     Args:
-        before, after: As for [`prototype_distance`], also where the result is NaN.
+        before, after: As for [`prototype_distance`], also where it raises a `ValueError`.
     """
-    if not len(before) or not len(after):
-        return math.nan
     # The mean of all products is the product of the means.
     old, new = (normalize(np.asarray(vectors, dtype=np.float64)).mean(axis=0) for vectors in (before, after))
     return float(1 - old @ new)
@@ -92,8 +88,7 @@ def pairwise_distance_interval(
 
     Args:
         before, after: As for [`prototype_distance`].
-        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
-        resamples (`int`, *optional*, defaults to 1999): Number of bootstrap samples.
+        seed, resamples (`int`): Seed and number of the bootstrap samples.
 
     Returns:
         Its ends, NaN if there are fewer than two usages before or after. Usages count as independent, also two in one
@@ -119,19 +114,6 @@ def k_means(num_clusters: int, seed: int) -> KMeans:
     return KMeans(num_clusters, n_init=10, random_state=seed)
 
 
-def trajectory(vectors_by_time: list[np.ndarray]) -> list[float]:
-    """
-    The [`prototype_distance`] between each time point and the next.
-
-    Args:
-        vectors_by_time (`list[np.ndarray]`): The vectors of a word's usages (usages, width), in the order of time.
-
-    Returns:
-        One distance fewer than time points; NaN next to a time point without usages.
-    """
-    return [prototype_distance(*pair) for pair in zip(vectors_by_time, vectors_by_time[1:], strict=False)]
-
-
 def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:
     """
     Clusters a word's usages of two time points together, and compares how each time point is distributed over the
@@ -140,37 +122,37 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
     Args:
         before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
             Affinity propagation takes memory and time quadratic in their number: sample very frequent words.
-        seed (`int`, *optional*, defaults to 0): Seed of both clusterings.
-        num_clusters (`int`, *optional*, defaults to 5): Clusters of k-means; affinity propagation finds its own.
+        seed (`int`): Seed of both clusterings.
+        num_clusters (`int`): Clusters of k-means; affinity propagation finds its own.
 
     Returns:
         For NAME in `affinity_propagation` and `k_means`: `NAME_jensen_shannon`, the Jensen-Shannon distance (square
         root of the divergence, base 2, 0 to 1) between the two distributions over clusters, and `NAME_wasserstein`,
         the least cost of moving one distribution to the other, where moving between two clusters costs the cosine
-        distance between the mean of the one before and the mean of the other after.
-        All are NaN if there are no usages before or after. The distances of one clustering are NaN, with a warning, if
-        affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
+        distance between the mean of the one before and the mean of the other after. Those of one clustering are NaN,
+        with a warning, if affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
     """
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
         "k_means": k_means(num_clusters, seed),
     }
-    distances = {f"{name}_{kind}": math.nan for name in algorithms for kind in ("jensen_shannon", "wasserstein")}
-    if not len(before) or not len(after):
-        return distances
     vectors = np.concatenate([before, after]).astype(np.float64)
+    distances = {}
     for name, algorithm in algorithms.items():
+        jensen_shannon = wasserstein = math.nan
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*did not converge", ConvergenceWarning)
             try:
                 labels = algorithm.fit_predict(vectors)
             except (ConvergenceWarning, ValueError) as problem:
                 logger.warning(f"No {name} distances for {len(vectors)} usages: {problem}")
-                continue
-        parts = np.split(labels, [len(before)])
-        counts = [np.bincount(part, minlength=labels.max() + 1) for part in parts]
-        distances[f"{name}_jensen_shannon"] = float(jensenshannon(*counts, base=2))
-        distances[f"{name}_wasserstein"] = move_clusters((before, after), parts)
+            else:
+                parts = np.split(labels, [len(before)])
+                jensen_shannon = jensenshannon(
+                    *(np.bincount(part, minlength=labels.max() + 1) for part in parts), base=2
+                )
+                wasserstein = move_clusters((before, after), parts)
+        distances |= {f"{name}_jensen_shannon": float(jensen_shannon), f"{name}_wasserstein": wasserstein}
     return distances
 
 
@@ -197,9 +179,6 @@ class Agreement:
         pearson_interval, spearman_interval (`tuple[float, float]`): Their 95 % percentile-bootstrap intervals over
             words.
         num_words (`int`): Number of words that have both scores.
-        missing (`tuple[str, ...]`): Words with a gold score but no score (or NaN).
-        extra (`tuple[str, ...]`): Words with a score (or NaN) but no gold score.
-        skipped_resamples (`int`): Resamples without a correlation, because all scores or all gold scores are the same.
     """
 
     pearson: float
@@ -209,50 +188,47 @@ class Agreement:
     spearman_p: float
     spearman_interval: tuple[float, float]
     num_words: int
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-    skipped_resamples: int
 
 
-def agreement(scores: dict[str, float], truth: dict[str, float], seed: int = 0, resamples: int = 1000) -> Agreement:
+def agreement(
+    scores: Mapping[str, float], truth: Mapping[str, float], seed: int = 0, resamples: int = 1000
+) -> Agreement:
     """
     Correlates scores with gold scores.
 
     Args:
-        scores, truth (`dict[str, float]`): By word. NaN in `scores` means that a word has no score.
-        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
-        resamples (`int`, *optional*, defaults to 1000): Number of bootstrap samples.
+        scores, truth (`dict[str, float]` or `pd.Series`): By word. NaN in `scores` means that a word has no score.
+        seed, resamples (`int`): Seed and number of the bootstrap samples. Samples without a correlation, because all
+            their scores or all their gold scores are the same, are left out.
 
     Returns:
         An [`Agreement`]. Raises a `ValueError` if fewer than 3 words have both scores, or if all scores or all gold
         scores are the same.
     """
-    words = [word for word in truth if not math.isnan(scores.get(word, math.nan))]
-    missing = tuple(word for word in truth if word not in words)
-    extra = tuple(word for word in scores if word not in truth)
-    if len(words) < MIN_WORDS:
+    gold = pd.Series(truth, dtype=float)
+    both = pd.DataFrame({"score": pd.Series(scores, dtype=float).reindex(gold.index), "gold score": gold}).dropna()
+    if len(both) < MIN_WORDS:
         raise ValueError(
-            f"A correlation needs {MIN_WORDS} words with score and gold score, got {len(words)}. Without score: "
-            f"{', '.join(missing) or 'none'}; without gold score: {', '.join(extra) or 'none'}."
+            f"A correlation needs {MIN_WORDS} words with score and gold score, got {len(both)}: "
+            f"{', '.join(both.index) or 'none'}."
         )
-    pairs = [np.array([values[word] for word in words], dtype=np.float64) for values in (scores, truth)]
-    for name, values in zip(("scores", "gold scores"), pairs, strict=True):
-        if np.ptp(values) == 0:
-            raise ValueError(f"A correlation needs {name} that differ: all {len(words)} words have {values[0]}.")
+    for name, values in both.items():
+        if values.nunique() == 1:
+            raise ValueError(f"A correlation needs {name}s that differ: all {len(both)} words have {values.iloc[0]}.")
 
     def correlations(ours: np.ndarray, gold: np.ndarray, axis: int = -1) -> np.ndarray:
         """Pearson and Spearman, NaN where all values are the same."""
         ranks = rankdata(ours, axis=axis), rankdata(gold, axis=axis)
         return np.stack([pearsonr(ours, gold, axis=axis).statistic, pearsonr(*ranks, axis=axis).statistic])
 
+    pairs = both.to_numpy().T
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Constant resamples are counted instead.
+        warnings.simplefilter("ignore", ConstantInputWarning)
+        warnings.simplefilter("ignore", DegenerateDataWarning)
         result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
-    resampled = result.bootstrap_distribution
-    intervals = map(tuple, np.nanpercentile(resampled, (2.5, 97.5), axis=-1).T.tolist())
+    intervals = np.nanpercentile(result.bootstrap_distribution, (2.5, 97.5), axis=-1).T.tolist()
     found = {}
     for name, correlate, interval in zip(("pearson", "spearman"), (pearsonr, spearmanr), intervals, strict=True):
         r, p = correlate(*pairs)
-        found |= {name: float(r), f"{name}_p": float(p), f"{name}_interval": interval}
-    skipped = int(np.isnan(resampled[0]).sum())
-    return Agreement(**found, num_words=len(words), missing=missing, extra=extra, skipped_resamples=skipped)
+        found |= {name: float(r), f"{name}_p": float(p), f"{name}_interval": tuple(interval)}
+    return Agreement(**found, num_words=len(both))

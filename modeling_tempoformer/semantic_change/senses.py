@@ -4,7 +4,6 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -15,7 +14,7 @@ from .measures import average_pairwise_distance, k_means, pairwise_distance_inte
 
 def split_by_time(joined: np.ndarray, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What belongs to each time, of values for the usages of all times."""
-    return np.split(joined, list(accumulate(map(len, vectors)))[:-1])
+    return np.split(joined, np.cumsum([len(part) for part in vectors])[:-1])
 
 
 def project(vectors: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
@@ -76,22 +75,25 @@ def find_senses(vectors: Sequence[np.ndarray], num_clusters: int = 5, seed: int 
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = k_means(min(num_clusters, len(joined)), seed).fit_predict(joined)
     # Without gaps, also where a cluster is empty.
-    _, found = np.unique(found, return_inverse=True)
-    counts = np.stack([np.bincount(part, minlength=found.max() + 1) for part in split_by_time(found, vectors)], axis=1)
-    shares = counts / np.maximum(counts.sum(axis=0), 1)
+    clusters, found = np.unique(found, return_inverse=True)
+    counts = [np.bincount(part, minlength=len(clusters)) for part in split_by_time(found, vectors)]
+    shares = np.stack([of_time / max(of_time.sum(), 1) for of_time in counts], axis=1)
     order = np.argsort(shares[:, 0] - shares[:, -1], kind="stable")
     labels = np.argsort(order)[found]
     means = np.stack([joined[labels == sense].mean(axis=0) for sense in range(len(order))])
-    distances = split_by_time(np.linalg.norm(joined - means[labels], axis=1), vectors)
     by_time = split_by_time(labels, vectors)
     nearest = [
-        [
-            members[np.argsort(far[members], kind="stable")]
-            for far, members in zip(distances, (np.flatnonzero(part == sense) for part in by_time), strict=True)
-        ]
-        for sense in range(len(order))
+        np.argsort(far, kind="stable")
+        for far in split_by_time(np.linalg.norm(joined - means[labels], axis=1), vectors)
     ]
-    return Senses(by_time, counts[order], nearest)
+    return Senses(
+        labels=by_time,
+        counts=np.stack(counts, axis=1)[order],
+        nearest=[
+            [near[part[near] == sense] for near, part in zip(nearest, by_time, strict=True)]
+            for sense in range(len(order))
+        ],
+    )
 
 
 def distances_from_first(vectors: Sequence[np.ndarray], seed: int = 0) -> list[tuple[float, float, float]]:
@@ -102,10 +104,10 @@ def distances_from_first(vectors: Sequence[np.ndarray], seed: int = 0) -> list[t
 
     Args:
         vectors: For each time an array (usages, width).
-        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
+        seed (`int`): Seed of the bootstrap.
 
     Returns:
-        For each time the distance and the ends of its interval; NaN where there are too few usages.
+        For each time the distance and the ends of its interval, NaN if the first or that time has a single usage.
     """
     first, *later = vectors
     # A usage is at distance 0 from itself.

@@ -23,24 +23,20 @@ def train_sgns(
     sentences: Iterable[DatedSentence],
     times: Sequence[str],
     vector_size: int = 300,
-    window: int = 10,
-    negative: int = 5,
     min_count: int = 5,
     epochs: int = 5,
     seed: int = 0,
 ) -> dict[str, "KeyedVectors"]:
     """
-    Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately. The
-    defaults are the baseline settings of Schlechtweg et al. (2019); small corpora need more epochs. It uses one
-    thread, so that the same sentences always give the same vectors.
+    Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately, with
+    the baseline settings of Schlechtweg et al. (2019): windows of 10 tokens on each side, 5 negative samples, and the
+    defaults below. Small corpora need more epochs. One thread makes the same vectors of the same sentences.
 
     Args:
         sentences (`Iterable[DatedSentence]`): In any order; sentences of other times are skipped. The tokens are kept
             in memory.
         times (`Sequence[str]`): The names of the time points.
         vector_size (`int`, *optional*, defaults to 300): Width of the vectors.
-        window (`int`, *optional*, defaults to 10): Context tokens on each side of a word.
-        negative (`int`, *optional*, defaults to 5): Negative samples for each context.
         min_count (`int`, *optional*, defaults to 5): Words with fewer occurrences at a time point get no vector there.
         epochs (`int`, *optional*, defaults to 5): Passes over the sentences.
         seed (`int`, *optional*, defaults to 0): Seed of each model.
@@ -58,7 +54,7 @@ def train_sgns(
             tokens[sentence.time].append([sys.intern(token) for token in sentence.tokens])
     vectors = {}
     for time, corpus in tokens.items():
-        settings = {"vector_size": vector_size, "window": window, "negative": negative, "min_count": min_count}
+        settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": min_count}
         model = Word2Vec(sg=1, seed=seed, workers=1, **settings)
         model.build_vocab(corpus)
         if not len(model.wv):

@@ -1,13 +1,16 @@
 """When was a text written? The probability of each time token at a masked position (Rosin et al., 2022)."""
 
+from collections.abc import Sequence
+from itertools import chain
+
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..configuration_temporal_bert import UNKNOWN_TIME
 from ..data.dated_texts import check_same_times, frame, make_row, token_limit
-from .batches import batches_by_length
+from .usages import Usages, batches_by_length
 
 
 logger = logging.get_logger(__name__)
@@ -16,7 +19,9 @@ TIME_POSITION = 1  # [CLS] comes first.
 
 
 @torch.inference_mode()
-def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_size: int = 32) -> np.ndarray:
+def predict_times(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], batch_size: int = 32
+) -> np.ndarray:
     """
     The probability of each time point for each text.
 
@@ -40,8 +45,7 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
     before[TIME_POSITION] = tokenizer.mask_token_id
     size = token_limit(model.config, tokenizer) - len(before) - len(after)
     if num_truncated := sum(len(ids) > size for ids in tokens):
-        warning = "%d of %d texts are truncated to %d tokens."
-        logger.warning(warning, num_truncated, len(texts), size)
+        logger.warning(f"{num_truncated} of {len(texts)} texts are truncated to {size} tokens.")
     rows = [make_row(ids[:size], before, after, UNKNOWN_TIME) for ids in tokens]
     probabilities = np.zeros((len(rows), len(tokenizer.times)))
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "times"):
@@ -50,9 +54,41 @@ def predict_times(model: PreTrainedModel, tokenizer, texts: list[str], batch_siz
     predicted = set(probabilities.argmax(-1).tolist())
     if len(texts) > 1 and len(predicted) == 1:
         logger.warning(
-            "All %d texts get the time %s. Unless they are all of that time, the model has not learned to tell times "
-            "apart: see its scores on texts of known times.",
-            len(texts),
-            tokenizer.times[predicted.pop()],
+            f"All {len(texts)} texts get the time {tokenizer.times[predicted.pop()]}. Unless they are all of that "
+            "time, the model has not learned to tell times apart: see its scores on texts of known times."
         )
     return probabilities
+
+
+def time_differences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    usages: Usages,
+    times: Sequence[str],
+    batch_size: int = 32,
+) -> dict[str, float]:
+    """
+    How sure a model with prepended time tokens is of when a word's sentences were written: the mean over sentences of
+    |p(last time) - p(first time)|, the probabilities of the time tokens at a masked position (time-diff of TempoBERT;
+    Rosin, Guy and Radinsky, 2022).
+
+    Args:
+        model: A model with a masked language modelling head that was trained with `prepend_time`.
+        tokenizer: Its [`TemporalBertTokenizer`].
+        usages: As [`sample_usages`] returns them.
+        times (`Sequence[str]`): The names of the time points in order; the first and the last are compared.
+        batch_size (`int`, *optional*, defaults to 32): Number of texts in a batch.
+
+    Returns:
+        The score (0 to 1) of each word. Raises a `ValueError` if the tokenizer does not prepend time.
+    """
+    # Each sentence of a time once, however often it has the word.
+    texts = {
+        word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
+        for word, by_time in usages.items()
+    }
+    distinct = list(dict.fromkeys(chain.from_iterable(texts.values())))
+    probabilities = predict_times(model, tokenizer, distinct, batch_size)
+    first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
+    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
+    return {word: float(np.mean([differences[text] for text in found])) for word, found in texts.items()}

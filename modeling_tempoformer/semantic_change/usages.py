@@ -1,20 +1,20 @@
-"""Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022), and scores from predicted times."""
+"""Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022)."""
 
-import math
 import random
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.dated_texts import check_same_times, frame, make_row, token_limit
-from .batches import batches_by_length
+from ..data.files import written_whole
 from .corpora import DatedSentence
-from .time_prediction import predict_times
 
 
 logger = logging.get_logger(__name__)
@@ -40,6 +40,8 @@ class Usage:
 
 # For each word and time.
 Usages = dict[str, dict[str, list[Usage]]]
+# Files whose names begin with an underscore are never pushed: it holds texts.
+USAGES = "_usages.parquet"
 
 
 def sample_usages(
@@ -66,36 +68,40 @@ def sample_usages(
         for word in {word for word, _, _ in sentence.targets} & found.keys():
             found[word][sentence.time].append(sentence)
 
-    def draw(word: str, time: str, present: list[DatedSentence]) -> list[Usage]:
+    def draw(word: str, time: str) -> list[Usage]:
+        present = found[word][time]
         sample = random.Random(f"{seed} {word} {time}").sample(present, min(num_samples, len(present)))
-        found = ((sentence.text, *target) for sentence in sample for target in sentence.targets)
-        return [Usage(time, text, start, end) for text, name, start, end in found if name == word]
+        return [
+            Usage(time, sentence.text, start, end)
+            for sentence in sample
+            for name, start, end in sentence.targets
+            if name == word
+        ]
 
-    return {word: {time: draw(word, time, by_time[time]) for time in times} for word, by_time in found.items()}
+    return {word: {time: draw(word, time) for time in times} for word in found}
 
 
-def drop_rare(
-    found: dict[str, dict[str, Sized]], min_usages: int
-) -> tuple[dict[str, dict[str, Sized]], dict[str, dict[str, int]]]:
+def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
     """
-    Leaves out the words with fewer usages at some time, because the scores of rare words are mostly noise.
-
-    Args:
-        found: For each word and time its usages, or their vectors.
-        min_usages (`int`): The smallest number of usages at each time.
+    Leaves out the words with fewer than `min_usages` at some time, because the scores of rare words are mostly noise.
 
     Returns:
-        The words that are kept, and for each word that is left out its number of usages at each time. Raises a
+        The usages of the others, and for each word that is left out its number of usages at each time. Raises a
         `ValueError` if no word is kept.
     """
-    counts = {word: {time: len(of_time) for time, of_time in by_time.items()} for word, by_time in found.items()}
+    counts = count_usages(usages)
     left_out = {word: by_time for word, by_time in counts.items() if min(by_time.values()) < min_usages}
-    if len(left_out) == len(found):
+    if len(left_out) == len(usages):
         raise ValueError(
             f"No word has {min_usages} usages at each time: {describe_counts(left_out)}. Give more texts, or accept "
             "noise with a smaller `min_usages`."
         )
-    return {word: by_time for word, by_time in found.items() if word not in left_out}, left_out
+    return {word: by_time for word, by_time in usages.items() if word not in left_out}, left_out
+
+
+def count_usages(usages: Usages) -> dict[str, dict[str, int]]:
+    """The number of usages of each word at each time."""
+    return {word: {time: len(found) for time, found in by_time.items()} for word, by_time in usages.items()}
 
 
 def describe_counts(counts: dict[str, dict[str, int]]) -> str:
@@ -127,42 +133,36 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
     """The ids of the tokens of the text, and which of them are tokens of the word."""
     time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
     encoding = tokenizer(usage.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False, **time)
-    pieces = [
-        index
-        for index, (start, end) in enumerate(encoding["offset_mapping"])
-        if start < usage.end and end > usage.start
-    ]
-    return encoding["input_ids"], pieces
+    offsets = enumerate(encoding["offset_mapping"])
+    return encoding["input_ids"], [index for index, (start, end) in offsets if start < usage.end and end > usage.start]
 
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     """
-    Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector.
+    Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector. A warning counts
+    them.
 
     Args:
         tokenizer: The tokenizer of the encoder that will read the usages.
         usages: As [`sample_usages`] returns them.
-
-    Returns:
-        The other usages. A warning counts those that are left out.
     """
-    unknown = Counter()
 
-    def is_known(word: str, usage: Usage) -> bool:
+    def is_known(usage: Usage) -> bool:
         ids, pieces = find_pieces(tokenizer, usage)
-        known = any(ids[index] != tokenizer.unk_token_id for index in pieces)
-        unknown[word] += not known
-        return known
+        return any(ids[index] != tokenizer.unk_token_id for index in pieces)
 
     kept = {
-        word: {time: [usage for usage in found if is_known(word, usage)] for time, found in by_time.items()}
+        word: {time: list(filter(is_known, found)) for time, found in by_time.items()}
         for word, by_time in usages.items()
     }
-    if unknown := +unknown:
+    lost = {
+        word: sum(len(usages[word][time]) - len(found) for time, found in by_time.items())
+        for word, by_time in kept.items()
+    }
+    if unknown := [f"{word} ({count})" for word, count in lost.items() if count]:
         logger.warning(
-            "The tokenizer does not know these words, so their usages are left out: "
-            f"{', '.join(f'{word} ({count})' for word, count in unknown.items())}. Words can be added to the "
-            "vocabulary before training (`add_target_words`)."
+            f"The tokenizer does not know these words, so their usages are left out: {', '.join(unknown)}. Words can "
+            "be added to the vocabulary before training (`add_target_words`)."
         )
     return kept
 
@@ -178,6 +178,22 @@ def encode_usage(
     first, last = max(pieces[0] - start, 0), min(pieces[-1] + 1 - start, size)
     row = make_row(ids[start : start + size], before, after, time_id)
     return row, len(before) + first, len(before) + last
+
+
+def batches_by_length(
+    rows: list[dict[str, list[int]]],
+    tokenizer: PreTrainedTokenizerBase,
+    batch_size: int,
+    device: torch.device,
+    description: str,
+) -> Iterator[tuple[list[int], BatchEncoding]]:
+    """The rows in padded batches, from short to long, with their indices; a progress bar has the description."""
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index]["input_ids"]))
+    for start in logging.tqdm(range(0, len(rows), batch_size), desc=description):
+        indices = order[start : start + batch_size]
+        batch = tokenizer.pad([rows[index] for index in indices], padding_side="right", return_tensors="pt")
+        del batch["special_tokens_mask"]
+        yield indices, batch.to(device)
 
 
 @torch.inference_mode()
@@ -212,18 +228,18 @@ def embed_usages(
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
     encoder = model.base_model.eval()
     max_length = min(max_length, token_limit(model.config, tokenizer))
+    kept = drop_unknown(tokenizer, usages)
     known = [
         (word, usage, *encode_usage(tokenizer, usage, max_length))
-        for word, by_time in drop_unknown(tokenizer, usages).items()
+        for word, by_time in kept.items()
         for found in by_time.values()
         for usage in found
     ]
     vectors = np.zeros((len(known), model.config.hidden_size), dtype=np.float32)
     rows = [row for _, _, row, _, _ in known]
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):
-        states = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
-        states = torch.stack(states).mean(0).float()
-        for state, index in zip(states, indices, strict=True):
+        layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
+        for state, index in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
             word, usage, _, first, last = known[index]
             vectors[index] = state[first:last].mean(0).cpu().numpy()
             if not np.isfinite(vectors[index]).all():
@@ -231,47 +247,28 @@ def embed_usages(
                     f"The vector of '{word}' in {usage.text!r} is not finite. Check the model's weights, and that "
                     f"`max_length` ({max_length}) leaves room for the word."
                 )
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, (word, usage, *_) in enumerate(known):
-        places[word, usage.time].append(index)
-    return {word: {time: vectors[places[word, time]] for time in by_time} for word, by_time in usages.items()}
+    ends = np.cumsum([len(found) for by_time in kept.values() for found in by_time.values()])
+    parts = iter(np.split(vectors, ends))
+    return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
 
 
-def time_differences(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    usages: Usages,
-    times: Sequence[str],
-    batch_size: int = 32,
-) -> dict[str, float]:
+def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, np.ndarray]]):
     """
-    How sure a model with prepended time tokens is of when a word's sentences were written: the mean over sentences of
-    |p(last time) - p(first time)|, the probabilities of the time tokens at a masked position (time-diff of TempoBERT;
-    Rosin, Guy and Radinsky, 2022).
+    Writes usages and their vectors to a Parquet file with one row for each usage: `word`, `time`, `text`, `start` (the
+    word's first character in the text), `end` (the character after its last) and `vector` (float32).
 
     Args:
-        model: A model with a masked language modelling head that was trained with `prepend_time`.
-        tokenizer: Its [`TemporalBertTokenizer`].
-        usages: As [`sample_usages`] returns them.
-        times (`Sequence[str]`): The names of the time points in order; the first and the last are compared.
-        batch_size (`int`, *optional*, defaults to 32): Number of texts in a batch.
-
-    Returns:
-        The score (0 to 1) of each word, NaN if it has no usage at one of the two times. Raises a `ValueError` if the
-        tokenizer does not prepend time.
+        path (`str` or `Path`): The file.
+        usages: For each word and time a list of [`Usage`], without those that [`drop_unknown`] leaves out.
+        vectors: For each word and time an array (usages, width), as [`embed_usages`] returns them.
     """
-    # Each sentence once, however often it has the word.
-    texts = {
-        word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
+    rows = [
+        {"word": word, **asdict(usage)}
         for word, by_time in usages.items()
-    }
-    distinct = list(dict.fromkeys(text for of_word in texts.values() for text in of_word))
-    probabilities = predict_times(model, tokenizer, distinct, batch_size)
-    first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
-    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
-    return {
-        word: float(np.mean([differences[text] for text in texts[word]]))
-        if by_time[times[0]] and by_time[times[-1]]
-        else math.nan
-        for word, by_time in usages.items()
-    }
+        for found in by_time.values()
+        for usage in found
+    ]
+    joined = np.concatenate([vectors[word][time] for word, by_time in usages.items() for time in by_time])
+    column = pa.FixedSizeListArray.from_arrays(joined.ravel(), joined.shape[1])
+    with written_whole(Path(path)) as partial:
+        pq.write_table(pa.Table.from_pylist(rows).append_column("vector", column), partial)

@@ -124,7 +124,8 @@ NASTY = ["a\nb\x1b[31m", r"$\frac$", "| x |", "<script>alert(1)</script>"]
 
 def test_figures_show_text_as_text(tmp_path):
     """Matplotlib would fail on a wrong formula and would typeset a right one."""
-    plot_ranks(tmp_path / "ranks.png", dict.fromkeys(NASTY, 1.0), dict(zip(NASTY, range(4), strict=True)), "ranks")
+    ranks = plot_ranks(dict.fromkeys(NASTY, 1.0), dict(zip(NASTY, range(4), strict=True)), "ranks")
+    ranks.savefig(tmp_path / "ranks.png")
     figure = confusion_figure([0, 1], [0, 1], [r"$\frac$", "$x$"])
     figure.savefig(tmp_path / "confusion.png")
     labels = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels()]

@@ -219,7 +219,6 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     results = read_json(tmp_path / "change" / "results.json")
     assert results["left_out"] == {"tree": {OLD: 20, NEW: 0}}
     assert results["agreement"]["prt"]["num_words"] == 3
-    assert results["agreement"]["apd"]["missing"] == ["tree"]
     assert "k_means_jensen_shannon" in rows[0]
     # The scores are of the vectors in the file, which are of the usages beside them.
     usages = pd.read_parquet(tmp_path / "change" / "_usages.parquet")

@@ -106,19 +106,16 @@ def test_corpora_that_are_refused(tmp_path, name):
         list(read_semeval({"t": tmp_path / name}, ["a"]))
 
 
-def test_targets(tmp_path):
+def test_targets_and_truth(tmp_path):
     path = tmp_path / "targets.txt"
     path.write_bytes(b"\xef\xbb\xbfplane_nn\r\n\r\ntip_vb \r\n")
     assert read_targets(path) == ["plane_nn", "tip_vb"]
-    path.write_text("\n")
-    with pytest.raises(ValueError, match="targets.txt"):
-        read_targets(path)
-
-
-def test_truth(tmp_path):
     path = tmp_path / "graded.txt"
     path.write_text("plane_nn\t0.88\r\ntip_vb\t1e-1\n\nchairman_nn\t0")
     assert read_truth(path) == {"plane_nn": 0.88, "tip_vb": 0.1, "chairman_nn": 0.0}
+    path.write_text("\n")
+    with pytest.raises(ValueError, match="graded.txt"):
+        read_targets(path)
     for line in ("b 1", "\t1", "a\t1\t2", "b\tnan", "b\tinf", "a\t2"):
         path.write_text(f"a\t1\n{line}\n")
         with pytest.raises(ValueError, match="graded.txt, line 2"):
@@ -163,21 +160,17 @@ def test_uses(tmp_path):
         ({"target_token": 6}, "'target_token'.* 6"),
         ({"target_token": "1"}, ""),
         ({"lemmas": "two plane , a plane ."}, "'lemmas'.*two plane"),
+        (None, "'lemma' is missing"),
     ],
 )
 def test_uses_that_are_refused(tmp_path, change, named):
     path = tmp_path / "uses.jsonl.gz"
-    write_uses(path, USE, {**USE, **change})
+    write_uses(path, USE, {} if change is None else {**USE, **change})
     with pytest.raises(ValueError, match=rf"uses\.jsonl\.gz, line 2.*{named}"):
         list(read_dwug(path))
-
-
-def test_files_without_uses(tmp_path):
-    path = tmp_path / "uses.jsonl"
-    for content, named in (('{"lemma": "a"}\n', "line 1.*'text'"), ("lemma\tyear\n", "line 1"), ("", "empty")):
-        path.write_text(content)
-        with pytest.raises(ValueError, match=named):
-            list(read_dwug(path))
+    write_uses(path)
+    with pytest.raises(ValueError, match="empty"):
+        list(read_dwug(path))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from modeling_tempoformer.semantic_change.measures import (
     average_pairwise_distance,
     cluster_distances,
     prototype_distance,
-    trajectory,
 )
 
 
@@ -40,16 +39,12 @@ def test_pairs():
     assert average_pairwise_distance(before, after) == pytest.approx(sum(distances) / 35)
 
 
-def test_trajectory():
-    right, up = np.array([[1.0, 0.0]]), np.array([[0.0, 3.0], [0.0, 1.0]])
-    expected = [1, 0, math.nan, math.nan, 1]
-    assert trajectory([right, up, up, EMPTY, up, right]) == pytest.approx(expected, nan_ok=True)
-
-
+@pytest.mark.parametrize("measure", [prototype_distance, average_pairwise_distance, cluster_distances])
 @pytest.mark.parametrize("pair", [(EMPTY, np.ones((2, 2))), (np.ones((2, 2)), EMPTY)])
-def test_no_usages(pair):
-    assert math.isnan(prototype_distance(*pair)) and math.isnan(average_pairwise_distance(*pair))
-    assert np.isnan(list(cluster_distances(*pair).values())).all()
+@pytest.mark.filterwarnings("ignore")
+def test_no_usages(measure, pair):
+    with pytest.raises(ValueError):
+        measure(*pair)
 
 
 def test_clusters():
@@ -90,7 +85,7 @@ def test_agreement():
     assert result.spearman == pytest.approx(0.8) and result.pearson == pytest.approx(np.corrcoef(both)[0, 1])
     assert result.pearson_p == pytest.approx(linregress(*both).pvalue)
     assert result.spearman_p == pytest.approx(linregress(*rankdata(both, axis=1)).pvalue)
-    assert (result.num_words, result.missing, result.extra) == (5, ("gap", "absent"), ("other", "lost"))
+    assert result.num_words == 5
 
 
 def test_intervals_agree_with_a_plain_loop():
@@ -105,13 +100,11 @@ def test_intervals_agree_with_a_plain_loop():
         spearman.append(spearmanr(ours, gold).statistic)
     assert result.pearson_interval == pytest.approx(np.percentile(pearson, [2.5, 97.5]), abs=0.06)
     assert result.spearman_interval == pytest.approx(np.percentile(spearman, [2.5, 97.5]), abs=0.06)
-    assert result.skipped_resamples == 0
 
 
-def test_resamples_without_a_correlation_are_counted():
+def test_resamples_without_a_correlation_are_left_out():
     """A resample of three words is constant if it draws one word three times: 3 of 27."""
     result = agreement({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3, "c": 2}, resamples=2000)
-    assert result.skipped_resamples / 2000 == pytest.approx(3 / 27, abs=0.03)
     assert result.pearson_interval == pytest.approx((-1, 1))
 
 
@@ -121,8 +114,8 @@ TRUTH = {"a": 0.1, "b": 0.3, "c": 0.2}
 @pytest.mark.parametrize(
     ("scores", "truth", "named"),
     [
-        ({"a": 1.0, "b": 2.0, "x": 3.0}, TRUTH, "2.*c.*x"),
-        ({"a": 1.0, "b": 2.0, "c": math.nan}, TRUTH, "2.*c"),
+        ({"a": 1.0, "b": 2.0, "x": 3.0}, TRUTH, "2.*a, b"),
+        ({"a": 1.0, "b": 2.0, "c": math.nan}, TRUTH, "2.*a, b"),
         ({"a": 1.0, "b": 1.0, "c": 1.0}, TRUTH, "1.0"),
         (TRUTH, {"a": 0.5, "b": 0.5, "c": 0.5}, "gold.*0.5"),
     ],

@@ -1,24 +1,23 @@
 """Usages of words, their vectors, and scores from predicted times."""
 
-import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config
+from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_json
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer
 from modeling_tempoformer.semantic_change.corpora import DatedSentence
-from modeling_tempoformer.semantic_change.report import format_table, plot_scores, write_report
-from modeling_tempoformer.semantic_change.time_prediction import predict_times
+from modeling_tempoformer.semantic_change.report import format_table, plot_scores, ranked_table, write_report
+from modeling_tempoformer.semantic_change.time_prediction import predict_times, time_differences
 from modeling_tempoformer.semantic_change.usages import (
     Usage,
     embed_usages,
     encode_usage,
     sample_usages,
-    time_differences,
 )
 
 
@@ -78,9 +77,10 @@ def test_long_texts_are_cut_around_the_word(place, kept):
         assert set(row["time_ids"]) == {4}
 
 
-def temporal_model(**settings) -> BertWithTemporalAttention:
+def temporal_model(**settings) -> tuple[BertWithTemporalAttention, TemporalBertTokenizer]:
     torch.manual_seed(0)
-    return BertWithTemporalAttention(dated_config(time_initializer_range=1.0, **settings)).eval()
+    config = dated_config(time_initializer_range=1.0, **settings)
+    return BertWithTemporalAttention(config).eval(), dated_bert(**settings)
 
 
 def plain_model() -> tuple[BertModel, BertTokenizer]:
@@ -89,16 +89,17 @@ def plain_model() -> tuple[BertModel, BertTokenizer]:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("settings", [{}, {"prepend_time": True}], ids=str)
-def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, settings):
-    tokenizer, model = dated_bert(**settings), temporal_model(**settings)
+@pytest.mark.parametrize("build", [plain_model, temporal_model, partial(temporal_model, prepend_time=True)])
+def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, build):
+    model, tokenizer = build()
     usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
     vectors = embed_usages(model, tokenizer, usages, num_last_layers=layers, batch_size=2)
     assert vectors["air"][TIMES[0]].shape == (0, 16)
     for word, pieces in (("plane", ["plane"]), ("trees", ["tree", "##s"])):
         for time in TIMES:
+            dated = {} if build is plain_model else {"time": time}
             for usage, vector in zip(usages[word][time], vectors[word][time], strict=True):
-                batch = tokenizer(usage.text, time=time, return_tensors="pt")
+                batch = tokenizer(usage.text, return_tensors="pt", **dated)
                 with torch.no_grad():
                     states = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-layers:]).mean(0)[0]
                 tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
@@ -108,6 +109,8 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, sett
                 )
                 expected = states[first : first + len(pieces)].mean(0)
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
+    with pytest.raises(ValueError, match="`num_last_layers` .* 4"):
+        embed_usages(model, tokenizer, usages, num_last_layers=4)
 
 
 def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(caplog):
@@ -131,24 +134,13 @@ def test_a_vector_that_is_not_finite_names_its_word():
 
 def test_a_tokenizer_of_other_times_is_refused():
     """Its ids would mean other times."""
-    tokenizer, model = dated_bert(prepend_time=True), temporal_model(prepend_time=True)
+    model, tokenizer = temporal_model(prepend_time=True)
     usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
     model.resize_time_embeddings([TIMES[0], "between", TIMES[1]])
     with pytest.raises(ValueError, match="between"):
         embed_usages(model, tokenizer, usages)
     with pytest.raises(ValueError, match="between"):
         predict_times(model, tokenizer, ["the plane flew"])
-
-
-def test_a_plain_encoder_reads_texts_without_time():
-    model, tokenizer = plain_model()
-    usages = sample_usages(SENTENCES, ["plane"], TIMES, num_samples=10)
-    vectors = embed_usages(model, tokenizer, usages)
-    with torch.no_grad():
-        expected = model(**tokenizer("the plane flew", return_tensors="pt")).last_hidden_state[0, 2]
-    np.testing.assert_allclose(vectors["plane"][TIMES[0]][0], expected.numpy(), atol=1e-5)
-    with pytest.raises(ValueError, match="`num_last_layers` .* 4"):
-        embed_usages(model, tokenizer, usages, num_last_layers=4)
 
 
 def time_model() -> tuple[BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer]:
@@ -174,13 +166,12 @@ def test_times_are_predicted_in_the_place_of_a_masked_token():
 
 def test_time_differences_are_means_over_sentences():
     model, tokenizer = time_model()
-    usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
+    usages = sample_usages(SENTENCES, ["plane", "trees"], TIMES, num_samples=10)
     scores = time_differences(model, tokenizer, usages, TIMES)
     texts = ["the plane flew", "plane trees", "the plane"]
     probabilities = predict_times(model, tokenizer, texts)
     expected = np.abs(probabilities[:, 1] - probabilities[:, 0]).mean()
     assert scores["plane"] == pytest.approx(expected, abs=1e-5)
-    assert math.isnan(scores["air"])
 
 
 SCORES = {
@@ -190,13 +181,16 @@ SCORES = {
 COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "d": {"1": 9, "2": 9}}
 
 
+def report(folder, columns: dict[str, dict], truth: dict[str, float] | None = None, **more) -> str:
+    return write_report(folder, ranked_table(columns, COUNTS, truth), ["1", "2"], truth, **more)
+
+
 def test_a_report_of_scores_and_gold_scores(tmp_path):
     """Words with the same score share a rank, missing ones come last; gold ranks are of words with both scores."""
-    assert "prt: no score for c." in write_report(tmp_path, SCORES, COUNTS)
     rare = {"e": {"1": 3, "2": 0}}
-    text = write_report(tmp_path, SCORES, COUNTS, {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}, left_out=rare)
-    assert "e (1: 3, 2: 0)" in text and "prt: no score for c" in text
-    results = json.loads((tmp_path / "results.json").read_text())
+    text = report(tmp_path, SCORES, {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}, left_out=rare)
+    assert "e (1: 3, 2: 0)" in text and "prt: no score for c." in text
+    results = read_json(tmp_path / "results.json")
     assert results["left_out"] == rare
     assert results["agreement"]["apd"]["num_words"] == 3
     assert results["agreement"]["apd"]["spearman"] == pytest.approx(1.0)
@@ -207,28 +201,38 @@ def test_a_report_of_scores_and_gold_scores(tmp_path):
         "3,a,0.1,1.0,0.1,3,2,3",
         ",c,,,0.3,,0,4",
     ]
-    write_report(tmp_path, {"apd": {"a": 1.5, "b": 2.0}}, COUNTS, intervals={"a": (1.25, 1.75), "b": (1.5, 2.5)})
-    assert (tmp_path / "changes.csv").read_text().splitlines()[:2] == [
-        "rank,word,apd,apd_low,apd_high,usages_1,usages_2",
-        "1,b,2.0,1.5,2.5,1,1",
-    ]
     for name in ("ranks.png", "changes.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_how_sure_scores_are_stands_after_them():
+    """The words' p-values 0.01, 0.02, 0.03 and 0.5 are adjusted to 4/1, 4/2, 4/3 and 4/4 of them, or less."""
+    counts = dict.fromkeys("abcd", COUNTS["a"])
+    p = dict(zip("abcd", (0.5, 0.02, 0.03, 0.01), strict=True))
+    low, high = (dict.fromkeys("abcd", value) for value in (0.0, 5.0))
+    table = ranked_table(
+        {"apd": {**SCORES["apd"], "c": 0}, "p": p, "apd_low": low, "apd_high": high, "prt": SCORES["prt"]}, counts
+    )
+    assert list(table) == "rank word apd prt p p_fdr apd_low apd_high usages_1 usages_2".split()
+    assert dict(zip(table["word"], table["p_fdr"], strict=True)) == pytest.approx(
+        {"a": 0.5, "b": 0.04, "c": 0.04, "d": 0.04}
+    )
 
 
 def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
     scores = {"a": 0.1, "$b$": 0.7, "c": math.nan, "d": 0.3}
     counts = {word: {"1900": 5, "1950": 6, "20\n00": len(word)} for word in scores}
-    intervals = {"a": (0.05, 0.2), "$b$": (0.6, 0.9), "c": (math.nan, math.nan), "d": (0.25, 0.35)}
+    low, high = {"a": 0.05, "$b$": 0.6, "d": 0.25}, {"a": 0.2, "$b$": 0.9, "d": 0.35}
+    table = ranked_table({"apd": scores, "apd_low": low, "apd_high": high}, counts)
     for most, expected in ((50, ["$b$", "d", "a"]), (2, ["$b$", "d"])):
-        figure = plot_scores(scores, "apd", counts, intervals, most)
+        figure = plot_scores(table, ("1900", "20\n00"), most)
         (axes,) = figure.axes
         figure.canvas.draw()
         assert [label.get_text() for label in axes.get_yticklabels()] == expected
         assert [bar.get_width() for bar in axes.patches] == pytest.approx([scores[word] for word in expected])
         (bars,) = axes.containers[1].lines[2]
         for segment, word in zip(bars.get_segments(), expected, strict=True):
-            assert segment[:, 0] == pytest.approx(intervals[word])
+            assert segment[:, 0] == pytest.approx((low[word], high[word]))
         (right,) = axes.child_axes
         numbers = [label.get_text() for label in right.get_yticklabels()]
         assert numbers == [f"5 | {len(word)}" for word in expected]
@@ -241,14 +245,11 @@ def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
 
 
 def test_a_measure_without_any_score_is_named(tmp_path):
-    empty = {"prt": dict.fromkeys(COUNTS, math.nan)}
-    both = {"prt": SCORES["prt"], "apd": empty["prt"]}
-    text = write_report(tmp_path, both, COUNTS, {"a": 0.1, "b": 0.6, "d": 0.9})
+    empty = dict.fromkeys(COUNTS, math.nan)
+    text = report(tmp_path, {"prt": SCORES["prt"], "apd": empty}, {"a": 0.1, "b": 0.6, "d": 0.9})
     assert "apd: no correlation" in text
     with pytest.raises(ValueError, match="'prt' .*a, b, c, d"):
-        write_report(tmp_path, empty, COUNTS)
-    with pytest.raises(ValueError, match="a"):
-        write_report(tmp_path, SCORES, COUNTS, {"a": 0.1, "x": 0.5})
+        ranked_table({"prt": empty}, COUNTS)
 
 
 def test_control_characters_cannot_break_a_table_or_reach_a_terminal():

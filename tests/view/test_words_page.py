@@ -33,10 +33,9 @@ def some_usages(words: list[str], times: list[str], count: int) -> tuple[Usages,
     return usages, vectors
 
 
-def table_of(words: list[str], times: list[str], **more) -> pd.DataFrame:
-    scores = {"apd": {word: 0.1 * place for place, word in enumerate(words, 1)}}
-    counts = {word: dict.fromkeys(times, 3) for word in words}
-    return ranked_table(scores, counts, **{"truth": None, "p_values": {}, "intervals": {}, **more})
+def table_of(words: list[str], times: list[str], truth: dict[str, float] | None = None, **more) -> pd.DataFrame:
+    columns = {"apd": {word: 0.1 * place for place, word in enumerate(words, 1)}, **more}
+    return ranked_table(columns, {word: dict.fromkeys(times, 3) for word in words}, truth)
 
 
 def data_of(page: str) -> dict:
@@ -50,10 +49,8 @@ TIMES = ["1810-1860", "1960-2010"]
 
 def test_the_table_is_that_of_the_csv_file():
     words = ["null", "plane", "$x$"]
-    p_values, intervals = dict.fromkeys(words, 0.04), dict.fromkeys(words, (0.05, 0.35))
-    table = table_of(
-        words, TIMES, truth={"null": 0.5}, p_values=p_values, intervals={**intervals, "$x$": (math.nan,) * 2}
-    )
+    low, high = ({"null": end, "plane": end, "$x$": math.nan} for end in (0.05, 0.35))
+    table = table_of(words, TIMES, {"null": 0.5}, p=dict.fromkeys(words, 0.04), apd_low=low, apd_high=high)
     data = data_of(words_page(table, TIMES, {}, {}))
     names = [column["name"] for column in data["columns"]]
     assert names == ["rank", "word", "apd", "95 % of apd", "p", "p_fdr", "gold", "gold_rank"] + [
