@@ -1,228 +1,124 @@
-"""From files of posts to shards: files that hold whole timelines, sorted, each small enough for one process."""
+"""From files of posts to partitions: each holds whole timelines, and is small enough for one process."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
-from uuid import uuid4
+from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import parquet
+from pyarrow.fs import FileSystem
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.logging import tqdm
 
 from ..data.tables import load_table
 from ..data.timelines import Post, PostError, read_posts
 from ..data_collator_tempoformer import TimeColumn, to_date
-from .folders import Folder, Table, on_this_machine
+from .files import WORK, Table, on_this_machine, written_whole
 
 
 logger = logging.getLogger(__name__)
 
-# Bytes of posts in a shard, and how many more bytes compressed posts have when they are read.
-SHARD, EXPANDS = 1 << 26, 4
-# So that a small corpus keeps several processes busy too, and its progress shows.
-LEAST_SHARDS = 16
-POSTS_AT_ONCE = 10_000
-# The order of posts within a shard: posts of the same time keep the order of the input.
-ORDER = ("timeline_id", "time", "file", "row")
+# Posts that are held while a file is read.
+POSTS_AT_ONCE = 50_000
 POSTS = pa.schema(
-    {
-        **{"timeline_id": pa.string(), "time": pa.float64(), "text": pa.string(), "post_id": pa.string()},
-        **{"file": pa.int32(), "row": pa.int64()},
-    }
+    [
+        *((name, pa.string()) for name in ("timeline_id", "post_id", "text")),
+        *(("time", pa.float64()), ("file", pa.int32()), ("row", pa.int64())),
+    ]
 )
-SHARDS, PROBLEM = "shards.json", "problem.json"
-
-
-class Shard(NamedTuple):
-    """The name of a file of sorted posts, their number, and the name of the file that their predictions go to."""
-
-    name: str
-    posts: int
-    part: str
+# Within a partition: posts of the same time keep the order of the input.
+ORDER = ("timeline_id", "time", "file", "row")
 
 
 @dataclass(frozen=True)
 class Corpus:
     """
-    Sorted posts.
+    The posts of all input files, by a hash of their timelines' ids. The posts of a file are one file of Parquet in
+    `WORK`; of n partitions, its row groups k, n + k, 2n + k and so on are those of partition k.
 
     Args:
-        shards (`list[Shard]`): The largest first, so that no long one is left at the end.
-        timed (`bool`): Whether posts have times.
-        has_ids (`bool`): Whether posts have ids of their own.
+        output (`FileSystem`): The output folder.
+        tables (`list[Table]`): The input files.
+        columns (`dict[str, str | None]`): The columns of the timeline, the timestamp, the text and the id.
+        num_partitions (`int`): n.
     """
 
-    shards: list[Shard]
-    timed: bool
-    has_ids: bool
+    output: FileSystem
+    tables: list[Table]
+    columns: dict[str, str | None]
+    num_partitions: int
 
-    @property
-    def posts(self) -> int:
-        """How many posts there are."""
-        return sum(shard.posts for shard in self.shards)
+    def write_file(self, tokenizer: PreTrainedTokenizerBase | None, number: int) -> tuple[int, TimeColumn, list[int]]:
+        """
+        Reads a file and checks its posts; a `tokenizer` of dated texts must know their times. Returns the file's
+        number, what is known of its times, and the number of posts of each partition. Raises a `ValueError` that names
+        the file, the row, the column and the value of a post that cannot be read or scored.
+        """
+        table, times, counts = self.tables[number], TimeColumn(), [0] * self.num_partitions
+        with (
+            on_this_machine(table) as path,
+            written_whole(self.output, f"{WORK}/{number}.parquet") as stream,
+            parquet.ParquetWriter(stream, POSTS, compression="zstd") as writer,
+        ):
+            try:
+                posts = read_posts(load_table(path, streaming=True), None, {**self.columns, "label": None}, times)
+                while piece := list(islice(posts, POSTS_AT_ONCE)):
+                    partitions: list[list[dict]] = [[] for _ in counts]
+                    for post in piece:
+                        row = self.to_row(number, post, tokenizer)
+                        partitions[crc32(post.timeline_id.encode()) % self.num_partitions].append(row)
+                    for partition, rows in enumerate(partitions):
+                        writer.write_table(pa.Table.from_pylist(rows, POSTS))
+                        counts[partition] += len(rows)
+            except ValueError as problem:
+                said = str(problem).removeprefix(f"{path}: ").replace(path, table.name)
+                raise ValueError(f"{table.name}: {said}") from None
+        return number, times, counts
 
-    def without(self, parts: Mapping[str, int]) -> "Corpus":
-        """What is left to score: shards without a file of as many predictions as they have posts."""
-        return replace(self, shards=[shard for shard in self.shards if parts.get(shard.part) != shard.posts])
+    def to_row(self, number: int, post: Post, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
+        """A row of `POSTS`. Raises a [`PostError`] for a time that a tokenizer of dated texts does not know."""
+        if tokenizer is not None:
+            try:
+                tokenizer.time_id(None if post.timestamp is None else to_date(post.timestamp))
+            except ValueError as problem:
+                column = self.columns["timestamp"] or "timestamp"
+                raise PostError(post.row, column, post.timestamp, str(problem).rstrip(".")) from None
+        post_id = post.post_id if self.columns["id"] else f"{self.tables[number].name}:{post.row}"
+        row = {"timeline_id": post.timeline_id, "time": post.timestamp, "text": post.text, "post_id": post_id}
+        return {**row, "file": number, "row": post.row}
 
-
-def count_shards(tables: list[Table]) -> int:
-    """How many shards the files are cut to."""
-    sizes = (table.size * (EXPANDS if table.name.lower().endswith((".gz", ".parquet")) else 1) for table in tables)
-    return max(LEAST_SHARDS, -(-sum(sizes) // SHARD))
-
-
-def make_shards(
-    tables: list[Table],
-    columns: dict[str, str | None],
-    work: Folder,
-    tokenizer: PreTrainedTokenizerBase | None = None,
-):
-    """
-    Reads and checks all posts, writes them by timeline to files in `work`, and at the end what [`read_shards`] reads.
-    `columns` names the columns of the timeline, the time, the text and the id as [`to_timelines`] takes them; a
-    `tokenizer` of dated texts must know the times. Raises a `ValueError` that names the file, the row, the column and
-    the value of a post that cannot be read or scored.
-    """
-    import ray.data  # Only here, because it reads settings that [`started_ray`] makes.
-
-    num_shards, size = count_shards(tables), sum(table.size for table in tables)
-    logger.info("Sorting the posts of %d files (%.1f MB) by timeline.", len(tables), size / 1e6)
-    files = [{"file": number, "name": table.name, "place": table.place} for number, table in enumerate(tables)]
-    settings = {"columns": {**columns, "label": None}, "work": work, "tokenizer": tokenizer}
-    written = (
-        ray.data.from_items(files, override_num_blocks=len(files))
-        .map_batches(read_files, batch_size=1, batch_format="pyarrow", fn_kwargs=settings)
-        # One block for each shard.
-        .repartition(num_shards, keys=["timeline_id"])
-        .map_batches(write_shard, batch_size=None, batch_format="pyarrow", fn_kwargs={"work": work})
-    )
-    with told_in_one_sentence(work), tqdm(total=num_shards, desc="Writing sorted posts", unit="shard") as bar:
+    def read(self, partition: int, columns: Iterable[str] = tuple(POSTS.names)) -> pa.Table:
+        """The posts of a partition by timeline, in order of time."""
         found = []
-        for shard in written.iter_rows():
-            found.append((shard["posts"], shard["name"]))
-            bar.update()
-    shards = [
-        {"name": name, "posts": posts, "part": f"part-{number:05}.parquet"}
-        for number, (posts, name) in enumerate(sorted(found, reverse=True))
-    ]
-    has_ids = columns["id"] is not None
-    work.write_json(SHARDS, {"shards": shards, "timed": check_times(tables, work), "has_ids": has_ids})
+        for number in range(len(self.tables)):
+            with self.output.open_input_file(f"{WORK}/{number}.parquet") as stream:
+                file = parquet.ParquetFile(stream)
+                groups = range(partition, file.num_row_groups, self.num_partitions)
+                found.append(file.read_row_groups(list(groups), list(columns)))
+        return pa.concat_tables(found).sort_by([(column, "ascending") for column in ORDER if column in columns])
+
+    def check_ids(self, partition: int):
+        """Raises a `ValueError` for a post id that a timeline has twice."""
+        posts = self.read(partition, ["timeline_id", "post_id", "file", "row"]).to_pandas()
+        for post in posts[posts.duplicated(["timeline_id", "post_id"])].itertuples():
+            problem = PostError(post.row, self.columns["id"], post.post_id, "a post id must be unique in its timeline")
+            raise ValueError(f"{self.tables[post.file].name}: {problem}")
 
 
-def read_shards(work: Folder) -> Corpus:
-    """What [`make_shards`] has written."""
-    content = work.read_json(SHARDS)
-    return Corpus(**{**content, "shards": [Shard(**shard) for shard in content["shards"]]})
-
-
-def read_files(
-    batch: pa.Table, columns: dict[str, str | None], work: Folder, tokenizer: PreTrainedTokenizerBase | None = None
-) -> Iterator[pa.Table]:
-    """The posts of files, and for each file a JSON file about its times, which [`check_times`] reads."""
-    with told_to(work):
-        for file in batch.to_pylist():
-            times = TimeColumn()
-            with on_this_machine(file["place"]) as path:
-                try:
-                    posts = read_posts(load_table(path, streaming=True), None, columns, times)
-                    rows = (
-                        {
-                            **{"timeline_id": post.timeline_id, "text": post.text},
-                            **{"time": check_time(post, columns["timestamp"] or "timestamp", tokenizer)},
-                            **{"post_id": post.post_id if columns["id"] else None},
-                            **{"file": file["file"], "row": post.row},
-                        }
-                        for post in posts
-                    )
-                    while part := list(islice(rows, POSTS_AT_ONCE)):
-                        yield pa.Table.from_pylist(part, POSTS)
-                except ValueError as problem:
-                    said = str(problem).removeprefix(f"{path}: ").replace(path, file["name"])
-                    raise ValueError(f"{file['name']}: {said}") from None
-            kind, _, value = times.first
-            marks = [(place, str(value)) for place, value in filter(None, (times.bare_date, times.recent))]
-            said = {"kind": kind, "value": str(value), "warning": times.warning, "marks": marks}
-            (work / "read").write_json(f"{file['file']}.json", said)
-
-
-def check_time(post: Post, column: str, tokenizer: PreTrainedTokenizerBase | None) -> float | None:
-    """The time of a post. Raises a [`PostError`] for one that a tokenizer of dated texts does not know."""
-    if tokenizer is not None:
-        try:
-            tokenizer.time_id(None if post.timestamp is None else to_date(post.timestamp))
-        except ValueError as problem:
-            raise PostError(post.row, column, post.timestamp, str(problem).rstrip(".")) from None
-    return post.timestamp
-
-
-def write_shard(posts: pa.Table, work: Folder) -> Iterator[pa.Table]:
-    """Writes posts in order, and says where. Raises a `ValueError` for a post id that a timeline has twice."""
-    if posts.num_rows:
-        with told_to(work):
-            check_ids(posts)
-        name = f"{uuid4().hex}.parquet"
-        with (work / "shards").written_whole(name) as stream:
-            ordered = posts.sort_by([(column, "ascending") for column in ORDER])
-            parquet.write_table(ordered, stream, row_group_size=POSTS_AT_ONCE, compression="zstd")
-        yield pa.table({"name": [name], "posts": [posts.num_rows]})
-
-
-def check_ids(posts: pa.Table):
-    """Raises a `ValueError` for a post id that a timeline has twice, of those that are given."""
-    ids = posts.select(["timeline_id", "post_id"]).filter(pc.field("post_id").is_valid())
-    counts = ids.group_by(ids.column_names).aggregate([([], "count_all")])
-    for twice in counts.filter(pc.field("count_all") > 1).slice(0, 1).to_pylist():
-        raise ValueError(f"Timeline {twice['timeline_id']!r} has two posts of the id {twice['post_id']!r}.")
-
-
-def check_times(tables: list[Table], work: Folder) -> bool:
+def check_times(tables: list[Table], of_files: list[TimeColumn]) -> bool:
     """
     Whether the posts have times. Raises a `ValueError` that names two files whose times are of different kinds, or of
     which one has seconds and the other one dates without dashes.
     """
-    first, together = None, TimeColumn()
-    for number, table in enumerate(tables):
-        times = (work / "read").read_json(f"{number}.json")
-        if times["warning"]:
-            logger.warning("%s: %s", table.name, times["warning"])
-        first = first or (table.name, times)
-        if times["kind"] != first[1]["kind"]:
-            was, now = (f"{times['kind']} ({times['value']})" for times in (first[1], times))
-            raise ValueError(
-                f"The times of {first[0]} are {was}, those of {table.name} are {now}; the times of a corpus must be "
-                "all ISO-8601 dates (2024-05-01), all numbers of seconds, or all missing."
-            )
-        for place, value in times["marks"]:
-            together.read(f"{place} of {table.name}", value)
-    return first[1]["kind"] != "missing"
-
-
-@contextmanager
-def told_to(work: Folder) -> Iterator[None]:
-    """Writes a user's error down, because Ray makes a traceback of it."""
-    try:
-        yield
-    except (ValueError, OSError) as problem:
-        work.write_json(PROBLEM, str(problem))
-        raise
-
-
-@contextmanager
-def told_in_one_sentence(work: Folder) -> Iterator[None]:
-    """Raises a user's error that a process of Ray has written down as what it was."""
-    import ray  # Only here, because it reads settings that [`started_ray`] makes.
-
-    # That of an earlier run.
-    work.write_json(PROBLEM, None)
-    try:
-        yield
-    except ray.exceptions.RayError:
-        if problem := work.read_json(PROBLEM):
-            raise ValueError(problem) from None
-        raise
+    together = TimeColumn()
+    for table, times in zip(tables, of_files, strict=True):
+        if times.warning:
+            logger.warning("%s: %s", table.name, times.warning)
+        for place, value in filter(None, (times.first[1:], times.bare_date, times.recent)):
+            try:
+                together.read(f"{place} of {table.name}", value)
+            except ValueError as problem:
+                raise ValueError(f"{table.name}, {place}, value {value!r}: {problem}.") from None
+    return together.first[0] != "missing"

@@ -28,7 +28,7 @@ NAMES = {0: "No-Switch", 1: "Switch"}
 @pytest.fixture(scope="module")
 def ray():
     """One Ray for the runs in this process."""
-    with started_ray(0):
+    with started_ray():
         yield
 
 
