@@ -108,7 +108,7 @@ def load_pipeline(args: ScoringArguments) -> NamedTimelines:
 
 
 def find_left(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) -> dict[int, int]:
-    """The partitions without a file of as many predictions as they have posts, and how many these are; largest first."""
+    """The partitions without a file of as many predictions as they have posts, and these numbers; largest first."""
     left = {place: count for place, count in enumerate(begun["posts"]) if parts.get(place, [0])[0] != count}
     return dict(sorted(left.items(), key=lambda item: -item[1]))
 

@@ -40,12 +40,15 @@ def make_record(pipe: NamedTimelines, tables: list[Table], columns: dict[str, st
     """All that decides which predictions come out: the model as SHA-256, the columns' names, and the input files."""
     digest = hashlib.sha256()
     with TemporaryDirectory() as folder:
-        pipe.model.save_pretrained(folder)
+        pipe.model.config.save_pretrained(folder)
         pipe.tokenizer.save_pretrained(folder)
         for path in sorted(Path(folder).iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
+    for name, weight in sorted(pipe.model.state_dict().items()):
+        digest.update(name.encode() + weight.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     files = [[table.name, table.size, table.changed] for table in tables]
-    return {"model": digest.hexdigest(), "columns": columns, "input_files": files}
+    settings = {f"--{role}_column": column for role, column in columns.items()}
+    return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 
 def check_record(output: FileSystem, record: dict[str, Any]) -> dict[str, Any] | None:
@@ -59,7 +62,7 @@ def check_record(output: FileSystem, record: dict[str, Any]) -> dict[str, Any] |
         if present := sorted(info.base_name for info in files if not info.base_name.startswith("_")):
             raise ValueError(f"--output_dir has other files ({present[0]}): give a new one.")
     elif changed := [name for name, value in record.items() if before[name] != value]:
-        said = f"was begun with other settings ({', '.join(changed)})"
+        said = f"was begun with another {' and another '.join(changed)}"
         raise ValueError(f"--output_dir {said}: give a new one, or delete it to start anew.")
     return before
 
