@@ -16,9 +16,9 @@ from live import FORMS, WINDOW, make_pipe, make_timelines
 from pyarrow import csv
 from workload import show, table
 
-from modeling_tempoformer.scoring.folders import Folder
-from modeling_tempoformer.scoring.scorer import NamedTimelines, ShardScorer
-from modeling_tempoformer.scoring.shards import POSTS, Corpus, Shard, read_files, write_shard
+from modeling_tempoformer.scoring.files import WORK, find_tables, open_folder
+from modeling_tempoformer.scoring.partitions import POSTS, Corpus
+from modeling_tempoformer.scoring.scorer import NamedTimelines, score_partition
 
 
 POSTS_OF_A_TIMELINE = 40
@@ -34,26 +34,19 @@ def cost(encoder: str | None, form: str, num_timelines: int, folder: Path) -> di
         for name, timeline in timelines.items()
         for place, (text, seconds) in enumerate(zip(timeline["text"], timeline["timestamp"], strict=True))
     ]
-    work, output, table_of_posts = Folder(str(folder / "work")), Folder(str(folder)), folder / "posts.csv"
-    csv.write_csv(pa.Table.from_pylist(rows, POSTS), table_of_posts)
-    columns = {"timeline": "timeline_id", "timestamp": "time", "text": "text", "label": None, "id": "post_id"}
+    csv.write_csv(pa.Table.from_pylist(rows, POSTS), folder / "posts.csv")
+    columns = {"timeline": "timeline_id", "timestamp": "time", "text": "text", "id": "post_id"}
+    tables = find_tables([str(folder / "posts.csv")], str(folder / "scored"))
+    corpus = Corpus(open_folder(str(folder / "scored")), tables, columns, num_partitions=1)
     start = time.process_time()
-    file = pa.table({"file": [0], "name": [str(table_of_posts)]})
-    posts = pa.concat_tables(read_files(file, columns, work))
-    (written,) = write_shard(posts, work)
+    corpus.write_file(None, 0)
+    posts = corpus.read(0)
     seconds_to_sort = time.process_time() - start
-    shard = Shard(written["name"][0].as_py(), len(rows), f"{form}.parquet")
-    scorer = ShardScorer(
-        NamedTimelines(model=pipe.model, tokenizer=pipe.tokenizer, device="cpu"),
-        Corpus([shard], timed=True, has_ids=True),
-        [],
-        work,
-        output,
-    )
+    named = NamedTimelines(model=pipe.model, tokenizer=pipe.tokenizer, device="cpu")
     seconds = []
     for _ in range(1 + REPEATS):
         start = time.process_time()
-        scorer.score(shard)
+        score_partition(named, corpus, True, 1, 0)
         seconds.append(time.process_time() - start)
     tokens = pipe.tokenizer([row["text"] for row in rows])["input_ids"]
     return {
@@ -62,9 +55,9 @@ def cost(encoder: str | None, form: str, num_timelines: int, folder: Path) -> di
         "seconds of a core to read, check and sort it": seconds_to_sort / len(rows),
         "seconds of a core to score it": min(seconds[1:]) / len(rows),
         "bytes of its text": sum(len(row["text"].encode()) for row in rows) / len(rows),
-        "bytes in the shuffle": posts.nbytes / len(rows),
-        "bytes sorted, on disk": (folder / "work" / "shards" / shard.name).stat().st_size / len(rows),
-        "bytes of its prediction, on disk": (folder / shard.part).stat().st_size / len(rows),
+        "bytes while it is sorted": posts.nbytes / len(rows),
+        "bytes in a partition, on disk": (folder / "scored" / WORK / "0.parquet").stat().st_size / len(rows),
+        "bytes of its prediction, on disk": (folder / "scored" / "part-00000.parquet").stat().st_size / len(rows),
         "bytes of the model": pipe.model.get_memory_footprint(),
     }
 
