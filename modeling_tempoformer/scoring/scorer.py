@@ -88,7 +88,7 @@ def score_partition(pipe: NamedTimelines, corpus: Corpus, timed: bool, num_threa
     pipe.truncated = 0
     posts, names = corpus.read(partition), pipe.model.config.id2label
     labels, scores = [], {names[label]: [] for label in range(len(names))}
-    for results in pipe(to_timelines(posts, timed), top_k=len(names)):
+    for results in pipe(each_timeline(posts, timed), top_k=len(names)):
         for ranked in results:
             labels.append(ranked[0]["label"])
             for answer in ranked:
@@ -104,18 +104,17 @@ def score_partition(pipe: NamedTimelines, corpus: Corpus, timed: bool, num_threa
     return posts.num_rows
 
 
-def to_timelines(posts: pa.Table, timed: bool) -> Iterator[tuple[str, dict[str, list]]]:
+def each_timeline(posts: pa.Table, timed: bool) -> Iterator[tuple[str, dict[str, list]]]:
     """The timelines of sorted posts, with their ids."""
-    start = 0
-    # In one thread the groups keep their order.
-    for group in posts.group_by("timeline_id", use_threads=False).aggregate([([], "count_all")]).to_pylist():
-        timeline = posts.slice(start, group["count_all"])
-        start += timeline.num_rows
+    runs, start = pc.run_end_encode(posts["timeline_id"].combine_chunks()), 0
+    for timeline_id, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        timeline = posts.slice(start, end - start)
+        start = end
         columns = {"text": timeline["text"].to_pylist()}
         if timed:
             # Numbers would be checked for dates without dashes, which these are not.
             columns["timestamp"] = [to_date(seconds) for seconds in timeline["time"].to_pylist()]
-        yield group["timeline_id"], columns
+        yield timeline_id, columns
 
 
 def read_parts(output: FileSystem) -> dict[int, tuple[int, int]]:

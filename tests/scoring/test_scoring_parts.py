@@ -24,9 +24,9 @@ from modeling_tempoformer.scoring.scorer import (
     TRUNCATED,
     NamedTimelines,
     check_record,
+    each_timeline,
     make_record,
     read_parts,
-    to_timelines,
 )
 
 
@@ -121,12 +121,12 @@ def write_files(corpus: Corpus, tokenizer=None) -> list:
 
 def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatch):
     """Posts of the same time keep the order of the input; a file is written in several goes."""
-    monkeypatch.setattr(partitions, "POSTS_AT_ONCE", 4)
+    monkeypatch.setattr(partitions, "POSTS_AT_ONCE", 400)
     posts = [
-        {"timeline_id": f"{place % 7:03}", "timestamp": f"2024-05-0{5 - place % 4}", "text": f"t{place}"}
-        for place in range(25)
+        {"timeline_id": f"{place * place % 199:03}", "timestamp": f"2024-05-0{5 - place % 4}", "text": f"t{place}"}
+        for place in range(2500)
     ]
-    corpus = make_corpus(tmp_path, [posts[:14], posts[14:]])
+    corpus = make_corpus(tmp_path, [posts[:1400], posts[1400:]])
     written = write_files(corpus)
     tables = [corpus.read(partition) for partition in range(3)]
     assert [table.num_rows for table in tables] == [sum(counts) for counts in zip(*(file[2] for file in written))]
@@ -134,7 +134,7 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
     found = {}
     for table in tables:
         assert table.schema == POSTS
-        for name, columns in to_timelines(table, timed=True):
+        for name, columns in each_timeline(table, timed=True):
             assert name not in found
             found[name] = [(f"{time:%Y-%m-%d}", text) for time, text in zip(columns["timestamp"], columns["text"])]
     for name in {post["timeline_id"] for post in posts}:
@@ -142,7 +142,7 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
         assert found.pop(name) == [(post["timestamp"], post["text"]) for post in timeline]
     assert not found
     ids = {row["text"]: row["post_id"] for table in tables for row in table.to_pylist()}
-    assert ids == {f"t{place}": f"{tmp_path}/{place // 14}.csv:{place % 14}" for place in range(25)}
+    assert ids == {f"t{place}": f"{tmp_path}/{place // 1400}.csv:{place % 1400}" for place in range(2500)}
 
 
 @pytest.mark.parametrize(
