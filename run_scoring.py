@@ -68,8 +68,8 @@ class ScoringArguments:
 def main(arguments: list[str]):
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     (args,) = parse([ScoringArguments], arguments)
-    pipe = load_pipeline(args)
     output, tables = open_folder(args.output_dir), find_tables(args.input_files, args.output_dir)
+    pipe = load_pipeline(args)
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
     num_partitions = max(LEAST_PARTITIONS, sum(table.size for table in tables) // PARTITION)
     corpus, record = Corpus(output, tables, columns, num_partitions), make_record(pipe, tables, columns)

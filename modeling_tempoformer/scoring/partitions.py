@@ -21,7 +21,7 @@ from .files import WORK, Table, on_this_machine, written_whole
 logger = logging.getLogger(__name__)
 
 # Posts that are held while a file is read.
-POSTS_AT_ONCE = 50_000
+POSTS_AT_ONCE = 100_000
 POSTS = pa.schema(
     [
         *((name, pa.string()) for name in ("timeline_id", "post_id", "text")),
