@@ -5,8 +5,7 @@ r"""Scores a corpus of posts that does not fit in memory, on one machine or on m
         --input_files s3://corpus/posts --output_dir s3://corpus/scored
 
 The posts of a timeline may stand in any order and in several files. They are written into partitions of whole
-timelines, and each process scores one partition after the other. After a stop the same command goes on with what is
-left.
+timelines, and each process scores one after the other. After a stop the same command goes on with what is left.
 """
 
 import logging
@@ -35,8 +34,7 @@ from modeling_tempoformer.training.recipes import parse, run_script
 
 logger = logging.getLogger(__name__)
 
-# What is written last.
-SCORED = "_scored.json"
+SCORED = "_scored.json"  # Written last.
 # Bytes of the files for each partition; at least so many partitions keep several processes busy.
 PARTITION, LEAST_PARTITIONS = 1 << 25, 16
 
