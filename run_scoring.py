@@ -4,8 +4,8 @@ r"""Scores a corpus of posts that does not fit in memory, on one machine or on m
     RAY_ADDRESS=10.0.0.1:6379 python run_scoring.py --model_name_or_path me/my-model \
         --input_files s3://corpus/posts --output_dir s3://corpus/scored
 
-The posts of a timeline may stand in any order and in several files. Ray Data sorts them into shards of whole
-timelines, and each process scores one shard after the other. After a stop the same command goes on with what is left.
+The posts of a timeline may stand in any order and in several files. They are written into partitions of whole
+timelines, and each process scores one after the other. After a stop the same command goes on with what is left.
 """
 
 import logging
@@ -13,29 +13,30 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils.logging import tqdm
 
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer.configuration_post_tempoformer import StreamFields
 from modeling_tempoformer.data.arguments import check_positive
-from modeling_tempoformer.scoring.cluster import started_ray
-from modeling_tempoformer.scoring.folders import Folder, Table, absolute, check_apart, find_tables
-from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
+from modeling_tempoformer.scoring.cluster import run_tasks, started_ray
+from modeling_tempoformer.scoring.files import WORK, find_tables, open_folder, read_json, write_json
+from modeling_tempoformer.scoring.partitions import Corpus, check_times
 from modeling_tempoformer.scoring.scorer import (
+    RECORD,
     NamedTimelines,
-    check_whole,
-    count_posts,
-    count_truncated,
-    score_shards,
+    check_record,
+    make_record,
+    read_parts,
+    score_partition,
 )
-from modeling_tempoformer.scoring.shards import make_shards, read_shards
 from modeling_tempoformer.training.recipes import parse, run_script
 
 
 logger = logging.getLogger(__name__)
 
-# Sorted posts, which are deleted at the end; and what is written last. Readers of Parquet leave out such names.
-WORK, SCORED = "_work", "_scored.json"
+SCORED = "_scored.json"  # Written last.
+# Bytes of the files for each partition; at least so many partitions keep several processes busy.
+PARTITION, LEAST_PARTITIONS = 1 << 25, 16
 
 
 @dataclass(kw_only=True)
@@ -51,78 +52,77 @@ class ScoringArguments:
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
     id_column: str | None = field(default=None, metadata={"help": "Default: a post's id is its file and its row."})
-    num_workers: int | None = field(
-        default=None,
-        metadata={"help": "Processes that hold the model. Default: one a GPU, else one a core."},
+    cores_per_process: int = field(
+        default=1, metadata={"help": "Of each process that holds the model; each has a GPU too, if there are any."}
     )
     cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
     model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
     token: str | None = field(default=None, repr=False, metadata={"help": "Token for downloads from the Hub."})
 
     def __post_init__(self):
-        check_positive(self, "num_workers")
+        check_positive(self, "cores_per_process")
 
 
 def main(arguments: list[str]):
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     (args,) = parse([ScoringArguments], arguments)
+    output, tables = open_folder(args.output_dir), find_tables(args.input_files, args.output_dir)
     pipe = load_pipeline(args)
-    output = Folder(absolute(args.output_dir))
-    check_apart(args.input_files, output)
-    tables = find_tables(args.input_files)
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
-    record = make_record(pipe.model, pipe.tokenizer, tables, columns)
-    is_new = check_record(output, record)
-    if (scored := None if is_new else output.read_json(SCORED)) is None:
-        try:
-            scored = score(pipe, tables, columns, record if is_new else None, output, args.num_workers)
-        except KeyboardInterrupt:
-            sys.exit("Stopped. The same command goes on with what is left.")
-    else:
-        check_whole(output, scored["files"])
-    (output / WORK).delete()
-    logger.info("%d posts of %d files are scored: %s", scored["posts"], len(tables), output.name)
-    if scored["truncated_posts"]:
-        logger.warning("%d posts were longer than the model reads, and were cut.", scored["truncated_posts"])
+    num_partitions = max(LEAST_PARTITIONS, sum(table.size for table in tables) // PARTITION)
+    corpus, record = Corpus(output, tables, columns, num_partitions), make_record(pipe, tables, columns)
+    begun, parts = check_record(output, record), read_parts(output)
+    try:
+        if begun is None or find_left(begun, parts):
+            with started_ray():
+                # After the end the partitions are deleted.
+                if begun is None or read_json(output, SCORED) is not None:
+                    begun = {**record, **write_partitions(corpus, pipe.tokenizer)}
+                    write_json(output, RECORD, begun)
+                left, shared = find_left(begun, parts), (pipe, corpus, begun["timed"], args.cores_per_process)
+                done = sum(begun["posts"]) - sum(left.values())
+                with tqdm(total=sum(begun["posts"]), initial=done, desc="Scoring", unit="post") as bar:
+                    for num_posts in run_tasks(score_partition, shared, left, args.cores_per_process, on_gpus=True):
+                        bar.update(num_posts)
+    except KeyboardInterrupt:
+        sys.exit("Stopped. The same command goes on with what is left.")
+    num_posts, num_truncated = (sum(counts) for counts in zip(*read_parts(output).values(), strict=True))
+    write_json(output, SCORED, {"posts": num_posts, "truncated_posts": num_truncated})
+    output.delete_dir(WORK)
+    logger.info("%d posts of %d files are scored: %s", num_posts, len(tables), args.output_dir)
+    if num_truncated:
+        logger.warning("%d posts were longer than the model reads, and were cut.", num_truncated)
 
 
 def load_pipeline(args: ScoringArguments) -> NamedTimelines:
     """The model with its tokenizer, in the precision in which it was saved."""
     downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}
     config = AutoConfig.from_pretrained(args.model_name_or_path, **downloads)
-    if config.model_type != TempoFormerConfig.model_type:
+    if not isinstance(config, StreamFields):
         raise ValueError(f"{args.model_name_or_path} is a '{config.model_type}' and not a TempoFormer.")
-    model = TempoFormerForStreamClassification.from_pretrained(args.model_name_or_path, **downloads).eval()
+    model = AutoModelForSequenceClassification.from_pretrained(args.model_name_or_path, **downloads).eval()
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path, **downloads)
     return NamedTimelines(model=model, tokenizer=tokenizer, device="cpu")
 
 
-def score(
-    pipe: NamedTimelines,
-    tables: list[Table],
-    columns: dict[str, str | None],
-    new_record: dict[str, Any] | None,
-    output: Folder,
-    num_workers: int | None,
-) -> dict[str, Any]:
-    """Sorts the posts if the run is new, scores the shards that are left, and counts."""
-    work = output / WORK
-    with started_ray(pipe.model.get_memory_footprint()):
-        if new_record is not None:
-            # Of a run that was stopped while it sorted.
-            work.delete()
-            is_dated = "time_ids" in pipe.tokenizer.model_input_names
-            make_shards(tables, columns, work, pipe.tokenizer if is_dated else None)
-            output.write_json(RECORD, new_record)
-        corpus = read_shards(work)
-        left = corpus.without(count_posts(output))
-        with tqdm(total=corpus.posts, initial=corpus.posts - left.posts, desc="Scoring", unit="post") as bar:
-            for num_posts in score_shards(pipe, left, [table.name for table in tables], work, output, num_workers):
-                bar.update(num_posts)
-    files = {shard.part: shard.posts for shard in corpus.shards}
-    scored = {"posts": corpus.posts, "truncated_posts": count_truncated(output, corpus), "files": files}
-    output.write_json(SCORED, scored)
-    return scored
+def find_left(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """The partitions without a file of as many predictions as they have posts, and these numbers; largest first."""
+    left = {place: count for place, count in enumerate(begun["posts"]) if parts.get(place, [0])[0] != count}
+    return dict(sorted(left.items(), key=lambda item: -item[1]))
+
+
+def write_partitions(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Reads and checks all posts; returns whether they have times, and how many posts each partition has."""
+    # Of a run that was stopped while it read.
+    corpus.output.delete_dir_contents(WORK, missing_dir_ok=True)
+    files = range(len(corpus.tables))
+    dated = tokenizer if "time_ids" in tokenizer.model_input_names else None
+    results = run_tasks(Corpus.write_file, (corpus, dated), files)
+    _, times, posts = zip(*sorted(tqdm(results, total=len(files), desc="Reading", unit="file")), strict=True)
+    timed = check_times(corpus.tables, times)
+    if corpus.columns["id"]:
+        list(run_tasks(Corpus.check_ids, (corpus,), range(corpus.num_partitions)))
+    return {"timed": timed, "posts": [sum(counts) for counts in zip(*posts, strict=True)]}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ one, are compared with those of the pipeline.
 
 import argparse
 import gzip
+import json
 import os
 import random
 import subprocess
@@ -23,11 +24,12 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import torch
-from pyarrow import csv, dataset, json, parquet
-from transformers import AutoTokenizer
+from pyarrow import csv, dataset, parquet
+from pyarrow import json as json_lines
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from workload import ROOT, make_model, read_config, show, table
 
-from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
+from modeling_tempoformer import StreamClassificationPipeline
 
 
 TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
@@ -80,10 +82,10 @@ def write_corpus(folder: Path, num_posts: int, num_timelines: int, num_words: in
 
 def role(name: str) -> str:
     """What a process does, by the name that it has in the list of processes."""
-    if name.startswith("ray::MapWorker"):
+    if name.startswith("ray::score_partition"):
         return "holds the model"
-    if name.startswith(("ray::MapBatches", "ray::IDLE")) or "shuffle" in name:
-        return "reads and sorts"
+    if name.startswith(("ray::Corpus", "ray::IDLE")):
+        return "reads and checks"
     return f"Ray's own: {Path(name).name.removeprefix('ray::')}"
 
 
@@ -110,7 +112,7 @@ class Run(threading.Thread):
         found = []
         for process in self.processes():
             try:
-                found += [process] if "ray::MapWorker" in " ".join(process.cmdline()) else []
+                found += [process] if "ray::score_partition" in " ".join(process.cmdline()) else []
             except psutil.Error:
                 continue
         return found
@@ -142,12 +144,12 @@ def score(command: list[str], output: Path) -> tuple[list[Run], dict[str, object
     """Runs the script, kills a process, stops the script, and lets it go on."""
     start, first = time.perf_counter(), Run(command)
     first.wait_for_parts(output, 1)
-    num_shards = len(list((output / "_work" / "shards").glob("*.parquet")))
-    sorted_after = time.perf_counter() - start
-    first.wait_for_parts(output, num_shards // 3)
+    read_after = time.perf_counter() - start
+    num_parts = sum(count > 0 for count in json.loads((output / "_begun_with.json").read_text())["posts"])
+    first.wait_for_parts(output, num_parts // 3)
     killed = first.computing()[0]
     killed.kill()
-    first.wait_for_parts(output, 2 * num_shards // 3)
+    first.wait_for_parts(output, 2 * num_parts // 3)
     first.script.terminate()
     status = first.script.wait()
     before = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
@@ -156,7 +158,7 @@ def score(command: list[str], output: Path) -> tuple[list[Run], dict[str, object
     after = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
     figures = {
         "seconds": time.perf_counter() - start,
-        "seconds until the first part was there": sorted_after,
+        "seconds until the first part was there": read_after,
         "parts": len(after),
         "process killed": killed.pid,
         "exit status of the stopped run": status,
@@ -172,14 +174,14 @@ def compare(folder: Path, num_timelines: int) -> dict[str, object]:
     names = pa.array([LONG, *(f"timeline {number}" for number in chosen)])
     wanted = dataset.field("timeline_id").isin(names)
     columns = ["timeline_id", "post_id", "timestamp", "text"]
-    readers = {".parquet": parquet.read_table, ".gz": csv.read_csv, ".jsonl": json.read_json}
+    readers = {".parquet": parquet.read_table, ".gz": csv.read_csv, ".jsonl": json_lines.read_json}
     found = [readers[path.suffix](path).select(columns).filter(wanted) for path in (folder / "posts").iterdir()]
     posts = pa.concat_tables(found).to_pandas()
     written = dataset.dataset(str(folder / "scored"))
     ids = written.to_table(columns=["post_id"])["post_id"]
     predicted = written.to_table(filter=wanted).to_pandas().set_index("post_id")
     pipe = StreamClassificationPipeline(
-        model=TempoFormerForStreamClassification.from_pretrained(folder / "model").eval(),
+        model=AutoModelForSequenceClassification.from_pretrained(folder / "model").eval(),
         tokenizer=AutoTokenizer.from_pretrained(folder / "model"),
     )
     other_labels, largest = 0, 0.0

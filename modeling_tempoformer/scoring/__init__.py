@@ -1,1 +1,1 @@
-"""Scoring of corpora that do not fit in memory, on Ray Data. Needs the extra `ray`."""
+"""Scoring of corpora that do not fit in memory, on Ray. Needs the extra `ray`."""

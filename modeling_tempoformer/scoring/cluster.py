@@ -4,9 +4,8 @@ import importlib.util
 import logging
 import os
 import secrets
-import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,80 +13,67 @@ from typing import Any
 if importlib.util.find_spec("ray") is None:
     raise ImportError("run_scoring.py needs Ray, which is not installed: `pip install -c constraints.txt '.[ray]'`.")
 
-# Other users of this machine cannot give Ray work. It reads the token once for a process.
-TOKEN = secrets.token_hex(32)
-# Bytes of posts that Ray holds in shared memory; what does not fit waits on disk.
-SHARED_MEMORY = 1 << 30
-# Bytes of posts that one task of the shuffle takes, and that pass between tasks.
-SHUFFLED_AT_ONCE, BLOCK = 1 << 27, 1 << 24
-# Characters in the name of the temporary directory; Ray adds 75.
-LONGEST_TEMPDIR = 28
-# What Ray says of itself: that a part of the work has ended, the traceback of a user's error, that there are no bars.
-LEVELS = {
-    "ray.data": logging.WARNING,
-    "ray.data._internal.execution.streaming_executor_state": logging.CRITICAL,
-    "ray.data.exceptions": logging.CRITICAL,
-    "ray.data._internal.progress": logging.ERROR,
+# Ray tells its makers nothing about its use, and its C++ part writes no log to the screen.
+ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+ON_THIS_MACHINE = {
+    # Ray's name for "no other machine takes part": its ports are open on the loopback alone, as they are on macOS.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Other users of this machine cannot give Ray work. It reads the token once for a process.
+    **{"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)},
+    # By default its processes give way to all others (nice 15): on a busy machine a run would stand still.
+    "RAY_worker_niceness": "0",
 }
 
 
 @contextmanager
-def started_ray(model_bytes: int) -> Iterator[None]:
+def started_ray() -> Iterator[None]:
     """
     Ray while the block runs: the cluster that `RAY_ADDRESS` names, else one of this machine's own, which ends with the
-    block and leaves nothing behind. A Ray that runs already is taken as it is. Ray's settings in the environment are
-    set, which it reads when it is imported: it must not be imported before.
-
-    Args:
-        model_bytes (`int`): Size of what is sent to every worker.
+    block and leaves nothing behind. A Ray that runs already is taken as it is. Ray must not be imported before,
+    because it reads its settings then.
     """
-    set_environment()
-    import ray.data
-    from ray._private.node import Node
+    is_local = "RAY_ADDRESS" not in os.environ
+    os.environ |= ALWAYS | (ON_THIS_MACHINE if is_local else {})
+    import ray
 
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    context.shuffle_input_batch_bytes, context.target_max_block_size = SHUFFLED_AT_ONCE, BLOCK
-    for name, level in LEVELS.items():
-        logging.getLogger(name).setLevel(level)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if ray.is_initialized():
         yield
-    elif "RAY_ADDRESS" in os.environ:
+    elif not is_local:
         with ray.init(**quiet):
             yield
     else:
-        # Its process would ask the addresses of cloud providers which cloud this is, whatever the settings say.
-        Node.start_api_server = without_dashboard
-        # Logs and posts that wait on disk, which nobody else may read. Ray's sockets are in it, and the system allows
-        # their paths some 100 characters.
-        is_short = len(tempfile.gettempdir()) < LONGEST_TEMPDIR
-        folder = tempfile.mkdtemp(prefix="ray-", dir=None if is_short else "/tmp")
-        try:
-            with ray.init(
-                address="local",
-                include_dashboard=False,
-                object_store_memory=SHARED_MEMORY + 2 * model_bytes,
-                _temp_dir=folder,
-                **quiet,
-            ):
+        # Logs, which nobody else may read. Ray's sockets are there too, and `TMPDIR` may be too long for their paths.
+        with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+            os.environ["RAY_TMPDIR"] = folder
+            with ray.init(address="local", include_dashboard=False, **quiet):
                 yield
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
-def set_environment():
-    """Ray's settings for this process and those that Ray starts."""
-    # Ray tells its makers nothing about its use, and this script's own part of it writes no log to the screen.
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
-    if "RAY_ADDRESS" not in os.environ:
-        # Ray's name for "no other machine takes part": its ports are open on the loopback alone, as they are on macOS.
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
-        # By default its processes give way to all others (nice 15): on a busy machine a run would stand still.
-        os.environ["RAY_worker_niceness"] = "0"
+def run_tasks(
+    function: Callable, shared: tuple, items: Iterable, num_cpus: int = 1, on_gpus: bool = False
+) -> Iterator[Any]:
+    """
+    The results of `function(*shared, item)` on Ray for each item, as soon as they are there. A call whose process dies
+    is made again. An error of the function is raised as what it is; Ray would make a traceback of it.
 
+    Args:
+        function (`Callable`): What each process runs.
+        shared (`tuple`): What is the same for all calls, and sent once to each machine.
+        items (`Iterable`): What each call is about.
+        num_cpus (`int`, *optional*, defaults to 1): How many cores a call takes.
+        on_gpus (`bool`, *optional*, defaults to `False`): Whether a call takes a GPU too, if there are any.
+    """
+    import ray  # Only here, because it reads settings that [`started_ray`] makes.
 
-def without_dashboard(node: Any, **settings):
-    """In place of starting the dashboard."""
-    node._webui_url = ""
+    num_gpus = int(on_gpus and ray.cluster_resources().get("GPU", 0) > 0)
+    if not any(node["Resources"].get("CPU", 0) >= num_cpus for node in ray.nodes()):
+        raise ValueError(f"No machine has {num_cpus} cores for a process: ask for fewer.")
+    task, kept = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(function), [ray.put(value) for value in shared]
+    running = [task.remote(*kept, item) for item in items]
+    while running:
+        (done,), running = ray.wait(running)
+        try:
+            yield ray.get(done)
+        except ray.exceptions.RayTaskError as problem:
+            raise problem.cause from problem

@@ -1,25 +1,28 @@
-"""From shards to files of predictions."""
+"""From partitions to files of predictions, and what decides whether a run may go on."""
 
+import hashlib
 import os
-from collections import deque
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from pyarrow import parquet
+from pyarrow.fs import FileSelector, FileSystem
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import to_date
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from .folders import Folder
-from .shards import POSTS_AT_ONCE, Corpus, Shard, told_in_one_sentence, told_to
+from .files import Table, read_json, written_whole
+from .partitions import Corpus
 
 
-TRUNCATED = b"truncated_posts"
+RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
 
 
 class NamedTimelines(StreamClassificationPipeline):
@@ -33,184 +36,97 @@ class NamedTimelines(StreamClassificationPipeline):
         return entry
 
 
-class ShardScorer:
+def make_record(pipe: NamedTimelines, tables: list[Table], columns: dict[str, str | None]) -> dict[str, Any]:
+    """All that decides which predictions come out: the model as SHA-256, the columns' names, and the input files."""
+    digest = hashlib.sha256()
+    with TemporaryDirectory() as folder:
+        pipe.model.config.save_pretrained(folder)
+        pipe.tokenizer.save_pretrained(folder)
+        for path in sorted(Path(folder).iterdir()):
+            digest.update(path.name.encode() + path.read_bytes())
+    for name, weight in sorted(pipe.model.state_dict().items()):
+        digest.update(name.encode() + weight.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    files = [[table.name, table.size, table.changed] for table in tables]
+    settings = {f"--{role}_column": column for role, column in columns.items()}
+    return {"model": digest.hexdigest(), **settings, "list of input files": files}
+
+
+def check_record(output: FileSystem, record: dict[str, Any]) -> dict[str, Any] | None:
     """
-    Turns files of sorted posts into files of predictions.
+    What the folder was begun with; None if it is new: it has no record before all posts are read. Raises a
+    `ValueError` if it was begun with another record, or has other files.
+    """
+    before = read_json(output, RECORD)
+    if before is None:
+        files = output.get_file_info(FileSelector("", allow_not_found=True))
+        if present := sorted(info.base_name for info in files if not info.base_name.startswith("_")):
+            raise ValueError(f"--output_dir has other files ({present[0]}): give a new one.")
+    elif changed := [name for name, value in record.items() if before[name] != value]:
+        said = f"was begun with another {' and another '.join(changed)}"
+        raise ValueError(f"--output_dir {said}: give a new one, or delete it to start anew.")
+    return before
+
+
+def score_partition(pipe: NamedTimelines, corpus: Corpus, timed: bool, num_threads: int, partition: int) -> int:
+    """
+    Writes the predictions of a partition, in the order of [`Corpus.read`]; returns how many.
 
     Args:
         pipe (`NamedTimelines`): The model.
-        corpus (`Corpus`): What is scored.
-        files (`list[str]`): The names of the files that it came from.
-        work, output (`Folder`): Where the sorted posts are, and where the predictions go.
+        corpus (`Corpus`): All its files are written.
+        timed (`bool`): Whether posts have times.
+        num_threads (`int`): On how many cores this process computes.
+        partition (`int`): Its number.
     """
-
-    def __init__(self, pipe: NamedTimelines, corpus: Corpus, files: list[str], work: Folder, output: Folder):
-        self.pipe, self.corpus, self.files, self.work, self.output = pipe, corpus, files, work, output
-        names = pipe.model.config.id2label
-        self.classes = [names[label] for label in range(len(names))]
-        self.schema = pa.schema(
-            {
-                **{"timeline_id": pa.string(), "post_id": pa.string()},
-                **({"time": pa.timestamp("us", "UTC")} if corpus.timed else {}),
-                **{"prediction": pa.string()},
-                **{f"probability_{name}": pa.float64() for name in self.classes},
-            }
-        )
-
-    def score(self, shard: Shard) -> int:
-        """Writes the predictions of a shard; returns how many."""
-        self.pipe.truncated, num_posts = 0, 0
-        with (
-            (self.work / "shards").open(shard.name) as posts,
-            self.work.written_whole(shard.part, into=self.output) as stream,
-            parquet.ParquetWriter(stream, self.schema, compression="zstd") as writer,
-        ):
-            waiting: list[dict[str, Any]] = []
-            for timeline, results in self.classify(read_timelines(posts)):
-                num_posts += len(timeline)
-                waiting.extend(self.to_row(post, ranked) for post, ranked in zip(timeline, results, strict=True))
-                while len(waiting) >= POSTS_AT_ONCE:
-                    writer.write_table(pa.Table.from_pylist(waiting[:POSTS_AT_ONCE], self.schema))
-                    del waiting[:POSTS_AT_ONCE]
-            writer.write_table(pa.Table.from_pylist(waiting, self.schema))
-            writer.add_key_value_metadata({TRUNCATED: str(self.pipe.truncated)})
-        return num_posts
-
-    def classify(self, timelines: Iterable[list[dict]]) -> Iterator[tuple[list[dict], list[list[dict]]]]:
-        """Each timeline with the pipeline's results, which come later than the timelines are read."""
-        waiting: deque[list[dict]] = deque()
-
-        def read() -> Iterator[tuple[str, dict[str, list]]]:
-            for posts in timelines:
-                waiting.append(posts)
-                columns = {"text": [post.pop("text") for post in posts]}
-                if self.corpus.timed:
-                    # Numbers would be checked for dates without dashes, which these are not.
-                    columns["timestamp"] = [to_date(post["time"]) for post in posts]
-                yield posts[0]["timeline_id"], columns
-
-        for results in self.pipe(read(), top_k=len(self.classes)):
-            yield waiting.popleft(), results
-
-    def to_row(self, post: dict[str, Any], ranked: list[dict]) -> dict[str, Any]:
-        """A row of the output."""
-        row = {
-            "timeline_id": post["timeline_id"],
-            "post_id": post["post_id"] if self.corpus.has_ids else f"{self.files[post['file']]}:{post['row']}",
-            "prediction": ranked[0]["label"],
-            **{f"probability_{answer['label']}": answer["score"] for answer in ranked},
-        }
-        return {**row, "time": round(post["time"] * 1e6)} if self.corpus.timed else row
+    torch.set_num_threads(num_threads)
+    # There may be a process for each core, and oneDNN's own cache would take a gigabyte in each.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    # What the pipeline says of single timelines is counted instead.
+    logging.set_verbosity_error()
+    pipe.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    pipe.model.to(pipe.device)
+    pipe.truncated = 0
+    posts, names = corpus.read(partition), pipe.model.config.id2label
+    labels, scores = [], {names[label]: [] for label in range(len(names))}
+    for results in pipe(each_timeline(posts, timed), top_k=len(names)):
+        for ranked in results:
+            labels.append(ranked[0]["label"])
+            for answer in ranked:
+                scores[answer["label"]].append(answer["score"])
+    columns = {"timeline_id": posts["timeline_id"], "post_id": posts["post_id"]}
+    if timed:
+        microseconds = pc.round(pc.multiply(posts["time"], 1e6)).cast(pa.int64())
+        columns["time"] = microseconds.cast(pa.timestamp("us", "UTC"))
+    columns["prediction"] = pa.array(labels, pa.string())
+    columns |= {f"probability_{name}": pa.array(values, pa.float64()) for name, values in scores.items()}
+    with written_whole(corpus.output, f"part-{partition:05}.parquet") as stream:
+        parquet.write_table(pa.table(columns, metadata={TRUNCATED: str(pipe.truncated)}), stream, compression="zstd")
+    return posts.num_rows
 
 
-class ScoringProcess:
+def each_timeline(posts: pa.Table, timed: bool) -> Iterator[tuple[str, dict[str, list]]]:
+    """The timelines of sorted posts, with their ids."""
+    runs, start = pc.run_end_encode(posts["timeline_id"].combine_chunks()), 0
+    for timeline_id, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        timeline = posts.slice(start, end - start)
+        start = end
+        columns = {"text": timeline["text"].to_pylist()}
+        if timed:
+            # Numbers would be checked for dates without dashes, which these are not.
+            columns["timestamp"] = [to_date(seconds) for seconds in timeline["time"].to_pylist()]
+        yield timeline_id, columns
+
+
+def read_parts(output: FileSystem) -> dict[int, tuple[int, int]]:
     """
-    A process of Ray that holds the model.
-
-    Args:
-        pipe (`list[ObjectRef]`): One [`NamedTimelines`], as Ray keeps it.
-        corpus, files, work, output: As [`ShardScorer`] takes them.
-        num_threads (`int`): On how many cores it computes.
+    The partitions whose file of predictions is whole: how many posts each has, and how many of these were cut to the
+    model's length.
     """
-
-    def __init__(
-        self,
-        pipe: list[Any],
-        corpus: Corpus,
-        files: list[str],
-        work: Folder,
-        output: Folder,
-        num_threads: int,
-    ):
-        torch.set_num_threads(num_threads)
-        # There may be a process for each core, and oneDNN's own cache would take a gigabyte in each.
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-        # What the pipeline says of single timelines is counted instead.
-        logging.set_verbosity_error()
-        import ray  # Only here, because it reads settings that [`started_ray`] makes.
-
-        (kept,) = ray.get(pipe)
-        kept.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        kept.model.to(kept.device)
-        self.scorer = ShardScorer(kept, corpus, files, work, output)
-
-    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, list]:
-        """Scores shards, which are given by their places in the corpus; says how many posts they have."""
-        with told_to(self.scorer.work):
-            return {"posts": [self.scorer.score(self.scorer.corpus.shards[place]) for place in batch["item"]]}
-
-
-def read_timelines(shard: Any) -> Iterator[list[dict[str, Any]]]:
-    """The timelines of a shard."""
-    batches = parquet.ParquetFile(shard).iter_batches(POSTS_AT_ONCE)
-    rows = (row for batch in batches for row in batch.to_pylist())
-    for _, posts in groupby(rows, key=lambda row: row["timeline_id"]):
-        yield list(posts)
-
-
-def score_shards(
-    pipe: NamedTimelines,
-    corpus: Corpus,
-    files: list[str],
-    work: Folder,
-    output: Folder,
-    num_workers: int | None = None,
-) -> Iterator[int]:
-    """
-    Scores all shards; yields the number of posts of each as soon as its file is there.
-
-    Args:
-        pipe, corpus, files, work, output: As [`ShardScorer`] takes them.
-        num_workers (`int`, *optional*): How many processes hold the model, on all cores together. One for each GPU by
-            default, or for each core if there is none.
-    """
-    import ray.data  # Only here, because it reads settings that [`started_ray`] makes.
-
-    if not corpus.shards:
-        return
-    kept, resources = ray.put(pipe), ray.cluster_resources()
-    device = "GPU" if resources.get("GPU") else "CPU"
-    size = min(num_workers or int(resources[device]), len(corpus.shards))
-    # A process must fit on every machine.
-    machines = [cores for node in ray.nodes() if node["Alive"] and (cores := node["Resources"].get("CPU"))]
-    num_threads = max(1, int(min(resources["CPU"] // size, *machines)))
-    places = ray.data.from_items(list(range(len(corpus.shards))), override_num_blocks=len(corpus.shards))
-    scored = places.map_batches(
-        ScoringProcess,
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=size),
-        fn_constructor_args=([kept], corpus, files, work, output, num_threads),
-        **({"num_gpus": 1} if device == "GPU" else {"num_cpus": num_threads}),
-    )
-    with told_in_one_sentence(work):
-        yield from (row["posts"] for row in scored.iter_rows())
-
-
-def count_posts(output: Folder) -> dict[str, int]:
-    """The files of predictions that are whole, and how many posts each has."""
-    posts = {}
-    for name in output.files():
-        if name.startswith("part-"):
-            with suppress(pa.ArrowInvalid), output.open(name) as file:
-                posts[name] = parquet.read_metadata(file).num_rows
-    return posts
-
-
-def check_whole(output: Folder, posts: dict[str, int]):
-    """Raises a `ValueError` that names a file of predictions that is gone, or has not as many posts as it had."""
-    present = count_posts(output)
-    for name, count in posts.items():
-        if present.get(name) != count:
-            raise ValueError(
-                f"--output_dir {output.name} was finished, and since then {name} is gone or was cut short: put it "
-                "back, or delete the folder to start anew."
-            )
-
-
-def count_truncated(output: Folder, corpus: Corpus) -> int:
-    """How many posts were cut to the model's length."""
-    total = 0
-    for shard in corpus.shards:
-        with output.open(shard.part) as file:
-            total += int(parquet.read_metadata(file).metadata[TRUNCATED])
-    return total
+    parts = {}
+    for info in output.get_file_info(FileSelector("", allow_not_found=True)):
+        if number := re.fullmatch(r"part-(\d+)\.parquet", info.base_name):
+            with suppress(pa.ArrowInvalid, OSError), output.open_input_file(info.path) as file:
+                metadata = parquet.read_metadata(file)
+                if TRUNCATED in (metadata.metadata or {}):
+                    parts[int(number[1])] = metadata.num_rows, int(metadata.metadata[TRUNCATED])
+    return parts

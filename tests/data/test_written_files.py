@@ -9,7 +9,7 @@ from helpers import read_json
 
 from modeling_tempoformer.data.files import write_json, written_whole
 from modeling_tempoformer.evaluation.predictions import write_predictions
-from modeling_tempoformer.semantic_change.report import write_report
+from modeling_tempoformer.semantic_change.report import ranked_table, write_report
 from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArguments
 
 
@@ -22,7 +22,8 @@ def test_an_interrupted_write_leaves_the_file_before(tmp_path, monkeypatch):
     write_predictions(tmp_path, [{"post_id": "1", "prediction": "O"}])
     write_json(tmp_path / "all_results.json", {"test": 1})
     scores, counts = {"apd": {"plane": 0.5, "tree": 0.1}}, {word: {"old": 3, "new": 4} for word in ("plane", "tree")}
-    write_report(tmp_path, scores, counts)
+    times = ["old", "new"]
+    write_report(tmp_path, ranked_table(scores, counts), times)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert {"_predictions.csv", "all_results.json", "changes.csv", "results.json"} <= set(before)
     with monkeypatch.context() as patch:
@@ -30,7 +31,7 @@ def test_an_interrupted_write_leaves_the_file_before(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             write_predictions(tmp_path, [{"post_id": "2", "prediction": "IE"}])
         with pytest.raises(KeyboardInterrupt):
-            write_report(tmp_path, {"apd": {"plane": 0.9, "tree": 0.9}}, counts)
+            write_report(tmp_path, ranked_table({"apd": {"plane": 0.9, "tree": 0.9}}, counts), times)
     with pytest.raises(KeyboardInterrupt), written_whole(tmp_path / "all_results.json") as partial:
         partial.write_text("{")
         raise KeyboardInterrupt

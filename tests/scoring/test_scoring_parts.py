@@ -1,4 +1,4 @@
-"""The parts of run_scoring.py that need no Ray: files and folders, reading, shards, and the record."""
+"""The parts of run_scoring.py that need no Ray: files and folders, partitions, and the record."""
 
 from pathlib import Path
 
@@ -9,21 +9,28 @@ from pyarrow import parquet
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import TemporalBertTokenizer
-from modeling_tempoformer.scoring.folders import Folder, Table, check_apart, find_tables, on_this_machine
-from modeling_tempoformer.scoring.record import RECORD, check_record, make_record
-from modeling_tempoformer.scoring.scorer import count_posts, read_timelines
-from modeling_tempoformer.scoring.shards import (
-    POSTS,
-    Corpus,
-    Shard,
-    check_times,
-    count_shards,
-    read_files,
-    write_shard,
+from modeling_tempoformer.scoring import partitions
+from modeling_tempoformer.scoring.files import (
+    find_tables,
+    on_this_machine,
+    open_folder,
+    read_json,
+    write_json,
+    written_whole,
+)
+from modeling_tempoformer.scoring.partitions import POSTS, Corpus, check_times
+from modeling_tempoformer.scoring.scorer import (
+    RECORD,
+    TRUNCATED,
+    NamedTimelines,
+    check_record,
+    each_timeline,
+    make_record,
+    read_parts,
 )
 
 
-COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "label": None, "id": None}
+COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}
 
 
 def write(path: Path, text: str = "x") -> Path:
@@ -37,13 +44,13 @@ def test_tables_are_found_in_folders_at_every_depth(tmp_path, form):
     for name in ("b/deep/1.csv.gz", "b/2.JSONL", "b/_work/3.csv", "b/.4.csv", "b/_5.parquet", "a.tsv"):
         write(tmp_path / name)
     named = [form(tmp_path / "b"), form(tmp_path / "a.tsv"), form(tmp_path / "b" / "2.JSONL")]
-    found = find_tables(named)
+    found = find_tables(named, "scored")
     assert [table.name for table in found] == [
         form(tmp_path / name) for name in ("a.tsv", "b/2.JSONL", "b/deep/1.csv.gz")
     ]
     assert all(table.size == 1 for table in found)
     for table in found:
-        with on_this_machine(table.name) as path:
+        with on_this_machine(table) as path:
             assert Path(path).read_text(encoding="utf-8") == "x"
 
 
@@ -51,35 +58,16 @@ def test_tables_are_found_in_folders_at_every_depth(tmp_path, form):
 def test_what_is_no_table_is_refused(tmp_path, name, said):
     write(tmp_path / "posts" / name) if name else (tmp_path / "posts").mkdir()
     with pytest.raises(ValueError, match=said):
-        find_tables([str(tmp_path / "posts")])
+        find_tables([str(tmp_path / "posts")], "scored")
     with pytest.raises(ValueError, match="there is no"):
-        find_tables([str(tmp_path / "nowhere.csv")])
-
-
-def test_a_file_in_a_folder_is_there_whole_or_not_at_all(tmp_path):
-    work, output = Folder(str(tmp_path / "out" / "work")), Folder((tmp_path / "out").as_uri())
-    with work.written_whole("part", into=output) as stream:
-        stream.write(b"whole")
-        assert output.files() == set()
-    assert output.files() == {"part"} and work.files() == set()
-    assert (tmp_path / "out" / "part").read_bytes() == b"whole"
-    with pytest.raises(KeyboardInterrupt), work.written_whole("part", into=output) as stream:
-        stream.write(b"half")
-        raise KeyboardInterrupt
-    assert (tmp_path / "out" / "part").read_bytes() == b"whole" and work.files() == set()
-    assert output.read_json("nothing") is None
-    output.delete()
-    assert not (tmp_path / "out").exists() and output.files() == set()
+        find_tables([str(tmp_path / "nowhere.csv")], "scored")
 
 
 def test_a_file_counts_once_however_it_is_named(tmp_path, monkeypatch):
     path = write(tmp_path / "posts" / "a.csv")
     monkeypatch.chdir(tmp_path)
-    (table,) = find_tables(["posts", "./posts/a.csv", str(path), path.as_uri()])
-    assert table.name == "posts/a.csv"
-    monkeypatch.chdir("/")
-    with on_this_machine(table.place) as found:
-        assert Path(found).read_text(encoding="utf-8") == "x"
+    (table,) = find_tables(["posts", "./posts/a.csv", str(path), path.as_uri()], "scored")
+    assert table.name == "posts/a.csv" and table.path == str(path)
 
 
 def test_a_folder_counts_once_with_links_to_it(tmp_path):
@@ -91,161 +79,148 @@ def test_a_folder_counts_once_with_links_to_it(tmp_path):
     for name in ("up", "up_too"):
         (tmp_path / "posts" / name).symlink_to("..")
     for given in (["posts"], ["posts", "link"], ["link", "posts"], ["posts/deep/a.csv", "link/b.csv", "posts"]):
-        (table,) = find_tables([str(tmp_path / name) for name in given])
+        (table,) = find_tables([str(tmp_path / name) for name in given], "scored")
         assert table.size == 1 and table.name.startswith(str(tmp_path / given[0]))
 
 
-def test_predictions_are_not_written_among_the_posts_by_way_of_a_link(tmp_path):
-    for name in ("posts", "elsewhere"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "to_posts").symlink_to("posts")
-    (tmp_path / "posts" / "more").symlink_to("../elsewhere")
-    check_apart([str(tmp_path / "elsewhere")], Folder(str(tmp_path / "to_posts" / "scored")))
-    for given, output in (("posts", "to_posts/scored"), ("to_posts", "posts/scored"), ("posts", "elsewhere/scored")):
-        with pytest.raises(ValueError, match="outside of it"):
-            check_apart([str(tmp_path / given)], Folder(str(tmp_path / output)))
-
-
 def test_predictions_are_not_written_among_the_posts(tmp_path):
-    output = Folder(str(tmp_path / "posts" / "scored"))
-    check_apart(
-        [str(tmp_path / "posts" / "a.csv"), str(tmp_path / "post"), str(tmp_path / "posts" / "scored2")], output
-    )
-    for folder in (tmp_path / "posts", tmp_path / "posts" / "scored"):
+    for name in ("posts/a.csv", "posts2/b.csv", "posts/inner/c.csv"):
+        write(tmp_path / name)
+    (tmp_path / "link").symlink_to("posts")
+    for given, output in (("posts2", "posts/scored"), ("posts", "posts2"), ("posts/a.csv", "posts/scored")):
+        assert find_tables([str(tmp_path / given)], str(tmp_path / output))
+    for given, output in (("posts", "posts/scored"), ("link", "posts"), ("posts", "link/new"), ("posts", "posts")):
         with pytest.raises(ValueError, match="outside of it"):
-            check_apart([str(tmp_path / "other"), folder.as_uri()], output)
+            find_tables([str(tmp_path / "posts2"), (tmp_path / given).as_uri()], str(tmp_path / output))
 
 
-def test_the_number_of_shards_follows_from_the_size_alone():
-    gigabyte = 2**30
-    assert (
-        count_shards([Table("a.csv", "/a.csv", 1, 0)]) == count_shards([Table("a.csv", "/a.csv", gigabyte, 0)]) == 16
-    )
-    assert count_shards([Table("a.csv", "/a.csv", 10 * gigabyte, 0), Table("b.csv", "/b.csv", 6 * gigabyte, 0)]) == 256
-    for name in ("a.csv.gz", "a.parquet"):
-        assert count_shards([Table(name, name, 4 * gigabyte, 0)]) == 256
+def test_a_file_in_a_folder_is_there_whole_or_not_at_all(tmp_path):
+    output = open_folder((tmp_path / "out").as_uri())
+    for content in ("first", "second"):
+        with pytest.raises(KeyboardInterrupt), written_whole(output, "part") as stream:
+            stream.write(b"half")
+            raise KeyboardInterrupt
+        assert content == "first" or (tmp_path / "out" / "part").read_text() == '"first"\n'
+        assert content == "second" or read_json(output, "part") is None
+        write_json(output, "part", content)
+    assert read_json(output, "part") == "second"
 
 
-def read(folder: Path, posts: list[dict], columns: dict = COLUMNS, tokenizer=None) -> pa.Table:
-    place = write_posts(folder / "posts.csv", posts)
-    file = pa.table({"file": [0], "name": [place], "place": [place]})
-    return pa.concat_tables(read_files(file, columns, Folder(str(folder / "work")), tokenizer))
+def make_corpus(folder: Path, files: list[list[dict]], num_partitions: int = 3, **columns: str) -> Corpus:
+    names = [write_posts(folder / f"{number}.csv", posts) for number, posts in enumerate(files)]
+    tables = find_tables(names, "scored")
+    return Corpus(open_folder(str(folder / "scored")), tables, {**COLUMNS, **columns}, num_partitions)
 
 
-def test_a_file_is_read_and_its_times_are_described(tmp_path):
-    posts = [{"timeline_id": "007", "timestamp": f"2024-05-0{day}", "text": "a", "label": "?"} for day in (2, 1)]
-    table = read(tmp_path, posts)
-    assert table.schema == POSTS
-    assert table.to_pylist() == [
-        {"timeline_id": "007", "time": 1714521600.0 + seconds, "text": "a", "post_id": None, "file": 0, "row": row}
-        for row, seconds in enumerate((86400, 0))
+def write_files(corpus: Corpus, tokenizer=None) -> list:
+    return [corpus.write_file(tokenizer, number) for number in range(len(corpus.tables))]
+
+
+def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatch):
+    """Posts of the same time keep the order of the input; a file is written in several goes."""
+    monkeypatch.setattr(partitions, "POSTS_AT_ONCE", 400)
+    posts = [
+        {"timeline_id": f"{place * place % 199:03}", "timestamp": f"2024-05-0{5 - place % 4}", "text": f"t{place}"}
+        for place in range(2500)
     ]
-    assert check_times([Table("posts.csv", "/posts.csv", 1, 0)], Folder(str(tmp_path / "work")))
+    corpus = make_corpus(tmp_path, [posts[:1400], posts[1400:]])
+    written = write_files(corpus)
+    tables = [corpus.read(partition) for partition in range(3)]
+    assert [table.num_rows for table in tables] == [sum(counts) for counts in zip(*(file[2] for file in written))]
+    assert check_times(corpus.tables, [times for _, times, _ in written])
+    found = {}
+    for table in tables:
+        assert table.schema == POSTS
+        for name, columns in each_timeline(table, timed=True):
+            assert name not in found
+            found[name] = [(f"{time:%Y-%m-%d}", text) for time, text in zip(columns["timestamp"], columns["text"])]
+    for name in {post["timeline_id"] for post in posts}:
+        timeline = sorted((p for p in posts if p["timeline_id"] == name), key=lambda post: post["timestamp"])
+        assert found.pop(name) == [(post["timestamp"], post["text"]) for post in timeline]
+    assert not found
+    ids = {row["text"]: row["post_id"] for table in tables for row in table.to_pylist()}
+    assert ids == {f"t{place}": f"{tmp_path}/{place // 1400}.csv:{place % 1400}" for place in range(2500)}
 
 
 @pytest.mark.parametrize(
     ("change", "columns", "said"),
     [
-        ({"timeline_id": ""}, {}, "posts.csv: Row 1 .*'timeline_id'"),
-        ({"timestamp": "soon"}, {}, "posts.csv: Row 1 .*'timestamp', value 'soon'"),
-        ({}, {"text": "entry"}, "posts.csv: There is no column 'entry'.*--text_column"),
-        ({}, {"id": "text"}, "posts.csv: Row 1 .*unique"),
+        ({"timeline_id": ""}, {}, "0.csv: Row 1 .*'timeline_id'"),
+        ({"timestamp": "soon"}, {}, "0.csv: Row 1 .*'timestamp', value 'soon'"),
+        # Of a tokenizer of dated texts.
+        ({"timestamp": "1890-05-01"}, {}, "0.csv: Row 1 .*'timestamp', value .*1890"),
+        ({"timestamp": "9999-12-31T23:59:59-05:00"}, {}, "0.csv: Row 1 .*'timestamp', value .*years 1 to 5138"),
+        ({}, {"text": "entry"}, "0.csv: There is no column 'entry'.*--text_column"),
+        ({}, {"id": "text"}, "0.csv: Row 1 .*unique"),
     ],
 )
-def test_a_post_that_cannot_be_read_is_named_with_its_file(tmp_path, change, columns, said):
-    post = {"timeline_id": "a", "timestamp": "2024-05-01", "text": "x"}
-    with pytest.raises(ValueError, match=said):
-        read(tmp_path, [post, {**post, **change}], {**COLUMNS, **columns})
-    assert Folder(str(tmp_path / "work")).read_json("problem.json").startswith(str(tmp_path / "posts.csv"))
-
-
-def test_files_with_other_kinds_of_times_are_refused(tmp_path):
-    work = Folder(str(tmp_path / "work"))
-    tables = []
-    for number, time in enumerate(("2024-05-01", "2024-05-02", "1714521600")):
-        name = write_posts(tmp_path / f"{number}.csv", [{"timeline_id": "a", "timestamp": time, "text": "x"}])
-        list(read_files(pa.table({"file": [number], "name": [name], "place": [name]}), COLUMNS, work))
-        tables.append(Table(name, name, 1, 0))
-    assert check_times(tables[:2], work)
-    with pytest.raises(ValueError, match=r"0.csv are a date .*2.csv are a number \(1714521600\)"):
-        check_times(tables, work)
-
-
-def test_dates_without_dashes_in_one_file_and_seconds_in_another_are_refused(tmp_path):
-    work, tables = Folder(str(tmp_path / "work")), []
-    for number, time in enumerate((20240501, 1714521600, 1714521600.5)):
-        name = write_posts(tmp_path / f"{number}.csv", [{"timeline_id": "a", "timestamp": time, "text": "x"}])
-        list(read_files(pa.table({"file": [number], "name": [name], "place": [name]}), COLUMNS, work))
-        tables.append(Table(name, name, 1, 0))
-    assert check_times(tables[:1], work)
-    with pytest.raises(ValueError, match=r"0.csv has '20240501'.*1.csv has seconds \('1714521600'\)"):
-        check_times(tables, work)
-
-
-@pytest.mark.parametrize(("time", "said"), [("1890-05-01", "1890"), ("9999-12-31T23:59:59-05:00", "years 1 to 5138")])
-def test_a_time_that_cannot_be_scored_is_refused_before_the_scoring(tmp_path, time, said):
+def test_a_post_that_cannot_be_scored_is_named_with_its_file(tmp_path, change, columns, said):
     tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=["1810-1860"])
-    good = {"timeline_id": "a", "timestamp": "1850-05-01", "text": "x"}
-    assert read(tmp_path, [good], tokenizer=tokenizer).num_rows == 1
-    with pytest.raises(ValueError, match=f"posts.csv: Row 1 .*'timestamp', value .*{said}"):
-        read(tmp_path, [good, {**good, "timestamp": time}], tokenizer=tokenizer)
+    post = {"timeline_id": "a", "timestamp": "1850-05-01", "text": "x"}
+    write_files(make_corpus(tmp_path, [[post]]), tokenizer)
+    with pytest.raises(ValueError, match=said):
+        write_files(make_corpus(tmp_path, [[post, {**post, **change}]], **columns), tokenizer)
 
 
-def test_a_file_of_predictions_that_is_cut_or_has_other_posts_is_scored_again(tmp_path):
-    output = Folder(str(tmp_path))
-    for number, rows in enumerate((3, 3, 3, 2)):
-        parquet.write_table(pa.table({"post_id": ["x"] * rows}), tmp_path / f"part-{number}")
-    (tmp_path / "part-1").write_bytes(b"")
-    (tmp_path / "part-2").write_bytes((tmp_path / "part-2").read_bytes()[:-1])
-    write(tmp_path / "_scored.json")
-    corpus = Corpus([Shard(f"{number}", 3, f"part-{number}") for number in range(5)], timed=False, has_ids=False)
-    assert [shard.part for shard in corpus.without(count_posts(output)).shards] == [f"part-{n}" for n in (1, 2, 3, 4)]
-
-
-def test_a_shard_has_its_posts_in_order_of_time_and_then_of_the_input(tmp_path):
-    keys = [("b", 1.0, 0, 0), ("a", 2.0, 1, 0), ("a", 2.0, 0, 7), ("a", 2.0, 0, 5), ("a", 1.0, 1, 9)]
-    rows = [{"timeline_id": i, "time": t, "text": "x", "file": f, "row": r} for i, t, f, r in keys]
-    work = Folder(str(tmp_path))
-    (written,) = write_shard(pa.Table.from_pylist(rows, POSTS), work)
-    assert written["posts"].to_pylist() == [5]
-    with (work / "shards").open(written["name"][0].as_py()) as shard:
-        timelines = [[(p["timeline_id"], p["time"], p["file"], p["row"]) for p in t] for t in read_timelines(shard)]
-    assert timelines == [sorted(keys)[:4], [keys[0]]]
-    assert list(write_shard(POSTS.empty_table(), work)) == []
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (("2024-05-01", "2024-05-02", "1714521600"), r"2.csv, row 0, value '1714521600'.*0.csv is a date"),
+        ((20240501, 1714521600, 1714521600.5), r"0.csv has '20240501'.*1.csv has seconds \('1714521600'\)"),
+    ],
+)
+def test_files_with_other_kinds_of_times_are_refused(tmp_path, times, said):
+    corpus = make_corpus(tmp_path, [[{"timeline_id": "a", "timestamp": time, "text": "x"}] for time in times])
+    written = [times for _, times, _ in write_files(corpus)]
+    assert check_times(corpus.tables[:1], written[:1])
+    with pytest.raises(ValueError, match=said):
+        check_times(corpus.tables, written)
 
 
 def test_an_id_that_a_timeline_has_twice_is_refused(tmp_path):
-    ids = [("a", "7"), ("a", "8"), ("b", "7"), ("a", None), ("a", None)]
-    rows = [{"timeline_id": name, "post_id": post, "file": 0, "row": row} for row, (name, post) in enumerate(ids)]
-    work = Folder(str(tmp_path))
-    list(write_shard(pa.Table.from_pylist(rows, POSTS), work))
-    with pytest.raises(ValueError, match="'a' has two posts of the id '7'"):
-        list(write_shard(pa.Table.from_pylist([*rows, rows[0]], POSTS), work))
+    posts = [{"timeline_id": name, "text": "x", "id": post} for name, post in (("a", "7"), ("a", "8"), ("b", "7"))]
+    corpus = make_corpus(tmp_path, [posts[:2], posts[2:]], num_partitions=1, id="id")
+    write_files(corpus)
+    corpus.check_ids(0)
+    corpus = make_corpus(tmp_path, [posts, posts[1:2]], num_partitions=1, id="id")
+    write_files(corpus)
+    with pytest.raises(ValueError, match="1.csv: Row 0 .*column 'id', value '8'"):
+        corpus.check_ids(0)
+
+
+def test_a_file_of_predictions_counts_if_it_is_whole(tmp_path):
+    for number, metadata in enumerate(({TRUNCATED: "2"}, {TRUNCATED: "2"}, {TRUNCATED: "2"}, None)):
+        table = pa.table({"post_id": ["x"] * 3}, metadata=metadata)
+        parquet.write_table(table, tmp_path / f"part-0000{number}.parquet")
+    (tmp_path / "part-00001.parquet").write_bytes(b"")
+    (tmp_path / "part-00002.parquet").write_bytes((tmp_path / "part-00002.parquet").read_bytes()[:-1])
+    write(tmp_path / "_scored.json")
+    assert read_parts(open_folder(str(tmp_path))) == {0: (3, 2)}
 
 
 def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(Path(__file__).parents[2] / "tokenization")
-    tables, columns = [Table("a.csv", "/a.csv", 3, 1)], {"text": "text", "id": None}
-    make = {"model": tiny_model(), "tokenizer": tokenizer, "tables": tables, "columns": columns}
-    record, output = make_record(**make), Folder(str(tmp_path))
-    assert check_record(output, record)
-    output.write_json(RECORD, record)
-    assert not check_record(output, make_record(**{**make, "model": tiny_model()}))
-    other_tokenizer = AutoTokenizer.from_pretrained(Path(__file__).parents[2] / "tokenization", model_max_length=9)
+    tokenization = Path(__file__).parents[2] / "tokenization"
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    tables = find_tables([str(write(tmp_path / "a.csv"))], "scored")
+
+    def make(model=None, tokenizer=tokenizer, tables=tables, **columns) -> dict:
+        return make_record(NamedTimelines(model=model or tiny_model(), tokenizer=tokenizer), tables, COLUMNS | columns)
+
+    output = open_folder(str(tmp_path / "scored"))
+    assert check_record(output, make()) is None
+    write_json(output, RECORD, {**make(), "posts": [1]})
+    assert check_record(output, make())["posts"] == [1]
     calibrated = tiny_model()
     calibrated.config.calibration = {"temperature": 2.0}
-    for change, said in (
-        ({"model": tiny_model(seed=1)}, "another model"),
-        ({"model": calibrated}, "another model"),
-        ({"tokenizer": other_tokenizer}, "another model"),
-        ({"tables": [Table("a.csv", "/a.csv", 3, 2)]}, "other input files"),
-        ({"columns": {**columns, "text": "entry"}}, "--text_column text, not entry"),
+    for changed, said in (
+        (make(tiny_model(seed=1)), "another model"),
+        (make(calibrated), "another model"),
+        (make(tokenizer=AutoTokenizer.from_pretrained(tokenization, model_max_length=9)), "another model"),
+        (make(tables=[tables[0]._replace(changed=2)]), "another list of input files"),
+        (make(text="entry"), "another --text_column"),
     ):
         with pytest.raises(ValueError, match=said):
-            check_record(output, make_record(**{**make, **change}))
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path):
-    write(tmp_path / "mine.txt")
+            check_record(output, changed)
+    write(tmp_path / "mine" / "mine.txt")
     with pytest.raises(ValueError, match=r"other files \(mine.txt\)"):
-        check_record(Folder(str(tmp_path)), {})
+        check_record(open_folder(str(tmp_path / "mine")), make())
