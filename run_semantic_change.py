@@ -21,6 +21,7 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
+from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.dated_texts import numbers_in
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change.corpora import (
@@ -53,7 +54,6 @@ from modeling_tempoformer.semantic_change.usages import (
     swap_times,
     write_usages,
 )
-from modeling_tempoformer.training.arguments import check_positive
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view, write_page
 from modeling_tempoformer.view.words_page import PAGE, words_page

@@ -106,7 +106,7 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
         states = layer(states, attention_mask=visible)
     pooled = base.pool(states[:, 0]).unflatten(0, shape)[:, -1]
     positions = torch.arange(config.window - shape[1], config.window, device=mask.device).repeat(shape[0])
-    tau = base.log_time(elapsed, positions.view(shape))
+    tau = elapsed.clamp_min(1).log()
     for index, stream_layer in enumerate(base.stream_layers):
         states = stream_layer.position(states, positions.unsqueeze(1))
         layer = base.encoder.encoder.layer[index - len(base.stream_layers)]

@@ -5,7 +5,6 @@ shares with the paper's model, `modeling_tempoformer.py`, is here, too.
 """
 
 import inspect
-import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
@@ -13,6 +12,7 @@ import torch
 from torch import nn
 from transformers import (
     MODEL_FOR_TEXT_ENCODING_MAPPING,
+    MODEL_MAPPING,
     AutoConfig,
     AutoModel,
     AutoModelForTextEncoding,
@@ -391,9 +391,10 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
 
     @classmethod
     def encoder_class(cls, config: PreTrainedConfig) -> Any:
-        """The class that builds and loads the encoder; of an encoder with a decoder it is the first alone."""
-        reads_text = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
-        return cls.own_encoders.get(config.model_type, AutoModelForTextEncoding if reads_text else AutoModel)
+        """The class that builds and loads the encoder; where `AutoModel` adds a decoder, the one without."""
+        whole, encoder = (kind.get(type(config), None) for kind in (MODEL_MAPPING, MODEL_FOR_TEXT_ENCODING_MAPPING))
+        auto_class = AutoModel if encoder in (None, whole) else AutoModelForTextEncoding
+        return cls.own_encoders.get(config.model_type, auto_class)
 
     @classmethod
     def load_encoder(cls, name: str, config: PostTempoFormerConfig, **kwargs) -> PreTrainedModel:
@@ -616,13 +617,13 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
 
 
 def longest_input(encoder: PreTrainedModel) -> int:
-    """The largest number of tokens in a text that an encoder has positions for; `sys.maxsize` without a limit."""
+    """The largest number of tokens in a text that an encoder has positions for; 1e30 without a limit."""
     for name, table in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
             # With an id for padding, positions start behind it.
             return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
     most = getattr(encoder.config, "max_position_embeddings", None) or -1
-    return most if most > 0 else sys.maxsize
+    return most if most > 0 else int(1e30)
 
 
 def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:

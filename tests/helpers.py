@@ -44,20 +44,24 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "modeling_tempoformer"
 
 
-HUB_MODULES = {
-    "attention_tempoformer",
-    "configuration_post_tempoformer",
-    "configuration_tempoformer",
-    "configuration_temporal_bert",
-    "data_collator_tempoformer",
+# What a plain post model takes along, and what else the others do.
+POST_MODULES = {
     "checks_tempoformer",
+    "configuration_post_tempoformer",
+    "data_collator_tempoformer",
     "modeling_post_tempoformer",
+    "online_tempoformer",
+    "pipeline_tempoformer",
+}
+TEMPORAL_MODULES = {"configuration_temporal_bert", "modeling_temporal_bert"}
+HUB_MODULES = {
+    *POST_MODULES,
+    *TEMPORAL_MODULES,
+    "attention_tempoformer",
+    "configuration_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",
-    "modeling_temporal_bert",
-    "online_tempoformer",
     "packing_tempoformer",
-    "pipeline_tempoformer",
 }
 
 

@@ -23,6 +23,7 @@ from ..cards.model_cards import TrainingFacts, drop_private_base, has_card, publ
 from ..cards.pushing import pushed_files, upload
 from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in
+from ..evaluation.metrics import card_titles
 from ..evaluation.results import RESULTS
 from ..evaluation.verdicts import kept_evaluation
 
@@ -89,11 +90,9 @@ class HubTrainer(Trainer):
     Attributes:
         base_model (`str`, *optional*): Hub id or folder that training started from, if the model's configuration does
             not name it.
-        score_titles (`dict[str, str]`): As `titles` in [`write_card`].
     """
 
     base_model: str | None = None
-    score_titles: dict[str, str] = {}
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -155,7 +154,7 @@ class HubTrainer(Trainer):
             base_model=base_model,
             license=summary.license,
             tags=summary.tags,
-            titles=self.score_titles,
+            titles=card_titles(),
             timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),

@@ -20,7 +20,7 @@ from ..data.split_record import SPLIT
 from ..data.timelines import Posts
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import print_figures, write_test_figures
-from ..evaluation.metrics import card_titles, compute_metrics, score_names
+from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
@@ -114,8 +114,6 @@ class StreamTrainer(HubTrainer):
     Args:
         args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`decision_metrics`].
     """
-
-    score_titles = card_titles()
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

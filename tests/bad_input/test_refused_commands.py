@@ -97,7 +97,7 @@ REFUSED = {
     f"{DEMO} --test_fraction 1.5": "1.5",
     f"{DEMO} --dataloader_drop_last": "--dataloader_drop_last",
     f"{DEMO} --push_to_hub --hub_strategy checkpoint": "--hub_strategy checkpoint…every_save",
-    f"{DEMO} --metric_for_best_model makro_f1": "--metric_for_best_model makro_f1…loss, macro_f1…f1_Switch",
+    f"{DEMO} --metric_for_best_model makro_f1": "--metric_for_best_model makro_f1…loss…macro_f1…f1_Switch",
     f'{DEMO} --model_card {{"licence":"mit"}}': "--model_card…licence",
     f"{DEMO} --output_dir posts.csv/below": "posts.csv/below…--output_dir",
     f"{BASELINE} --method post --model_name_or_path temporal": "--method post",

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from helpers import tiny_model
-from modeling_tempoformer.training.comparison import compare_methods
-from modeling_tempoformer.training.cross_validation_scores import collect
 from transformers import EvalPrediction
 
 from modeling_tempoformer import write_card
 from modeling_tempoformer.evaluation import metrics, report, results
 from modeling_tempoformer.evaluation.metrics import Metric, card_titles, compute_metrics, score_names
-from modeling_tempoformer.training.cross_validation import Run
+from modeling_tempoformer.training.cross_validation import Run, collect, compare_methods
 
 
 def test_worked_example():

@@ -6,7 +6,18 @@ import sys
 
 import pytest
 import torch
-from helpers import FORMS, HUB_MODULES, PACKAGE, TOKENIZER_MODULES, dated_config, tiny_batch, tiny_encoder, tiny_model
+from helpers import (
+    FORMS,
+    HUB_MODULES,
+    PACKAGE,
+    POST_MODULES,
+    TEMPORAL_MODULES,
+    TOKENIZER_MODULES,
+    dated_config,
+    tiny_batch,
+    tiny_encoder,
+    tiny_model,
+)
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, pipeline
@@ -29,7 +40,8 @@ for case in sys.argv[1:]:
     for source, target in ((f"{case}/saved", f"{case}/again_0"), (f"{case}/again_0", f"{case}/again_1")):
         model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
         logits = model(**batch).logits
-        assert type(AutoModel.from_pretrained(source, trust_remote_code=True)).__name__ == "TempoFormerModel"
+        base = AutoModel.from_pretrained(source, trust_remote_code=True)
+        assert type(base).__name__ == type(model.base_model).__name__
         state = model.step(**post, timeline_ids=["ann"]).state
         restored = type(model).restore_state(state.state_dict())
         steps = [model.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
@@ -39,14 +51,21 @@ for case in sys.argv[1:]:
 """
 
 
+MODULES = {
+    **dict.fromkeys(("token", "dated"), HUB_MODULES),
+    **{"post": POST_MODULES, "dated post": {*POST_MODULES, *TEMPORAL_MODULES, "modeling_temporal_post_tempoformer"}},
+}
+
+
 def test_round_trip_without_the_package(tmp_path):
     """Streams of posts, and of posts whose encoder reads their calendar times."""
     plain, dated = tiny_encoder(), {**dated_config().to_dict(), "vocab_size": 60}
-    cases = {"token": (plain, FORMS[0]), "post": (plain, FORMS[1]), "dated": (dated, FORMS[0])}
+    cases = {"token": (plain, FORMS[0]), "post": (plain, FORMS[1])}
+    cases |= {"dated": (dated, FORMS[0]), "dated post": (dated, FORMS[1])}
     expected = {}
     for case, (encoder, form) in cases.items():
         model, batch = tiny_model(encoder_config=encoder, **form), tiny_batch()
-        if case == "dated":
+        if case.startswith("dated"):
             batch["time_ids"] = 3 * batch["attention_mask"]
         model.save_pretrained(tmp_path / case / "saved")
         save_file(batch, tmp_path / case / "batch.safetensors")
@@ -58,24 +77,27 @@ def test_round_trip_without_the_package(tmp_path):
         for folder in (tmp_path / case / "again_0", tmp_path / case / "again_1"):
             found = load_file(folder / "logits.safetensors")["logits"]
             torch.testing.assert_close(found, logits, atol=1e-5, rtol=1e-5)
-            assert {path.stem for path in folder.glob("*.py")} == HUB_MODULES
+            assert {path.stem for path in folder.glob("*.py")} == MODULES[case]
+
+
+ALL_MODULES = {*HUB_MODULES, *TOKENIZER_MODULES, *MODULES["dated post"]}
 
 
 def test_the_modules_that_travel_are_those_with_such_names():
     named = {path.stem for path in PACKAGE.glob("*.py") if path.stem.endswith(("_tempoformer", "_temporal_bert"))}
-    assert named | {"modeling_tempoformer_encoders"} == HUB_MODULES | TOKENIZER_MODULES
+    assert named | {"modeling_tempoformer_encoders"} == ALL_MODULES
 
 
-@pytest.mark.parametrize("name", sorted(HUB_MODULES | TOKENIZER_MODULES))
+@pytest.mark.parametrize("name", sorted(ALL_MODULES))
 def test_a_hub_module_imports_only_harmless_modules_that_every_user_has(name):
     """None of them can open a file, start a process or reach the network by itself."""
     standard = {"collections", "contextlib", "copy", "dataclasses", "datetime", "itertools", "json", "math", "numbers"}
-    standard |= {"re", "typing"}
+    standard |= {"inspect", "re", "typing"}
     for node in ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text())):
         if isinstance(node, ast.Import):
             assert {alias.name.split(".")[0] for alias in node.names} <= standard | {"torch"}
         elif isinstance(node, ast.ImportFrom) and node.level:
-            assert node.level == 1 and node.module in HUB_MODULES | TOKENIZER_MODULES
+            assert node.level == 1 and node.module in ALL_MODULES
         elif isinstance(node, ast.ImportFrom):
             assert node.module.split(".")[0] in standard | {"torch", "transformers", "huggingface_hub"}
         elif isinstance(node, ast.Call):

@@ -64,7 +64,7 @@ NEW = of_others(POSTS[:5], "new")
 REFUSED = {
     "the file that it was trained on": (lambda folder, _: to_train(folder, POSTS), "--train_file.*--test_file"),
     "that file in another order": (lambda folder, _: to_train(folder, POSTS[30:] + POSTS[:30]), "--train_file"),
-    "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test part"),
+    "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test split"),
     "one timeline more to test": (lambda folder, _: to_test(folder, POSTS + NEW), "held back.*person-"),
     "only what it learned from": (lambda folder, out: to_test(folder, learned_from(out)), "person-"),
     "a single label": (
@@ -151,7 +151,7 @@ def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, streamed, sh
     files = {"train": POSTS[:30], "validation": POSTS[30:40], "test": POSTS[40:]}
     files[shared] = [*files[shared], {**POSTS[0], "timeline_id": f"{POSTS[0]['timeline_id']} "}]
     arguments = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
-    with pytest.raises(ValueError, match=f"train part and the {shared} part.*: {POSTS[0]['timeline_id']} "):
+    with pytest.raises(ValueError, match=f"train split and the {shared} split.*: {POSTS[0]['timeline_id']} "):
         train(tmp_path / "out", encoder, *arguments, *streamed)
 
 
