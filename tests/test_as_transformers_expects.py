@@ -31,11 +31,10 @@ def test_a_problem_that_the_focal_loss_is_not_for(tmp_path, fields):
             cls.from_pretrained(tmp_path, ignore_mismatched_sizes=True, **fields)
 
 
-@IN_BOTH_FORMS
 @pytest.mark.parametrize("chosen", [[0, -1], (1,), [-2], -1, [5], [0, 9]], ids=str)
-def test_hidden_states_are_chosen_by_index(batch, form, chosen):
+def test_hidden_states_are_chosen_by_index(batch, chosen):
     """As the library's own models do: None for the others."""
-    model = tiny_model(**form, num_stream_layers=1)
+    model = tiny_model(num_stream_layers=1)
     everything = model(**batch, output_hidden_states=True).hidden_states
     returned = model(**batch, output_hidden_states=chosen).hidden_states
     indices = [chosen] if isinstance(chosen, int) else chosen
@@ -51,11 +50,10 @@ def test_hidden_states_are_chosen_by_index(batch, form, chosen):
             assert one is None
 
 
-@IN_BOTH_FORMS
 @pytest.mark.parametrize("family", ["bert", "deberta-v2, with convolution", "modernbert"])
-def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family, form):
+def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family):
     """A small step along the gradient of the embeddings changes a sum by the step's length times the gradient's."""
-    model = tiny_model(family, **form).double()
+    model = tiny_model(family).double()
     output = model(**batch, output_hidden_states=True)
     torch.testing.assert_close(output.logits, model(**batch).logits)
     for states in output.hidden_states:

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import torch
 from datasets import Dataset
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.logging import tqdm
 
-from ..configuration_post_tempoformer import StreamFields
+from ..configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
+from ..configuration_tempoformer import TempoFormerConfig
 from ..modeling_post_tempoformer import StreamPreTrainedModel
+from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerConfig
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from .page import check_view, write_page
 
@@ -21,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 # Files whose names begin with an underscore are never pushed.
 TIMELINES = "_timelines.html"
+MODEL_TYPES = [
+    config.model_type for config in (PostTempoFormerConfig, TemporalPostTempoFormerConfig, TempoFormerConfig)
+]
 
 
 def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
@@ -33,10 +38,10 @@ def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
 
     Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
     """
+    kind = PreTrainedConfig.get_config_dict(name, **downloads)[0].get("model_type")
+    if kind not in MODEL_TYPES:
+        raise ValueError(f"{name} is not a TempoFormer: its kind is '{kind}'.")
     own_code = {"trust_remote_code": False, **downloads}
-    config = AutoConfig.from_pretrained(name, **own_code)
-    if not isinstance(config, StreamFields):
-        raise ValueError(f"{name} is not a TempoFormer: its kind is '{config.model_type}'.")
     model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **own_code)
     tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
     return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
