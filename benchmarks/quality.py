@@ -52,11 +52,9 @@ PARTS = {
     "default": {},
     "two layers": {"num_stream_layers": 2},
     "a quarter of the width": {"stream_hidden_size": 48},
-    "the encoder's width": {"stream_hidden_size": None},
     "pooling [CLS]": {"post_pooling": "cls"},
     "rotated by the distance in posts": {"stream_attention": "rotary"},
     "no rotation": {"stream_attention": "full"},
-    "no positions": {"stream_position_embeddings": False},
     "positions as small as published": {"stream_position_initializer_range": 0.02},
 }
 
