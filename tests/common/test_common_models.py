@@ -6,12 +6,12 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from helpers import FORMS, TIMES, tiny_batch
+from helpers import TIMES, tiny_batch
 from suite import KNOWN_FAILURES, load
 from transformers.models.auto import modeling_auto
 
 from modeling_tempoformer import (
-    TempoFormerConfig,
+    PostTempoFormerForStreamClassification,
     TempoFormerForStreamClassification,
     TemporalBertConfig,
     TemporalRobertaConfig,
@@ -75,17 +75,14 @@ class CommonTests(common.ModelTesterMixin):
 
 
 class StreamTests(CommonTests):
-    all_model_classes = (TempoFormerForStreamClassification,)
     additional_model_inputs = ["stream_index"]
-    form: dict[str, str]
-    # The layers that read posts alone, whose states and attention are returned.
-    num_hidden_layers: int
 
     def setUp(self):
-        encoder = {"model_type": "bert", **ENCODER}
-        config = TempoFormerConfig(encoder_config=encoder, window=6, num_stream_layers=1, num_labels=3, **self.form)
+        encoder, (model_class,) = {"model_type": "bert", **ENCODER}, self.all_model_classes
+        config = model_class.config_class(encoder_config=encoder, window=6, num_stream_layers=1, num_labels=3)
         batch = {name: tensor for name, tensor in tiny_batch().items() if name != "labels"}
-        self.use(config, batch, self.num_hidden_layers)
+        # One layer reads posts alone, or one is over their vectors.
+        self.use(config, batch, 1)
 
     def _prepare_for_class(self, inputs_dict, model_class, return_labels=False):
         inputs = super()._prepare_for_class(inputs_dict, model_class)
@@ -93,12 +90,18 @@ class StreamTests(CommonTests):
         return {**inputs, **labels}
 
 
-class TokenFormTest(StreamTests, unittest.TestCase):
-    form, num_hidden_layers = FORMS[0], 1
+class PaperModelTest(StreamTests, unittest.TestCase):
+    all_model_classes = (TempoFormerForStreamClassification,)
 
 
-class PostFormTest(StreamTests, unittest.TestCase):
-    form, num_hidden_layers = FORMS[1], 2
+class PostModelTest(StreamTests, unittest.TestCase):
+    all_model_classes = (PostTempoFormerForStreamClassification,)
+    # It returns no attention inside posts, and its states are of streams.
+    has_attentions = False
+
+    def setUp(self):
+        super().setUp()
+        self.model_tester.seq_length, self.model_tester.hidden_size = 4, 192
 
 
 class TemporalTests(CommonTests):
