@@ -222,22 +222,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
     ) -> TempoFormerModelOutput:
         r"""
         Args:
-            input_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Every post of a row once. A post whose `attention_mask` is all 0 is absent.
-            attention_mask (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                1 for real tokens, 0 for padding; all 1 if omitted.
-            token_type_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Segment ids; all 0 if omitted.
-            stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
-                The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
-                `config.window`. If omitted, the posts of a row are one stream up to its last real one.
-            elapsed (`torch.FloatTensor` of shape `(batch_size, num_streams, window)`, *optional*):
-                Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted, `tau`
-                is the distance in posts instead of the logarithm of the seconds.
-            inputs_embeds (`torch.FloatTensor`, *optional*):
-                Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
-            time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Calendar time of the tokens, required by encoders with temporal attention.
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids:
+                As in [`PostTempoFormerModel.forward`].
             kwargs: `output_hidden_states` (True, or the index of a layer, or a list of them), `output_attentions`,
                 `output_stream_attentions` (those across posts alone), `return_dict`.
 
