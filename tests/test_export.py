@@ -74,8 +74,11 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
     """Exported from one batch, the model gives the same logits for the others."""
     shapes = {name: [Dim.AUTO] * tensor.dim() for name, tensor in seen.items()}
     program = export(model, (), kwargs=seen, dynamic_shapes=shapes)
-    onnx = torch.onnx.export(program, dynamo=True, verbose=False).model_proto.SerializeToString()
+    onnx = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["logits"])
+    onnx = onnx.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(onnx, providers=["CPUExecutionProvider"])
+    assert {given.name for given in session.get_inputs()} == set(seen)
+    assert [made.name for made in session.get_outputs()] == ["logits"]
     for batch in [seen, *others]:
         with torch.no_grad():
             expected = model(**batch).logits
