@@ -596,11 +596,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             parts.append(states[:, 0] if self.config.post_pooling == "cls" else mean_of_tokens(states, tokens))
             order.append(chosen)
         if not parts:
-            shape = (mask.shape[0], self.config.encoder_config.hidden_size)
-            return torch.zeros(shape, dtype=self.dtype, device=mask.device)
+            return torch.zeros(len(mask), self.config.encoder_config.hidden_size, dtype=self.dtype, device=mask.device)
         vectors = torch.cat(parts)
-        # Not `len(mask)`, which an export would keep as a number.
-        empty = vectors.new_zeros(mask.shape[0], vectors.shape[-1])
+        empty = vectors.new_zeros(len(mask), vectors.shape[-1])
         vectors = empty.index_copy(0, torch.cat(order).to(vectors.device), vectors)
         return vectors.masked_fill(~mask.any(-1, keepdim=True).to(vectors.device), 0.0)
 
