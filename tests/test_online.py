@@ -88,7 +88,7 @@ def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, vari
 
 
 def test_state_holds_the_last_posts_only_and_counts_its_bytes():
-    """In the paper's model what the tokenizer returned, without padding: numbers of 8 bytes, two a token and a time."""
+    """In the paper's model what the tokenizer returned, without padding: 8 bytes a number, two a token and a time."""
     model, people = tiny_model(), timelines()
     state = None
     for number in range(7):
