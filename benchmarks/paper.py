@@ -74,8 +74,8 @@ ROWS: dict[str, tuple[list[str], str | None]] = {
     # Not in the paper.
     "TempoFormer, stream_residual": (["variant_stream_residual"], "tempoformer"),
     "RoTempoFormer, stream_residual": (["variant_rotempoformer", "variant_stream_residual"], "tempoformer"),
-    "TempoFormer, post form": (["variant_post_form"], "tempoformer"),
-    "TempoFormer, post form, frozen encoder": (["default"], None),
+    "TempoFormer, post model": (["variant_post_model"], "tempoformer"),
+    "TempoFormer, post model, frozen encoder": (["default"], None),
     "without temporal rotation": (["variant_no_temporal_rotation"], "tempoformer"),
     "without rotation": (["variant_no_rotation"], "tempoformer"),
     "without the second position": (["variant_no_second_position"], "tempoformer"),

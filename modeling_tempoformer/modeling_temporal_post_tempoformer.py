@@ -16,7 +16,17 @@ ENCODERS = {TemporalBertConfig: BertWithTemporalAttention, TemporalRobertaConfig
 
 @strict
 class TemporalPostTempoFormerConfig(PostTempoFormerConfig):
-    """As [`PostTempoFormerConfig`]; the encoder is a [`TemporalBertConfig`] or a [`TemporalRobertaConfig`]."""
+    r"""
+    Configuration of a [`TemporalPostTempoFormerModel`] or [`TemporalPostTempoFormerForStreamClassification`].
+
+    Args:
+        encoder_config ([`TemporalBertConfig`], [`TemporalRobertaConfig`] or `dict`):
+            Configuration of the encoder that reads the posts.
+        window, post_pooling, num_stream_layers, stream_hidden_size, stream_dropout: As in [`PostTempoFormerConfig`].
+        stream_attention, stream_position_initializer_range, rope_theta: As in [`PostTempoFormerConfig`].
+        head_hidden_sizes, head_dropout, focal_gamma, class_weights: As in [`PostTempoFormerConfig`].
+        calibration, timed, problem_type: As in [`PostTempoFormerConfig`].
+    """
 
     model_type = "temporal_post_tempoformer"
     own_encoders = {config.model_type: config for config in ENCODERS}
@@ -29,14 +39,24 @@ class TemporalPostTempoFormerConfig(PostTempoFormerConfig):
 
 
 class TemporalPostTempoFormerModel(PostTempoFormerModel):
-    """As [`PostTempoFormerModel`]."""
+    r"""
+    [`PostTempoFormerModel`] whose encoder reads the calendar time of posts (`time_ids`), too.
+
+    Args:
+        config ([`TemporalPostTempoFormerConfig`]): Its `encoder_config` names the encoder.
+    """
 
     config: TemporalPostTempoFormerConfig
     own_encoders = {config.model_type: encoder for config, encoder in ENCODERS.items()}
 
 
 class TemporalPostTempoFormerForStreamClassification(PostTempoFormerForStreamClassification):
-    """As [`PostTempoFormerForStreamClassification`]."""
+    r"""
+    [`PostTempoFormerForStreamClassification`] over a [`TemporalPostTempoFormerModel`].
+
+    Args:
+        config ([`TemporalPostTempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+    """
 
     config: TemporalPostTempoFormerConfig
     own_encoders = TemporalPostTempoFormerModel.own_encoders

@@ -24,10 +24,10 @@ class LatePostError(ValueError):
 
 class StreamState:
     """
-    The memory of [`TempoFormerForStreamClassification.step`], on the CPU: for each timeline what `forward` takes of
-    the last `window - 1` posts, and their times. In the post form that is a vector of each post,
+    The memory of `step`, on the CPU: for each timeline what `forward` takes of
+    the last `window - 1` posts, and their times. In the post model that is a vector of each post,
     `(window - 1) * (4 * hidden_size + 16)` bytes a timeline in float32: 58,672 bytes with BERT-base and a window of
-    20. In bfloat16 the 4 is a 2. In the token form it is what the tokenizer returned, 8 bytes for each number: with
+    20. In bfloat16 the 4 is a 2. In the paper's model it is what the tokenizer returned, 8 bytes for each number: with
     the three columns of a BERT `(window - 1) * (24 * tokens + 8)`, for 29 tokens a post 13,376 bytes.
 
     Without limits the state grows with the number of timelines. A timeline that left because of a limit begins anew
@@ -363,16 +363,17 @@ class StreamStepMixin:
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
         logits are those of a batch that holds the whole timelines; `model.decide` turns them into labels and scores.
 
-        What the model can compute of a post without its stream is remembered: in the post form its vector, so that a
-        new post costs one pass of the encoder; in the token form its tokens alone, so that it costs its window again.
+        What the model can compute of a post without its stream is remembered: in the post model its vector, so that
+        a new post costs one pass of the encoder; in the paper's model its tokens alone, so that it costs its window
+        again.
         Leave the new posts on the CPU, as a tokenizer returns them: the step checks them there and moves them itself.
 
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, any number for each timeline; posts of the same timeline must be in order of time.
             attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
-                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. In the token form all posts of a
-                timeline have `token_type_ids` and `time_ids`, or none has.
+                Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. In the paper's model all posts of
+                a timeline have `token_type_ids` and `time_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence[float]`, *optional*):
                 Seconds, as Python numbers or in 64 bits. All posts of a timeline have them, or none has.
@@ -496,7 +497,7 @@ class StreamStepMixin:
                 )
 
     def read_posts(self, inputs: dict[str, torch.Tensor], chosen: list[int]) -> list[dict[str, torch.Tensor]]:
-        """What `forward` takes of each chosen post, on the host: its vector in the post form, else its tokens."""
+        """What `forward` takes of each chosen post, on the host: its vector in the post model, else its tokens."""
         # One row of posts.
         row = {name: values[chosen].unsqueeze(0).to(self.device) for name, values in inputs.items()}
         row = {name: values[0].cpu() for name, values in self.tempoformer.post_inputs(**row).items()}

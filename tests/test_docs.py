@@ -146,6 +146,7 @@ def stand_ins(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     encoder = BertForMaskedLM(BertConfig(**sizes))
     model = tiny_model(
+        model_type="post_tempoformer",
         encoder_config={"model_type": "bert", **sizes},
         window=20,
         num_labels=2,

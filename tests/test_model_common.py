@@ -156,7 +156,7 @@ def test_gradients_reach_the_returned_states(batch, form):
         assert gradient.abs().sum() > 0
 
 
-TOKEN_FORM_PARTS = {
+PAPER_MODEL_PARTS = {
     "tempoformer.encoder.pooler": "disk",
     "tempoformer.stream_layers": "disk",
     "tempoformer.fusion": "cpu",
@@ -165,7 +165,7 @@ TOKEN_FORM_PARTS = {
 
 @pytest.mark.parametrize(
     ("form", "parts"),
-    list(zip(FORMS, (TOKEN_FORM_PARTS, {"tempoformer.stream_layers": "disk"}), strict=True)),
+    list(zip(FORMS, (PAPER_MODEL_PARTS, {"tempoformer.stream_layers": "disk"}), strict=True)),
     ids=["token", "post"],
 )
 def test_layers_offloaded_to_disk(tmp_path, batch, form, parts):

@@ -88,7 +88,7 @@ def test_any_order_of_arrival_gives_the_logits_of_the_whole_timelines(data, vari
 
 
 def test_state_holds_the_last_posts_only_and_counts_its_bytes():
-    """In the token form what the tokenizer returned, without padding: two numbers a token, and a time, of 8 bytes."""
+    """In the paper's model what the tokenizer returned, without padding: 8 bytes a number, two a token and a time."""
     model, people = tiny_model(), timelines()
     state = None
     for number in range(7):
@@ -103,7 +103,7 @@ def test_state_holds_the_last_posts_only_and_counts_its_bytes():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_state_holds_one_vector_of_a_post(dtype):
-    """However long the post is, in the post form: 16 numbers, that it is real, and its time."""
+    """However long the post is, in the post model: 16 numbers, that it is real, and its time."""
     model, people = tiny_model(model_type="post_tempoformer").to(dtype), timelines()
     state = arrive(model, [("ann", number) for number in range(7)], people).state
     assert [tuple(post["post_embeds"].shape) for post in state.posts["ann"]] == [(16,)] * 3
@@ -171,7 +171,7 @@ def test_times_that_are_exact_are_read(make):
 
 @pytest.mark.parametrize("first", [True, False])
 def test_time_ids_in_some_steps_only_are_refused(first):
-    """In the token form, which reads them again with each new post."""
+    """In the paper's model, which reads them again with each new post."""
     encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": ["a", "b"], "temporal_attention": "none"}
     model, ids = tiny_model(encoder_config=encoder), torch.full((1, 2), 7)
     calls = [{"time_ids": torch.full((1, 2), 3)}, {}]

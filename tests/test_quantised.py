@@ -62,8 +62,8 @@ def int8_activations_too(model: nn.Module) -> nn.Module:
 
 
 MODELS = {
-    "token form": stream_model,
-    "post form": lambda: stream_model(model_type="post_tempoformer"),
+    "the paper's model": stream_model,
+    "post model": lambda: stream_model(model_type="post_tempoformer"),
     "recurrent head": lambda: stream_model(head="lstm"),
     "calendar time": calendar_model,
     "texts": text_model,

@@ -25,7 +25,7 @@ def test_every_row_of_the_tables_has_its_file():
         "no_rotation",
         "no_second_position",
         "no_temporal_rotation",
-        "post_form",
+        "post_model",
         "robert",
         "rotempoformer",
         "stream_residual",

@@ -66,8 +66,8 @@ class LiveClassifier:
     - Of two processes that read posts of a timeline at the same time the later one reads again what the other wrote.
     - Posts of a timeline that is forgotten meanwhile get an answer, and nothing of them is kept.
     - A memory that was damaged, or is another model's, counts as nothing, and the log says so.
-    - Of a post its time and its answer are kept, and what the model reads: in the post form its vector, in the token
-      form its tokens, from which the text can be read.
+    - Of a post its time and its answer are kept, and what the model reads: in the post model its vector, in the
+      paper's model its tokens, from which the text can be read.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.

@@ -72,7 +72,7 @@ class StreamTrainingArguments(HubTrainingArguments):
     )
     freeze_encoder: bool = field(
         default=False,
-        metadata={"help": "Train only what is new, over vectors of posts that are computed once (post form)."},
+        metadata={"help": "Train only what is new, over vectors of posts that are computed once (post model only)."},
     )
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many evaluations without a better --metric_for_best_model."}

@@ -240,10 +240,10 @@ def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder):
 
 
 def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(tmp_path, encoder):
-    post_form = ["--model_type", "post_tempoformer", "--freeze_encoder", "--max_steps"]
+    post_model = ["--model_type", "post_tempoformer", "--freeze_encoder", "--max_steps"]
     at_once = ["--warmup_steps", "0", "--load_best_model_at_end", "false"]
-    fine_tune(tmp_path / "still", encoder, *post_form, "1", *at_once, "--learning_rate", "0")
-    vectors = fine_tune(tmp_path / "out", encoder, *post_form, "8", *at_once, "--learning_rate", "1e-2")
+    fine_tune(tmp_path / "still", encoder, *post_model, "1", *at_once, "--learning_rate", "0")
+    vectors = fine_tune(tmp_path / "out", encoder, *post_model, "8", *at_once, "--learning_rate", "1e-2")
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("still", "out"))
     pretrained = load_file(Path(encoder) / "model.safetensors")
     for name, weights in after.items():
