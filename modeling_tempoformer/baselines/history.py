@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import torch
 from datasets import Dataset
-from huggingface_hub.dataclasses import as_validated_field, strict
+from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 from transformers import PreTrainedConfig, PreTrainedModel, default_data_collator
@@ -19,13 +19,6 @@ from ..modeling_post_tempoformer import focal_loss
 from ..training.recipes import check_overrides
 from .base import DEFAULT_WINDOW, Prepared, TrainedBaseline, class_fields
 from .frozen_embeddings import EmbeddedStreams, embed_texts
-
-
-@as_validated_field
-def at_least_1(value: int | list[int] | tuple[int, ...]):
-    """A size, or several."""
-    if min(value, default=1) < 1 if isinstance(value, (list, tuple)) else value < 1:
-        raise ValueError(f"must be at least 1, got {value}.")
 
 
 @strict
@@ -50,7 +43,7 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     embedding_size: int = 384
     window: int = 20
     timed: bool = True
-    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=())
+    hidden_sizes: list[int] | tuple[int, ...] = ()
     dropout: float | int = 0.1
     focal_gamma: float | int = 2.0
     class_weights: list[float | int] | None = None

@@ -44,15 +44,9 @@ def read_split(model: str | None) -> dict[str, set[str]]:
 
 def make_split(splits: Mapping[str, Posts], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """
-    The record of a training or a calibration.
-
-    Args:
-        splits (`dict`): The timelines of each split.
-        before (`dict`): The record of the model that the run starts from.
-
-    Returns:
-        The hashes of each split, those of `before` for one that is not given, and as `earlier` the others that the
-        model had learned from before. Raises a `ValueError` that names timelines which are in two splits.
+    The record of a training or a calibration: the hashes of each split, those of `before` (the record of the model
+    that the run starts from) for one that is not given, and as `earlier` the others that the model had learned from.
+    Raises a `ValueError` that names timelines which are in two splits.
     """
     hashes = {name: hash_timelines(splits[name]) if name in splits else {} for name in SPLITS}
     for one, other in combinations(hashes, 2):
@@ -68,16 +62,9 @@ def make_split(splits: Mapping[str, Posts], before: Mapping[str, set[str]]) -> d
 
 def hold_back(split: str, timelines: Dataset, before: Mapping[str, set[str]], model: str | None) -> Dataset:
     """
-    The timelines that a model may be scored on: all, if it has learned from none of those that have labels. Of the
-    whole posts of its training these are the split that was recorded then.
-
-    Args:
-        split (`str`): `"validation"` or `"test"`. What the model was validated on may be validated on again.
-        timelines (`Dataset`): The timelines of the split.
-        before (`dict`): The record of the model.
-        model (`str`): Its folder.
-
-    Raises a `ValueError` that names timelines which the model has learned from, of other posts.
+    The timelines of a split that a model may be scored on: all, if it has learned from none of those that have labels
+    (what it was validated on may be validated on again). Of the whole posts of its training these are the split that
+    was recorded then. Raises a `ValueError` that names timelines which the model has learned from, of other posts.
     """
     learned = before["train"] | before[EARLIER] | (before["validation"] if split == "test" else set())
     hashes = list(map(hash_id, timelines["timeline_id"]))

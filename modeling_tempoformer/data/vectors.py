@@ -20,16 +20,9 @@ def cached_vectors(
     encoder: PreTrainedModel, posts: Any, compute: Callable[[], np.ndarray], cache_dir: str | Path | None = None
 ) -> np.ndarray:
     """
-    Reads the vectors of posts from the cache, or computes and keeps them. Texts are not kept.
-
-    Args:
-        encoder (`PreTrainedModel`): Its configuration and weights are part of the key.
-        posts: All else that decides the vectors, such as the tokens; JSON can write it.
-        compute (`Callable`): Returns the vectors.
-        cache_dir (`str` or `Path`, *optional*): Defaults to `post_embeddings` in the cache of `datasets`.
-
-    Returns:
-        `np.ndarray`: What `compute` returns, or returned before.
+    The vectors that `compute` returns, or returned before for the same weights, configuration and `posts`, which is
+    all else that decides them and which JSON can write. The cache has no texts; by default it is `post_embeddings` in
+    the cache of `datasets`.
     """
     folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings" if cache_dir is None else Path(cache_dir)
     path = folder / f"{hash_inputs(encoder, posts)}.npy"

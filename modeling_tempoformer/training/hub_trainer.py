@@ -78,11 +78,8 @@ class HubTrainingArguments(TrainingArguments):
 
 class HubTrainer(Trainer):
     """
-    The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`].
-
-    Attributes:
-        base_model (`str`, *optional*): Hub id or folder that training started from, if the model's configuration does
-            not name it.
+    The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`]. `base_model`
+    is the Hub id or folder that training started from, if the model's configuration does not name it.
     """
 
     base_model: str | None = None

@@ -285,13 +285,8 @@ def run_steps(
     data: DataTrainingArguments,
 ):
     """
-    Does what the Trainer's arguments ask for, in this order.
-
-    Args:
-        trainer (`StreamTrainer`): With a model, and the items to train and evaluate on.
-        items, post_ids, timelines (`dict`): As in [`StreamTrainer.predict_timelines`].
-        split (`dict`): As [`make_split`] returns it.
-        model_args, data: The script's other arguments.
+    Does what the Trainer's arguments ask for, in this order. `items`, `post_ids` and `timelines` are as in
+    [`StreamTrainer.predict_timelines`], `split` as [`make_split`] returns it.
     """
     training, config = trainer.args, trainer.model.config
     trainer.base_model = model_args.model_name_or_path

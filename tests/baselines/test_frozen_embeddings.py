@@ -50,8 +50,9 @@ def plain_embeddings(folder, texts: list[str], **settings) -> np.ndarray:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_mean_of_the_tokens_of_each_text(encoder, embed, batch_size):
-    found = embed(TEXTS, batch_size=batch_size)
+def test_mean_of_the_tokens_of_each_text(encoder, embed, batch_size, monkeypatch):
+    monkeypatch.setattr("modeling_tempoformer.training.frozen_encoder.BATCH_SIZE", batch_size)
+    found = embed(TEXTS)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, plain_embeddings(encoder, TEXTS), atol=1e-5)
 
@@ -72,7 +73,7 @@ def test_only_embeddings_of_the_same_tokens_and_weights_are_read_from_the_cache(
     (path,) = (tmp_path / "cache").iterdir()
     np.save(path, first + 100)
     assert np.array_equal(embed(TEXTS), first + 100)
-    assert np.array_equal(embed(TEXTS, batch_size=3, max_seq_length=20), first + 100)
+    assert np.array_equal(embed(TEXTS, max_seq_length=20), first + 100)
     for texts, settings in ((TEXTS[::-1], {}), (TEXTS[:4], {}), (TEXTS, {"max_seq_length": 5})):
         assert np.abs(embed(texts, **settings)).max() < 50
     # Other weights in files of the same names and sizes.
