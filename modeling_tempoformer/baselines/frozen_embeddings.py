@@ -9,7 +9,6 @@ import torch
 from transformers import AutoTokenizer
 from transformers.utils import logging
 
-from ..data.vectors import cached_vectors
 from ..data_collator_tempoformer import elapsed_seconds, stream_windows, tokenize_posts
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..training.frozen_encoder import embed
@@ -27,7 +26,7 @@ def embed_texts(
 ) -> np.ndarray:
     """
     An embedding of each text (texts, hidden) in float32: the mean of an encoder's last hidden states over the text's
-    tokens, special tokens included, as sentence encoders are used. They are cached on disk, see [`cached_vectors`].
+    tokens, special tokens included, as sentence encoders are used. They are cached on disk, see [`embed`].
     Texts of more than `max_seq_length` tokens, or than the encoder reads, are truncated and counted in a log line.
     """
     settings = download_settings or {}
@@ -45,9 +44,7 @@ def embed_texts(
         logger.warning(f"Truncated {num_truncated} of {len(texts)} posts to {limit} tokens.")
     posts = [dict(zip(tokens, post, strict=True)) for post in zip(*tokens.values(), strict=True)]
     model.to("cuda" if torch.cuda.is_available() else "cpu")
-    return cached_vectors(
-        model.base_model.encoder, ["mean", posts], lambda: embed(posts, model, tokenizer).numpy(), cache_dir
-    )
+    return embed(posts, model, tokenizer, cache_dir)
 
 
 class EmbeddedStreams(torch.utils.data.Dataset):
