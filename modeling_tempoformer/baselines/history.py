@@ -34,16 +34,13 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     What the configurations of all [`HistoryModel`]s have.
 
     Args:
-        embedding_size (`int`, *optional*, defaults to 384):
-            Width of a post's embedding.
-        window (`int`, *optional*, defaults to 20):
-            The largest number of posts in a stream.
-        timed (`bool`, *optional*, defaults to `True`):
-            Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
-        hidden_sizes (`list[int]`, *optional*):
-            Hidden widths of the classifier.
-        dropout (`float`, *optional*, defaults to 0.1):
-            Dropout in the classifier: after each hidden layer, or before the output if there is no hidden layer.
+        embedding_size (`int`, *optional*, defaults to 384): Width of a post's embedding.
+        window (`int`, *optional*, defaults to 20): The largest number of posts in a stream.
+        timed (`bool`, *optional*, defaults to `True`): Whether networks over signatures read the seconds between
+            posts. If not, posts are evenly spaced.
+        hidden_sizes (`list[int]`, *optional*): Hidden widths of the classifier.
+        dropout (`float`, *optional*, defaults to 0.1): Dropout after each hidden layer of the classifier, or before
+            its output if it has none.
         focal_gamma, class_weights, calibration: As in [`TempoFormerConfig`].
     """
 
@@ -86,18 +83,10 @@ class HistoryModel(PreTrainedModel):
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> SequenceClassifierOutput:
-        r"""
-        Args:
-            embeddings (`torch.FloatTensor` of shape `(batch_size, window, embedding_size)`):
-                The posts of each stream, oldest to newest, padded on the left.
-            mask (`torch.BoolTensor` of shape `(batch_size, window)`):
-                False for padding. Every stream has a newest post.
-            elapsed (`torch.FloatTensor` of shape `(batch_size, window)`, *optional*):
-                Seconds from each post to the stream's newest; given if, and only if, `config.timed`.
-            labels (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
-                Class of each stream's newest post; -100 if it has none.
-            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                Labelled streams in all batches that are accumulated into one step.
+        """
+        The logits (streams, classes), and the loss where there are `labels` (streams,), -100 for none. `embeddings`
+        (streams, window, width) are posts from oldest to newest, padded on the left, where `mask` (streams, window) is
+        False. `elapsed` (streams, window), seconds to the newest, is given if, and only if, `config.timed`.
         """
         # Padding may hold any value, also NaN.
         logits = self.score(embeddings.masked_fill(~mask.unsqueeze(-1), 0), mask, elapsed)

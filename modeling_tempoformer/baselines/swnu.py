@@ -23,10 +23,9 @@ class SWNUConfig(HistoryConfig):
     As [`HistoryConfig`], with two hidden layers of 32.
 
     Args:
-        path_channels (`int`, *optional*, defaults to 10):
-            Channels that an embedding is reduced to. Time is added as one more channel.
-        unit_hidden_size (`int`, *optional*, defaults to 12):
-            Width of each direction of the BiLSTM over log-signatures.
+        path_channels (`int`, *optional*, defaults to 10): Channels of the path. Time is one more.
+        unit_hidden_size (`int`, *optional*, defaults to 12): Width of each direction of the BiLSTM over
+            log-signatures.
     """
 
     model_type = "swnu"

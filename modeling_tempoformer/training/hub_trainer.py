@@ -156,7 +156,10 @@ class HubTrainer(Trainer):
         """Writes the metrics of all splits of this run to `all_results.json`, in the place of older ones."""
         self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
-            write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
+            self.write_results()
+
+    def write_results(self):
+        write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
 
     def push_to_hub(
         self,

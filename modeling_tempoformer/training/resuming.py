@@ -16,7 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
-from ..data.split_record import SPLIT
+from ..data.splits import SPLIT
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_figure
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
