@@ -13,7 +13,7 @@ from typing import Literal
 from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.post_splits import load_file, timeline_columns
-from modeling_tempoformer.data.split_record import hold_back, read_split
+from modeling_tempoformer.data.splits import hold_back, read_split
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view
 from modeling_tempoformer.view.timelines import TIMELINES, classes_of, load_pipeline, write_view

@@ -26,11 +26,12 @@ import yaml
 from matplotlib.figure import Figure
 
 from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics
-from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
+from modeling_tempoformer.baselines.history import DEFAULT_LENGTH, load_embedder
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.figures import CONFUSION, confusion_figure, write_figure
 from modeling_tempoformer.training.cross_validation import PREDICTIONS, compare, label_ids, read_predictions
+from modeling_tempoformer.training.frozen_encoder import embed
 
 
 ROOT = Path(__file__).parents[1]
@@ -233,8 +234,10 @@ def table_5(paper: Paper):
         return
     timelines, _ = paper.timelines()
     texts = [text for posts in timelines["texts"] for text in posts]
-    diversity = dataset_diversity(embed_texts(texts, paper.args.model_name_or_path), timelines)
-    paper.write("table_5", listed(diversity, digits=3))
+    model, tokenizer = load_embedder(paper.args.model_name_or_path, {})
+    length = min(DEFAULT_LENGTH, tokenizer.model_max_length)
+    vectors = embed([dict(tokenizer(text, truncation=True, max_length=length)) for text in texts], model, tokenizer)
+    paper.write("table_5", listed(dataset_diversity(vectors, timelines), digits=3))
 
 
 def listed(figures: dict, digits: int) -> list[dict[str, str]]:

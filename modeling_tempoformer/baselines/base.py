@@ -53,12 +53,9 @@ class UntrainedBaseline(Baseline):
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        Predicts the posts of the test part. `timelines` has it and `train`, as [`to_timelines`] returns them; `names`
-        are the classes in the order of their ids.
-
-        Returns:
-            The class id of each post, in the order of the timelines and -1 for no prediction, of shape `(posts,)`; and
-            the probability of each class, of shape `(posts, classes)`.
+        Predicts the posts of `timelines["test"]`, with those of `train` as material; `names` are the classes in the
+        order of their ids. Returns the class id of each post (posts,), in the order of the timelines and -1 for no
+        prediction, and the probability of each class (posts, classes).
         """
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
 
-from .history import HistoryBaseline, HistoryConfig, HistoryModel, at_least_1, make_classifier, read_both_ways
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifier, read_both_ways
 
 
 @strict
@@ -21,7 +21,7 @@ class BiLSTMConfig(HistoryConfig):
 
     model_type = "bilstm"
 
-    lstm_hidden_size: int = at_least_1(default=300)
+    lstm_hidden_size: int = 300
 
 
 class BiLSTM(HistoryModel):

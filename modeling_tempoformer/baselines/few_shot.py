@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, pipeline
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.utils import logging
 
 from ..data.arguments import DataTrainingArguments, check_positive
@@ -108,45 +108,21 @@ def format_stream(timeline: dict, post: int, num_posts: int) -> str:
     return "\n".join(lines)
 
 
-def fit_chats(
-    tokenizer: PreTrainedTokenizerBase,
-    instructions: str,
-    examples: Sequence[tuple[dict, int, str]],
-    test: Dataset,
-    window: int,
-    limit: int,
-) -> list[list[dict[str, str]]]:
+def make_chat(
+    instructions: str, examples: Sequence[tuple[dict, int, str]], timeline: dict, post: int, window: int
+) -> list[dict[str, str]]:
     """
-    A chat for each post of `test` that asks for its label. The model seems to have labelled the examples before (each
-    a timeline, the position of a post and a label). Streams have `window` posts, or as many as fit in `limit` tokens.
+    A chat that asks for the label of a post. The model seems to have labelled the examples before (each a timeline,
+    the position of a post and a label).
     """
-    chats, num_shortened = [], 0
-    for timeline in test:
-        for post, post_id in enumerate(timeline["post_ids"]):
-            for num_posts in range(window, 0, -1):
-                turns = []
-                for *example, label in examples:
-                    turns += [("user", format_stream(*example, num_posts)), ("assistant", label)]
-                turns.append(("user", format_stream(timeline, post, num_posts)))
-                chat = [{"role": role, "content": content} for role, content in turns]
-                # Some templates refuse a system turn.
-                chat[0]["content"] = f"{instructions}\n\n{chat[0]['content']}"
-                tokens = tokenizer.apply_chat_template(chat, add_generation_prompt=True, **TEMPLATE_SETTINGS)
-                if (length := len(tokens["input_ids"])) <= limit:
-                    break
-            else:
-                raise ValueError(
-                    f"Timeline '{timeline['timeline_id']}', post '{post_id}': the prompt has {length} tokens without "
-                    f"earlier posts, but the model has room for {limit}. Use fewer examples."
-                )
-            chats.append(chat)
-            num_shortened += num_posts < window
-    if num_shortened:
-        logger.warning(
-            f"{num_shortened} of {len(chats)} prompts had more than {limit} tokens. The oldest posts of their streams "
-            "were left out."
-        )
-    return chats
+    turns = []
+    for *example, label in examples:
+        turns += [("user", format_stream(*example, window)), ("assistant", label)]
+    turns.append(("user", format_stream(timeline, post, window)))
+    chat = [{"role": role, "content": content} for role, content in turns]
+    # Some templates refuse a system turn.
+    chat[0]["content"] = f"{instructions}\n\n{chat[0]['content']}"
+    return chat
 
 
 def parse_label(answer: str, label_names: Sequence[str]) -> int:
@@ -182,10 +158,8 @@ class Method(UntrainedBaseline):
     ) -> tuple[np.ndarray, np.ndarray]:
         """
         As in [`UntrainedBaseline`]. The examples are drawn from the labelled training posts, the same for all posts.
-        The label that an answer names has the probability 1; an answer that names none is counted in a warning.
-
-        If a prompt does not fit the model, the oldest posts of its streams are left out, and a warning counts such
-        prompts. Raises a `ValueError` that names the post if a prompt does not fit even without earlier posts.
+        The label that an answer names has the probability 1; an answer that names none is counted in a warning. Raises
+        a `ValueError` that names the post if a prompt does not fit the model.
         """
         posts = [
             (timeline, post, label) for timeline in timelines["train"] for post, label in enumerate(timeline["labels"])
@@ -205,7 +179,16 @@ class Method(UntrainedBaseline):
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
         limit = min(positions, tokenizer.model_max_length) - max_new_tokens
         instructions = build_instructions(names, data.task_name)
-        chats = fit_chats(tokenizer, instructions, examples, timelines["test"], data.window or 1, limit)
+        chats = []
+        for timeline in timelines["test"]:
+            for post, post_id in enumerate(timeline["post_ids"]):
+                chats.append(make_chat(instructions, examples, timeline, post, data.window or 1))
+                tokens = tokenizer.apply_chat_template(chats[-1], add_generation_prompt=True, **TEMPLATE_SETTINGS)
+                if (length := len(tokens["input_ids"])) > limit:
+                    raise ValueError(
+                        f"Timeline '{timeline['timeline_id']}', post '{post_id}': the prompt has {length} tokens, but "
+                        f"the model has room for {limit}. Give a smaller --window or --num_examples."
+                    )
         answers = pipeline("text-generation", model=model, tokenizer=tokenizer)(
             (chat for chat in chats),
             batch_size=BATCH_SIZE,

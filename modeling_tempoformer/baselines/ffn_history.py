@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from huggingface_hub.dataclasses import strict
 
-from .history import HistoryBaseline, HistoryConfig, HistoryModel, at_least_1, make_classifier
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifier
 
 
 @strict
@@ -15,7 +15,7 @@ class FFNHistoryConfig(HistoryConfig):
 
     model_type = "ffn_history"
 
-    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=(128, 128))
+    hidden_sizes: list[int] | tuple[int, ...] = (128, 128)
 
 
 class FFNHistory(HistoryModel):

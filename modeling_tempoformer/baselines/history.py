@@ -1,31 +1,31 @@
 """Classifiers of streams of frozen post embeddings: what the networks of the papers have in common."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from datasets import Dataset
-from huggingface_hub.dataclasses import as_validated_field, strict
+from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
-from transformers import PreTrainedConfig, PreTrainedModel, default_data_collator
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from ..checks_tempoformer import CheckedFields
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.post_splits import choose_class_weights, is_timed
-from ..modeling_post_tempoformer import focal_loss
+from ..data.rows import to_rows
+from ..data_collator_tempoformer import StreamCollator
+from ..evaluation.predictions import targets_of
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, focal_loss
+from ..training.frozen_encoder import embed_rows
 from ..training.recipes import check_overrides
 from .base import DEFAULT_WINDOW, Prepared, TrainedBaseline, class_fields
-from .frozen_embeddings import EmbeddedStreams, embed_texts
 
 
-@as_validated_field
-def at_least_1(value: int | list[int] | tuple[int, ...]):
-    """A size, or several."""
-    if min(value, default=1) < 1 if isinstance(value, (list, tuple)) else value < 1:
-        raise ValueError(f"must be at least 1, got {value}.")
+DEFAULT_LENGTH = 128  # tokens
 
 
 @strict
@@ -34,23 +34,20 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     What the configurations of all [`HistoryModel`]s have.
 
     Args:
-        embedding_size (`int`, *optional*, defaults to 384):
-            Width of a post's embedding.
-        window (`int`, *optional*, defaults to 20):
-            The largest number of posts in a stream.
-        timed (`bool`, *optional*, defaults to `True`):
-            Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
-        hidden_sizes (`list[int]`, *optional*):
-            Hidden widths of the classifier.
-        dropout (`float`, *optional*, defaults to 0.1):
-            Dropout in the classifier: after each hidden layer, or before the output if there is no hidden layer.
+        embedding_size (`int`, *optional*, defaults to 384): Width of a post's embedding.
+        window (`int`, *optional*, defaults to 20): The largest number of posts in a stream.
+        timed (`bool`, *optional*, defaults to `True`): Whether networks over signatures read the seconds between
+            posts. If not, posts are evenly spaced.
+        hidden_sizes (`list[int]`, *optional*): Hidden widths of the classifier.
+        dropout (`float`, *optional*, defaults to 0.1): Dropout after each hidden layer of the classifier, or before
+            its output if it has none.
         focal_gamma, class_weights, calibration: As in [`TempoFormerConfig`].
     """
 
     embedding_size: int = 384
     window: int = 20
     timed: bool = True
-    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=())
+    hidden_sizes: list[int] | tuple[int, ...] = ()
     dropout: float | int = 0.1
     focal_gamma: float | int = 2.0
     class_weights: list[float | int] | None = None
@@ -86,18 +83,10 @@ class HistoryModel(PreTrainedModel):
         labels: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> SequenceClassifierOutput:
-        r"""
-        Args:
-            embeddings (`torch.FloatTensor` of shape `(batch_size, window, embedding_size)`):
-                The posts of each stream, oldest to newest, padded on the left.
-            mask (`torch.BoolTensor` of shape `(batch_size, window)`):
-                False for padding. Every stream has a newest post.
-            elapsed (`torch.FloatTensor` of shape `(batch_size, window)`, *optional*):
-                Seconds from each post to the stream's newest; given if, and only if, `config.timed`.
-            labels (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
-                Class of each stream's newest post; -100 if it has none.
-            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                Labelled streams in all batches that are accumulated into one step.
+        """
+        The logits (streams, classes), and the loss where there are `labels` (streams,), -100 for none. `embeddings`
+        (streams, window, width) are posts from oldest to newest, padded on the left, where `mask` (streams, window) is
+        False. `elapsed` (streams, window), seconds to the newest, is given if, and only if, `config.timed`.
         """
         # Padding may hold any value, also NaN.
         logits = self.score(embeddings.masked_fill(~mask.unsqueeze(-1), 0), mask, elapsed)
@@ -129,6 +118,34 @@ def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) 
     return final.sum(0)
 
 
+def load_embedder(
+    model_name_or_path: str, download_settings: dict[str, Any]
+) -> tuple[PostTempoFormerForStreamClassification, PreTrainedTokenizerBase]:
+    """
+    A model whose encoder embeds posts, and its tokenizer: the mean of the last hidden states over a post's tokens,
+    special tokens included, as sentence encoders are used.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
+    # Weights that the checkpoint lacks, such as an unused pooler, are drawn: alike each time, so that the cached
+    # vectors are found, and without an effect on what the caller draws next.
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
+            model_name_or_path, post_pooling="mean", **download_settings
+        )
+    tokenizer.model_max_length = min(tokenizer.model_max_length, model.base_model.max_tokens)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def collate_streams(collator: StreamCollator, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """A batch for a [`HistoryModel`], from embedded rows of one target each."""
+    batch = collator(rows)
+    index = batch["stream_index"].squeeze(1)
+    embeddings = batch["post_embeds"][torch.arange(len(rows)).unsqueeze(-1), index.clamp_min(0)]
+    streams = {"embeddings": embeddings, "mask": index >= 0}
+    return streams | {name: batch[name].squeeze(1) for name in ("elapsed", "labels") if name in batch}
+
+
 @dataclass(kw_only=True)
 class HistoryBaseline(TrainedBaseline):
     """A [`HistoryModel`] over frozen embeddings of the posts, from any encoder. A subclass says which."""
@@ -138,33 +155,24 @@ class HistoryBaseline(TrainedBaseline):
     def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
         config_class, window = self.model_class.config_class, data.window or DEFAULT_WINDOW
         check_overrides(self.config_overrides, config_class)
-        texts = {name: [text for posts in part["texts"] for text in posts] for name, part in timelines.items()}
-        # All posts at once, so that every fold of a cross-validation finds the same cache.
-        everything = sorted({text for part in texts.values() for text in part})
-        embeddings = embed_texts(
-            everything,
-            self.model_name_or_path,
-            data.max_seq_length or 128,
-            download_settings=self.download_settings,
-        )
-        row_of = {text: row for row, text in enumerate(everything)}
-        items = {
-            name: EmbeddedStreams(
-                part, embeddings[[row_of[text] for text in texts[name]]], window, only_labelled=name != "test"
-            )
+        embedder, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)
+        length = min(data.max_seq_length or DEFAULT_LENGTH, tokenizer.model_max_length)
+        rows = {
+            name: to_rows(part, tokenizer, window, 1, length, only_labelled=name != "test")
             for name, part in timelines.items()
         }
+        timed = is_timed(timelines)
         config = config_class(
-            embedding_size=embeddings.shape[1],
+            embedding_size=embedder.config.encoder_config.hidden_size,
             window=window,
-            timed=is_timed(timelines),
+            timed=timed,
             class_weights=choose_class_weights(timelines["train"], names),
             **class_fields(names),
             **(self.config_overrides or {}),
         )
         return Prepared(
             model=self.model_class(config),
-            items=items,
-            post_ids={name: [[post_id] for post_id in part.post_ids] for name, part in items.items()},
-            collator=default_data_collator,
+            items=embed_rows(rows, embedder, tokenizer),
+            post_ids={name: targets_of(part) for name, part in rows.items()},
+            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=timed)),
         )

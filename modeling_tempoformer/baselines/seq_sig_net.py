@@ -8,7 +8,7 @@ from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.functional import pad
 
-from .history import HistoryBaseline, HistoryModel, at_least_1, make_classifier, read_both_ways
+from .history import HistoryBaseline, HistoryModel, make_classifier, read_both_ways
 from .swnu import SignatureUnit, SWNUConfig, stream_time
 
 
@@ -28,7 +28,7 @@ class SeqSigNetConfig(SWNUConfig):
 
     model_type = "seq_sig_net"
 
-    lstm_hidden_size: int = at_least_1(default=300)
+    lstm_hidden_size: int = 300
 
     @property
     def num_units(self) -> int:

@@ -9,7 +9,7 @@ from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.functional import pad
 
-from .history import HistoryBaseline, HistoryConfig, HistoryModel, at_least_1, make_classifier, read_both_ways
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifier, read_both_ways
 from .signatures import log_signature_size, log_signatures
 
 
@@ -23,17 +23,16 @@ class SWNUConfig(HistoryConfig):
     As [`HistoryConfig`], with two hidden layers of 32.
 
     Args:
-        path_channels (`int`, *optional*, defaults to 10):
-            Channels that an embedding is reduced to. Time is added as one more channel.
-        unit_hidden_size (`int`, *optional*, defaults to 12):
-            Width of each direction of the BiLSTM over log-signatures.
+        path_channels (`int`, *optional*, defaults to 10): Channels of the path. Time is one more.
+        unit_hidden_size (`int`, *optional*, defaults to 12): Width of each direction of the BiLSTM over
+            log-signatures.
     """
 
     model_type = "swnu"
 
-    hidden_sizes: list[int] | tuple[int, ...] = at_least_1(default=(32, 32))
-    path_channels: int = at_least_1(default=10)
-    unit_hidden_size: int = at_least_1(default=12)
+    hidden_sizes: list[int] | tuple[int, ...] = (32, 32)
+    path_channels: int = 10
+    unit_hidden_size: int = 12
 
 
 def stream_time(mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:

@@ -33,20 +33,11 @@ def to_sequences(
     only_labelled: bool = False,
 ) -> Dataset:
     """
-    The target posts as a stock sequence classifier reads them.
-
-    Args:
-        timelines (`Dataset`): From [`to_timelines`].
-        tokenizer (`PreTrainedTokenizerBase`): The encoder's tokenizer.
-        window (`int`): 1 for the post alone. With more, the `window - 1` posts before it are the second text of a
-            pair, with separator tokens between them.
-        max_seq_length (`int`, *optional*): Maximum number of tokens in a sequence; at most, and by default, the
-            tokenizer's `model_max_length`. Longer sequences lose the oldest tokens of the history, then the last
-            tokens of the post, and are counted in a log line.
-        only_labelled (`bool`, *optional*, defaults to `False`): Whether only labelled posts are targets.
-
-    Returns:
-        `Dataset`: The columns of the tokenizer, `labels` and `post_id`, one row for each target post.
+    The target posts as a stock sequence classifier reads them: the columns of the tokenizer, `labels` and `post_id`,
+    in one row for each. Where the window is larger than 1, the `window - 1` posts before a post are the second text of
+    a pair, with separator tokens between them. Sequences of more than `max_seq_length` tokens (at most, and by
+    default, the tokenizer's limit) lose the oldest tokens of the history, then the last tokens of the post, and are
+    counted in a log line.
     """
     limit = min(tokenizer.model_max_length, max_seq_length or tokenizer.model_max_length)
     num_truncated = 0

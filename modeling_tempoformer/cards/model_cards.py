@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
@@ -48,7 +47,6 @@ class TrainingFacts:
         hardware (`str`): The devices, for example `1 x CPU`.
         evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
         seconds, loss (`float`, *optional*): Duration and mean training loss.
-        emissions (`dict[str, Any]`, *optional*): `co2_eq_emissions` as in [`ModelCardData`], in grams.
     """
 
     arguments: dict[str, Any]
@@ -56,7 +54,6 @@ class TrainingFacts:
     evaluations: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float | None = None
     loss: float | None = None
-    emissions: dict[str, Any] | None = None
 
 
 def write_card(
@@ -155,7 +152,6 @@ def write_card(
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=name if results else None,
         eval_results=results or None,
-        co2_eq_emissions=training and training.emissions,
     )
     templates = [data_folder("hub_cards") / file for file in (template, "shared.md")]
     card = ModelCard.from_template(
@@ -206,17 +202,6 @@ def public_id(name: str | None) -> str | None:
     except HFValidationError:
         return None
     return name
-
-
-def read_emissions(folder: Path) -> dict[str, Any] | None:
-    """The card's `co2_eq_emissions`, in grams, from the `emissions.csv` that codecarbon wrote; None without one."""
-    # The file says where the machine is. Names that begin with an underscore are never pushed.
-    kept = folder / "_emissions.csv"
-    if (folder / "emissions.csv").exists():
-        (folder / "emissions.csv").replace(kept)
-    if not kept.exists():
-        return None
-    return {"emissions": 1000 * float(pd.read_csv(kept)["emissions"].iloc[-1]), "source": "codecarbon"}
 
 
 def drop_private_base(path: Path):

@@ -157,15 +157,9 @@ def to_mlm_rows(
     line_by_line: bool = False,
 ) -> DatedTexts:
     """
-    Rows for [`TemporalMlmCollator`]: `input_ids`, `attention_mask`, `special_tokens_mask` and `time_ids`.
-
-    Args:
-        texts: One row per text.
-        tokenizer: A [`TemporalBertTokenizer`].
-        time_column, text_column: Names of the columns.
-        max_length: Most tokens in a row, special tokens included. A longer text makes several rows.
-        line_by_line: Whether each row has one text only. Otherwise texts of one time point are joined to rows of
-            `max_length` tokens, of each 1,000 texts anew.
+    Rows for [`TemporalMlmCollator`] of at most `max_length` tokens, special tokens included: `input_ids`,
+    `attention_mask`, `special_tokens_mask` and `time_ids`. A longer text makes several rows. Texts of one time point
+    are joined, of each 1,000 texts anew, unless `line_by_line`.
 
     Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
     """

@@ -11,8 +11,7 @@ from datasets import Dataset, IterableDataset
 
 from .arguments import DatasetArguments, DataTrainingArguments
 from .corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
-from .split_record import hold_back, make_split, read_split
-from .splits import read_folds, select_fold, split_timelines
+from .splits import hold_back, make_split, read_folds, read_split, select_fold, split_timelines
 from .tables import load_hub_splits, load_table
 from .timelines import Posts, to_timelines
 

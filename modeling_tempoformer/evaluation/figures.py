@@ -58,15 +58,8 @@ def print_figures(folder: str | Path):
 def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> "Figure | None":
     """
     Training and validation loss by step, and below them the macro F1 of each evaluation, where it is known, beside
-    that of guessing each class by its share, which is 1 / classes.
-
-    Args:
-        history (`list[dict]`): The `log_history` of a [`TrainerState`].
-        kept_step (`int`): The step whose weights are kept; it is marked.
-        num_classes (`int`): Number of classes.
-
-    Returns:
-        The figure; None if nothing was logged.
+    that of guessing each class by its share, which is 1 / classes. `history` is the `log_history` of a
+    [`TrainerState`]; `kept_step`, whose weights are kept, is marked. None if nothing was logged.
     """
     names = {"loss": "training loss", "eval_loss": "validation loss", "eval_macro_f1": "validation macro F1"}
     scores = {name: [(entry["step"], entry[name]) for entry in history if name in entry] for name in names}
@@ -133,12 +126,7 @@ def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarra
     """
     The reliability diagram: the share of right predictions among posts of about the same confidence, and below it how
     many posts those are. The confidence of a post is the probability of its most probable class, in the bins of
-    [`expected_calibration_error`], which the title has.
-
-    Args:
-        labels (`np.ndarray` of shape `(posts,)`): The class id of each post.
-        probabilities (`dict[str, np.ndarray]`): By a name to show, the probability of each class, of shape `(posts,
-            classes)`; one or two of them.
+    [`expected_calibration_error`], which the title has. `probabilities` are (posts, classes), by one or two names.
     """
     figure = new_figure(6.4, 6.4)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))

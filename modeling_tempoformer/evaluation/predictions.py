@@ -54,14 +54,8 @@ def labelled_posts(
     timelines: Dataset, predictions: np.ndarray, names: list[str], probabilities: np.ndarray | None = None
 ) -> Predictions:
     """
-    The posts of timelines that have a label.
-
-    Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
-        predictions (`np.ndarray` of shape `(posts,)`): The class id of each post in the order of the timelines; -1
-            means no prediction.
-        names (`list[str]`): Names of the classes.
-        probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.
+    The posts of timelines that have a label. `predictions` (posts,) and `probabilities` (posts, classes) are of all
+    posts in the order of the timelines; a prediction of -1 is none.
     """
     labels = labels_of(timelines)
     labelled = labels >= 0

@@ -16,11 +16,7 @@ SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % in
 def verdict(results: Mapping[str, Any], so_far: str = "") -> str | None:
     """
     Says that all predictions are of one class, or that macro F1 does not beat guessing each class by its share, whose
-    expected macro F1 is 1 / classes. None if neither is so, or if no post has a label.
-
-    Args:
-        results (`dict[str, Any]`): The results of a part, from [`nest`].
-        so_far (`str`, *optional*): What to say after the class: `" so far"` in the course of a training.
+    expected macro F1 is 1 / classes. None if neither is so, or if no post has a label. `so_far` follows the class.
     """
     if "classes" not in results:
         return None
@@ -59,13 +55,7 @@ def results_line(part: str, results: Mapping[str, Any]) -> str:
 
 
 def results_table(part: str, results: Mapping[str, Any]) -> str:
-    """
-    The results of a part on one screen.
-
-    Args:
-        part (`str`): Its name.
-        results (`dict[str, Any]`): From [`nest`], with the scores of [`score_part`].
-    """
+    """The results of a part, from [`nest`] and with the scores of [`score_part`], on one screen."""
     paragraphs, remarks = [count_line(part, results)], []
     for name, words in (("posts_per_second", "posts"), ("embedded_posts_per_second", "embedded posts")):
         if name in results:

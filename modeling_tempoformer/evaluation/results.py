@@ -65,12 +65,8 @@ def score_part(
 
 def nest(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
     """
-    The metrics of a part as [`write_results`] takes them: those of a class in a dict of its own.
-
-    Args:
-        metrics (`dict[str, Any]`): By name, with or without the prefix; those of a class end with its name.
-        prefix (`str`): `"train"`, `"eval"` or `"predict"`.
-        names (`list[str]`): Names of the classes.
+    The metrics of a part as [`write_results`] takes them, without the prefix (`"train"`, `"eval"` or `"predict"`) that
+    they may have; those of a class, whose names end with its name, in a dict of its own.
     """
     kinds = [metric.name for metric in METRICS if metric.of_class]
     of_class = {f"{kind}_{name}": (name, kind) for name in names for kind in kinds}

@@ -16,9 +16,6 @@ class WorthCallback(TrainerCallback):
     """
     Logs a line where the predictions of an evaluation are of one class only, or no better than guessing; and a warning
     at the end of a training if the model that is kept is such a one.
-
-    Args:
-        names (`list[str]`): Names of the classes.
     """
 
     def __init__(self, names: list[str]):

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..cards.model_cards import public_id
-from ..data.split_record import hold_back, read_split
+from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.predictions import PREDICTIONS, prediction_rows, to_csv
 from ..view.timeline_page import timeline_page

@@ -233,20 +233,12 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
 
 def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
     """
-    Compares cross-validations with the first of them.
+    Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Returns a table.
 
     Writes `comparison.json` and `comparison.csv`. For each method they have all scores over the test posts of all
     folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1 to the first
     method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and of those that
     ended at one class, and seconds of training a fold.
-
-    Args:
-        output_dir (`Path`): Has a folder for each method, with its `results.json` and `predictions.csv`.
-        methods (`Sequence[str]`): Names of these folders.
-        names (`list[str]`): Names of the classes.
-
-    Returns:
-        A table to print, a row for each method.
     """
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}

@@ -73,13 +73,8 @@ def load_model(
     model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str]
 ) -> StreamPreTrainedModel:
     """
-    Loads a saved TempoFormer, or builds one on a pretrained or an untrained encoder.
-
-    Args:
-        model_args (`ModelArguments`): Name the checkpoint.
-        config (`PreTrainedConfig`): The configuration of the checkpoint.
-        window (`int`, *optional*, defaults to 20): Posts in a stream of a new model.
-        names (`list[str]`): The labels of a new model, in the order of their ids.
+    Loads a saved TempoFormer, or builds one with these label names on the pretrained or untrained encoder that
+    `config` describes, by default with a window of 20.
     """
     if isinstance(config, StreamFields):
         # Load in float32. For mixed precision use `--bf16`.

@@ -1,16 +1,23 @@
-"""Training over a frozen encoder: each post is read once, and its vector is kept."""
+"""Training over a frozen encoder: each post is read once, and its vector is kept, also in a cache on disk."""
 
+import hashlib
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import datasets
+import numpy as np
 import torch
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.vectors import cached_vectors
+from ..data.files import written_whole
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
 
+
+logger = logging.get_logger(__name__)
 
 BATCH_SIZE = 64  # posts
 
@@ -57,10 +64,8 @@ def embed_rows(
     # Sorted, so that every split of the same posts finds them in the cache.
     known = sorted(places)
     posts = [{name: list(tokens) for name, tokens in post} for post in known]
-    encoder, pooling = model.base_model.encoder, model.config.post_pooling
-    vectors = cached_vectors(encoder, [pooling, posts], lambda: embed(posts, model, tokenizer).numpy())
     order = {post: place for place, post in enumerate(known)}
-    vectors = torch.from_numpy(vectors)[[order[post] for post in places]]
+    vectors = torch.from_numpy(embed(posts, model, tokenizer))[[order[post] for post in places]]
     return {part: part_rows.with_transform(partial(look_up, vectors)) for part, part_rows in indexed.items()}
 
 
@@ -69,17 +74,37 @@ def embed(
     posts: list[dict[str, list[int]]],
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
-) -> torch.Tensor:
-    """The vectors of posts (posts, hidden), on the CPU."""
+    cache_dir: str | Path | None = None,
+) -> np.ndarray:
+    """
+    The vectors of posts (posts, hidden) in float32, which are read from the cache or computed and kept there. It has
+    no texts; by default it is `post_embeddings` in the cache of `datasets`.
+    """
+    folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings" if cache_dir is None else Path(cache_dir)
+    path = folder / f"{hash_inputs(model.base_model.encoder, [model.config.post_pooling, posts])}.npy"
+    if path.exists():
+        logger.info(f"Read the vectors of posts from {path}.")
+        return np.load(path, allow_pickle=False)
     model.eval()
-    vectors = torch.zeros(len(posts), model.config.encoder_config.hidden_size)
+    vectors = np.zeros((len(posts), model.config.encoder_config.hidden_size), dtype=np.float32)
     # Posts of similar lengths share a batch, for little padding.
     order = sorted(range(len(posts)), key=lambda post: len(posts[post]["input_ids"]))
     for begin in logging.tqdm(range(0, len(order), BATCH_SIZE), desc="Embedding posts"):
         chosen = order[begin : begin + BATCH_SIZE]
         batch = tokenizer.pad([posts[post] for post in chosen], padding_side="right", return_tensors="pt")
-        vectors[chosen] = model.base_model.embed_posts(**batch.to(model.device)).float().cpu()
+        vectors[chosen] = model.base_model.embed_posts(**batch.to(model.device)).float().cpu().numpy()
+    with written_whole(path) as partial_path:
+        np.save(partial_path, vectors, allow_pickle=False)
     return vectors
+
+
+def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
+    """A hash of all that decides the vectors: the encoder's configuration and weights, and the posts."""
+    digest = hashlib.sha256(json.dumps([encoder.config.to_json_string(use_diff=False), posts]).encode())
+    for name, weights in encoder.state_dict().items():
+        digest.update(name.encode())
+        digest.update(weights.contiguous().cpu().numpy())
+    return digest.hexdigest()
 
 
 def look_up(vectors: torch.Tensor, rows: dict[str, list[Any]]) -> dict[str, list[Any]]:

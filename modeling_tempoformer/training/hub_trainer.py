@@ -1,7 +1,6 @@
 """The Trainer with our model card. Everything it pushes has code and card and can be loaded, and holds no token."""
 
 import json
-import shutil
 from collections import ChainMap
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -17,10 +16,9 @@ from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.trainer_utils import HubStrategy
-from transformers.utils import PushInProgress
 
-from ..cards.model_cards import TrainingFacts, drop_private_base, has_card, public_id, read_emissions, write_card
-from ..cards.pushing import pushed_files, upload
+from ..cards.model_cards import TrainingFacts, drop_private_base, has_card, public_id, write_card
+from ..cards.pushing import upload
 from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in
 from ..evaluation.metrics import card_titles
@@ -34,8 +32,6 @@ CARD_ARGUMENTS = (
 )
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
 SPLITS = {"eval": "validation", "predict": "test"}
-# They push what a training resumes from, which names local folders.
-REFUSED_STRATEGIES = (HubStrategy.CHECKPOINT, HubStrategy.ALL_CHECKPOINTS)
 
 
 # A `__repr__` made by the dataclass would show the Hub token.
@@ -48,16 +44,17 @@ class HubTrainingArguments(TrainingArguments):
         model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`] as a dict or as JSON:
             language, license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Any other name
             raises a `ValueError`.
+        hub_strategy (`str`, *optional*, defaults to `"end"`): Must be `"end"`: a model is pushed when its training has
+            ended. The other strategies push checkpoints, which lack code and card or hold local paths.
         remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collators read columns
             that are not arguments of `forward`.
-
-    Raises a `ValueError` for a `hub_strategy` that pushes checkpoints, since they hold local paths.
     """
 
     model_card: dict | str | None = field(
         default=None,
         metadata={"help": 'Facts for the model card as JSON, for example {"language": "en", "license": "mit"}.'},
     )
+    hub_strategy: HubStrategy | str = field(default="end", metadata={"help": "Must be end."})
     remove_unused_columns: bool = field(default=False, metadata={"help": "Must be False."})
 
     def __post_init__(self):
@@ -69,11 +66,8 @@ class HubTrainingArguments(TrainingArguments):
         # Pinned memory is for accelerators; without one PyTorch warns in every loop.
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
-        if self.push_to_hub and self.hub_strategy in REFUSED_STRATEGIES:
-            raise ValueError(
-                f"--hub_strategy {self.hub_strategy.value} would push local paths with the checkpoints: give "
-                "every_save or end."
-            )
+        if self.push_to_hub and self.hub_strategy != HubStrategy.END:
+            raise ValueError(f"--hub_strategy {self.hub_strategy.value} pushes checkpoints: give end or nothing.")
         # Batches differ in size, so one process cannot cut them for the others.
         self.accelerator_config.dispatch_batches = False
 
@@ -84,12 +78,8 @@ class HubTrainingArguments(TrainingArguments):
 
 class HubTrainer(Trainer):
     """
-    The Trainer, except that our models get their own card, that pushes during training include code and card, and that
-    a push sends only [`pushed_files`].
-
-    Attributes:
-        base_model (`str`, *optional*): Hub id or folder that training started from, if the model's configuration does
-            not name it.
+    The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`]. `base_model`
+    is the Hub id or folder that training started from, if the model's configuration does not name it.
     """
 
     base_model: str | None = None
@@ -103,7 +93,7 @@ class HubTrainer(Trainer):
             )
         # Those of each split that were saved since the last training.
         self.saved_metrics: dict[str, dict[str, Any]] = {}
-        self.add_callback(PushCodeAndCardCallback(self))
+        self.add_callback(NewTrainingCallback(self))
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         """A learning rate and the parameters that it is for. Without one, all learn at `args.learning_rate`."""
@@ -123,16 +113,10 @@ class HubTrainer(Trainer):
         return optimizer
 
     def create_model_card(self, **kwargs):
-        """
-        Writes the model card into the output folder.
-
-        Args:
-            kwargs: As in [`Trainer.create_model_card`]; they take precedence over `args.model_card`.
-        """
+        """Writes the model card into the output folder. `kwargs` take precedence over `args.model_card`."""
         if not self.is_world_process_zero():
             return
         folder = Path(self.args.output_dir)
-        emissions = read_emissions(folder)
         facts = {**self.args.model_card, **{name: value for name, value in kwargs.items() if value is not None}}
         model = self.accelerator.unwrap_model(self.model)
         if not has_card(model):
@@ -159,7 +143,7 @@ class HubTrainer(Trainer):
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
             figures=figures_in(folder),
-            training=self.training_facts(summary, emissions) if self.state.global_step else None,
+            training=self.training_facts(summary) if self.state.global_step else None,
             **facts,
         )
 
@@ -172,7 +156,10 @@ class HubTrainer(Trainer):
         """Writes the metrics of all splits of this run to `all_results.json`, in the place of older ones."""
         self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
-            write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
+            self.write_results()
+
+    def write_results(self):
+        write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
 
     def push_to_hub(
         self,
@@ -191,25 +178,15 @@ class HubTrainer(Trainer):
         self.save_model(_internal_call=True)
         if not self.is_world_process_zero():
             return None
+        model = self.accelerator.unwrap_model(self.model)
+        if hasattr(model, "get_base_model"):
+            # An adapter is saved without the code of the model below it.
+            model = model.get_base_model()
+        if has_card(model):
+            custom_object_save(model, self.args.output_dir)
         self.create_model_card(**{"model_name": self.hub_model_id.split("/")[-1], **kwargs})
-        self._finish_current_push()
         where = (self.args.output_dir, self.hub_model_id, token, revision or self.args.hub_revision)
         return upload(*where, commit_message, blocking, (RESULTS, *FIGURES))
-
-    def _push_from_checkpoint(self, checkpoint_folder: str):
-        """As the Trainer's, which would send every subfolder, and local paths with its arguments."""
-        if not self.is_world_process_zero() or self.args.hub_strategy == HubStrategy.END:
-            return
-        self.push_in_progress = self.push_in_progress or PushInProgress()
-        if not (self.args.hub_always_push or self.push_in_progress.is_done()):
-            return
-        # The checkpoint may be deleted while it is sent.
-        for path in pushed_files(checkpoint_folder):
-            shutil.copy(path, self.args.output_dir)
-        self.callback_handler.on_push_begin(self.args, self.state, self.control)
-        message = f"Training in progress, step {self.state.global_step}"
-        where = (self.args.output_dir, self.hub_model_id, self.args.hub_token, self.args.hub_revision)
-        self.push_in_progress.jobs.append(upload(*where, message, False, (RESULTS, *FIGURES)))
 
     def card_scores(self) -> dict[str, dict[str, float]]:
         """Scores of the current weights, by split."""
@@ -222,7 +199,7 @@ class HubTrainer(Trainer):
             for prefix, split in splits.items()
         }
 
-    def training_facts(self, summary: TrainingSummary, emissions: dict[str, Any] | None) -> TrainingFacts:
+    def training_facts(self, summary: TrainingSummary) -> TrainingFacts:
         """How the model was trained."""
         # What the summary does not know.
         own = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")}
@@ -235,12 +212,11 @@ class HubTrainer(Trainer):
             evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
             seconds=end.get("train_runtime"),
             loss=end.get("train_loss"),
-            emissions=emissions,
         )
 
 
-class PushCodeAndCardCallback(TrainerCallback):
-    """Puts code and card into the output folder before each push: the Trainer pushes neither during training."""
+class NewTrainingCallback(TrainerCallback):
+    """What a training begins with: no scores of older weights, and a class whose code can be saved."""
 
     def __init__(self, trainer: HubTrainer):
         self.trainer = trainer
@@ -250,16 +226,6 @@ class PushCodeAndCardCallback(TrainerCallback):
         if self.trainer.is_fsdp_enabled:
             # FSDP derives a class from the model's, in a module of its own, whose code would be saved as the model's.
             type(model).__module__ = type(model).__bases__[-1].__module__
-
-    def on_push_begin(self, args, state, control, **kwargs):
-        if not self.trainer.is_world_process_zero():
-            return
-        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-        if hasattr(model, "get_base_model"):
-            model = model.get_base_model()  # the model below a PEFT adapter
-        if has_card(model):
-            custom_object_save(model, args.output_dir)
-        self.trainer.create_model_card()
 
 
 def check_best_metric(args: TrainingArguments, scores: Sequence[str] = ()):

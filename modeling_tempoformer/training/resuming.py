@@ -16,7 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
-from ..data.split_record import SPLIT
+from ..data.splits import SPLIT
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_figure
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
@@ -53,19 +53,12 @@ def train(
     split: Mapping[str, Sequence[str]] | None = None,
 ):
     """
-    Trains, saves and reports. Resumes from the last checkpoint of the output folder, if there is one. A training that
-    has ended is loaded, reported again and not trained again.
+    Trains, saves and reports. Resumes from the last checkpoint of the output folder, if there is one; the checkpoint
+    that `args.resume_from_checkpoint` names may be of other settings, but not of other posts. A training that has
+    ended is loaded, reported again and not trained again. One that starts anew writes `split` to `_split.json`.
 
-    Args:
-        trainer (`Trainer`): With a new model. `args.resume_from_checkpoint` names a checkpoint of another folder,
-            which may have other settings, but not other posts.
-        data (`Dataset` or `IterableDataset`): The training split. Streamed, it is not compared with the
-            checkpoint's.
-        arguments: The script's other dataclasses.
-        split (`dict`, *optional*): As [`make_split`] returns it. A training that starts anew writes it to
-            `_split.json`; one that goes on keeps what is there.
-
-    Raises a `ValueError` if the checkpoint belongs to other posts or other settings.
+    `arguments` are the script's other dataclasses. Raises a `ValueError` if the checkpoint belongs to other posts
+    (streamed ones are not compared) or other settings.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS}

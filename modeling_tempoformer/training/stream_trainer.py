@@ -16,7 +16,7 @@ from transformers import EarlyStoppingCallback, EvalPrediction
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import write_json
-from ..data.split_record import SPLIT
+from ..data.splits import SPLIT
 from ..data.timelines import Posts
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import print_figures, write_test_figures
@@ -244,14 +244,9 @@ class StreamTrainer(HubTrainer):
             print(f"\n{results_table(name, results)}")
             print(f"All numbers, and what they mean: {Path(self.args.output_dir) / RESULTS}")
 
-    def save_metrics(self, split: str, metrics: dict[str, Any], combined: bool = True):
-        """Writes the metrics of all splits, nested, to `all_results.json`."""
-        self.saved_metrics[split] = metrics
-        if self.is_world_process_zero():
-            nested = {
-                SPLITS.get(of, of): nest(saved, of, self.class_names) for of, saved in self.saved_metrics.items()
-            }
-            write_results(self.args.output_dir, nested)
+    def write_results(self):
+        parts = {SPLITS.get(of, of): nest(saved, of, self.class_names) for of, saved in self.saved_metrics.items()}
+        write_results(self.args.output_dir, parts)
 
     def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
         """
@@ -285,13 +280,8 @@ def run_steps(
     data: DataTrainingArguments,
 ):
     """
-    Does what the Trainer's arguments ask for, in this order.
-
-    Args:
-        trainer (`StreamTrainer`): With a model, and the items to train and evaluate on.
-        items, post_ids, timelines (`dict`): As in [`StreamTrainer.predict_timelines`].
-        split (`dict`): As [`make_split`] returns it.
-        model_args, data: The script's other arguments.
+    Does what the Trainer's arguments ask for, in this order. `items`, `post_ids` and `timelines` are as in
+    [`StreamTrainer.predict_timelines`], `split` as [`make_split`] returns it.
     """
     training, config = trainer.args, trainer.model.config
     trainer.base_model = model_args.model_name_or_path

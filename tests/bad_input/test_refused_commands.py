@@ -96,7 +96,7 @@ REFUSED = {
     f"{DEMO} --folds_file one_fold.json --test_file other.csv": "--folds_file…--train_file",
     f"{DEMO} --test_fraction 1.5": "1.5",
     f"{DEMO} --dataloader_drop_last": "--dataloader_drop_last",
-    f"{DEMO} --push_to_hub --hub_strategy checkpoint": "--hub_strategy checkpoint…every_save",
+    f"{DEMO} --push_to_hub --hub_strategy checkpoint": "--hub_strategy checkpoint…give end",
     f"{DEMO} --metric_for_best_model makro_f1": "--metric_for_best_model makro_f1…loss…macro_f1…f1_Switch",
     f'{DEMO} --model_card {{"licence":"mit"}}': "--model_card…licence",
     f"{DEMO} --output_dir posts.csv/below": "posts.csv/below…--output_dir",

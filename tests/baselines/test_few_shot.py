@@ -12,7 +12,6 @@ from modeling_tempoformer.baselines.few_shot import (
     Method,
     build_instructions,
     draw_examples,
-    fit_chats,
     format_duration,
     format_stream,
     parse_label,
@@ -139,27 +138,15 @@ def render(instructions: str, turns: list[tuple[str, str]], query: str) -> str:
     return text.replace("[user]", f"[user]{instructions}\n\n", 1) + "[assistant]"
 
 
-def test_the_oldest_posts_are_left_out_of_long_prompts(tokenizer, caplog, monkeypatch):
-    """As many posts as fit, in the examples and in the query alike."""
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
-    test = Dataset.from_list([TIMELINE])
-    examples = [(TIMELINE, 1, "sad"), (TIMELINE, 2, "calm")]
-    prompts = {
-        size: render(
-            "So.",
-            [(format_stream(TIMELINE, post, size), label) for _, post, label in examples],
-            format_stream(TIMELINE, 2, size),
-        )
-        for size in (3, 2, 1)
-    }
-    lengths = {size: len(tokenizer.tokenize(prompt)) for size, prompt in prompts.items()}
-    for limit, size in ((lengths[3], 3), (lengths[3] - 1, 2), (lengths[2] - 1, 1)):
-        caplog.clear()
-        chat = fit_chats(tokenizer, "So.", examples, test, 3, limit)[2]
-        assert tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False) == prompts[size]
-        assert (f"of 3 prompts had more than {limit} tokens" in caplog.text) == (size < 3)
-    with pytest.raises(ValueError, match=r"Timeline 'a', post '0': .*has \d+ tokens .*room for 20"):
-        fit_chats(tokenizer, "So.", examples, test, 3, limit=20)
+def test_a_prompt_that_does_not_fit_names_its_post(tokenizer, tmp_path):
+    save_language_model(tokenizer, tmp_path)
+    tokenizer.model_max_length = 60
+    tokenizer.save_pretrained(tmp_path)
+    method = Method(method="few_shot", model_name_or_path=str(tmp_path), num_examples=2)
+    parts = dict.fromkeys(("train", "test"), Dataset.from_list([TIMELINE]))
+    # An answer has a word of one token, and up to 4 more.
+    with pytest.raises(ValueError, match=r"Timeline 'a', post '0': .* \d+ tokens, .*room for 55"):
+        method.predict(parts, ["calm", "sad"], DataTrainingArguments(), seed=0)
 
 
 def save_language_model(tokenizer, folder) -> GPT2LMHeadModel:

@@ -189,8 +189,6 @@ def test_units_that_fit_in_a_window():
     ("settings", "message"),
     [
         ({"window": 0}, "window.*0"),
-        ({"path_channels": 0}, "path_channels.*0"),
-        ({"hidden_sizes": [4, 0]}, "hidden_sizes.*0"),
         ({"dropout": 1.0}, "dropout.*1.0"),
         ({"class_weights": [1.0]}, "class_weights.*1 .*2 "),
     ],

@@ -68,9 +68,9 @@ def make(family: str, tokenization: Path, seed: int = 0):
 
 
 def make_trainer(family: str, tokenization: Path, output_dir: Path, **settings):
-    """A Trainer that pushes after each of two steps."""
+    """A Trainer of two steps that pushes at the end."""
     model, tokenizer = make(family, tokenization)
-    settings |= {**QUICK, "push_to_hub": True, "hub_always_push": True, "save_strategy": "steps", "save_steps": 1}
+    settings |= {**QUICK, "push_to_hub": True, "save_strategy": "steps", "save_steps": 1}
     settings |= {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": True}
     if family == "dated":
         rows = Dataset.from_list([dict(tokenizer("the plane flew", time=1815)) for _ in range(8)])
@@ -138,8 +138,7 @@ def assert_nothing_leaks(hub: HubServer, folder: Path):
 
 @pytest.mark.parametrize("family", ["stream", "dated"])
 @pytest.mark.parametrize("is_adapter", [False, True])
-def test_every_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, tokenization, family, is_adapter):
-    """During the training, at its end, and by hand. The stock Trainer pushes checkpoints without code and card."""
+def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, tokenization, family, is_adapter):
     out = tmp_path / "out"
     (out / "new_patients").mkdir(parents=True)
     for name in OWN_FILES:
@@ -159,7 +158,7 @@ def test_every_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, toke
     assert_nothing_leaks(hub, tmp_path)
     weights = "adapter_model.safetensors" if is_adapter else "model.safetensors"
     commits = [commit for commit in hub.commits("me/mine") if weights in commit.files]
-    assert len(commits) >= 2 and commits[0].message.startswith("Training in progress")
+    assert [commit.message for commit in commits] == ["Model save", "End of training"]
     assert trainer.args.hub_token == TOKEN and pickle.loads(pickle.dumps(trainer.args)).hub_token is None
     if is_adapter:
         code = {f"{name}.py" for name in MODEL_CODE[family]}

@@ -19,7 +19,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
 )
-from modeling_tempoformer.baselines.frozen_embeddings import embed_texts
+from modeling_tempoformer.baselines.history import load_embedder
 from modeling_tempoformer.conversion import main as convert
 from modeling_tempoformer.data.timelines import PostError, to_timelines
 from modeling_tempoformer.evaluation.figures import confusion_figure
@@ -76,7 +76,7 @@ LOADERS: dict[str, tuple[Callable, Callable]] = {
         save_encoder,
         lambda folder: BertWithTemporalAttentionForMaskedLM.from_pretrained(folder, times=["1"]),
     ),
-    "frozen embeddings": (save_encoder, lambda folder: embed_texts(["sad"], str(folder), cache_dir=folder)),
+    "frozen embeddings": (save_encoder, lambda folder: load_embedder(str(folder), {})),
 }
 
 

@@ -15,7 +15,7 @@ from saved import push_folder, save_model
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
-from modeling_tempoformer.data.split_record import hash_id
+from modeling_tempoformer.data.splits import hash_id
 from modeling_tempoformer.space import app
 from modeling_tempoformer.space.app import show_posts
 

@@ -1,7 +1,5 @@
 """The card that a training writes, and what must not be on it."""
 
-import sys
-
 import pytest
 import torch
 from datasets import Dataset
@@ -98,36 +96,10 @@ def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, toke
     assert shown_scores(tmp_path) == {}
 
 
-def test_emissions_are_those_that_codecarbon_wrote(tmp_path, tokenization, monkeypatch):
-    """With a stand-in for codecarbon, as Transformers' callback calls it."""
-    (tmp_path / "codecarbon.py").write_text(
-        "from pathlib import Path\n\n\n"
-        "class EmissionsTracker:\n"
-        "    def __init__(self, output_dir):\n        self.folder = Path(output_dir)\n\n"
-        "    def start(self):\n        pass\n\n"
-        "    def stop(self):\n"
-        "        self.folder.mkdir(exist_ok=True)\n"
-        "        self.folder.joinpath('emissions.csv').write_text('emissions,longitude\\n0.002,-71.2\\n')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "codecarbon", raising=False)
-    trainer = make(tokenization, tmp_path / "mine", report_to=["codecarbon"], max_steps=1)
-    trainer.train()
-    trainer.save_model()
-    sys.modules.pop("codecarbon")
-    card = ModelCard.load(tmp_path / "mine" / "README.md")
-    assert card.data.co2_eq_emissions == {"emissions": pytest.approx(2), "source": "codecarbon"}
-    assert "2 g of CO2" in card.text and "71.2" not in card.content
-    # The file says where the machine is. The Trainer pushes all files but those whose names begin with an underscore.
-    assert [path.name for path in (tmp_path / "mine").glob("*emissions*")] == ["_emissions.csv"]
-
-
 def test_other_models_get_the_stock_card(tmp_path):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     model = BertForSequenceClassification(BertConfig(vocab_size=20, **sizes))
     arguments = StreamTrainingArguments(str(tmp_path), report_to="none", use_cpu=True, model_card={"license": "mit"})
-    (tmp_path / "emissions.csv").write_text("emissions,longitude\n0.002,-71.2\n")
     StreamTrainer(model, arguments).create_model_card(model_name="other")
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.license == "mit" and "# other" in card.text and "tempoformer" not in card.content.lower()
-    assert not (tmp_path / "emissions.csv").exists()
