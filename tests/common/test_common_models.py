@@ -6,13 +6,11 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from helpers import FORMS, TIMES, tiny_batch
+from helpers import CLASSES, TIMES, tiny_batch
 from suite import KNOWN_FAILURES, load
 from transformers.models.auto import modeling_auto
 
 from modeling_tempoformer import (
-    TempoFormerConfig,
-    TempoFormerForStreamClassification,
     TemporalBertConfig,
     TemporalRobertaConfig,
 )
@@ -75,17 +73,15 @@ class CommonTests(common.ModelTesterMixin):
 
 
 class StreamTests(CommonTests):
-    all_model_classes = (TempoFormerForStreamClassification,)
     additional_model_inputs = ["stream_index"]
-    form: dict[str, str]
-    # The layers that read posts alone, whose states and attention are returned.
-    num_hidden_layers: int
 
     def setUp(self):
         encoder = {"model_type": "bert", **ENCODER}
-        config = TempoFormerConfig(encoder_config=encoder, window=6, num_stream_layers=1, num_labels=3, **self.form)
+        config_class = self.all_model_classes[0].config_class
+        config = config_class(encoder_config=encoder, window=6, num_stream_layers=1, num_labels=3)
         batch = {name: tensor for name, tensor in tiny_batch().items() if name != "labels"}
-        self.use(config, batch, self.num_hidden_layers)
+        # One layer of the paper's model reads posts alone; the post model has one layer in all.
+        self.use(config, batch, num_hidden_layers=1)
 
     def _prepare_for_class(self, inputs_dict, model_class, return_labels=False):
         inputs = super()._prepare_for_class(inputs_dict, model_class)
@@ -93,12 +89,12 @@ class StreamTests(CommonTests):
         return {**inputs, **labels}
 
 
-class TokenFormTest(StreamTests, unittest.TestCase):
-    form, num_hidden_layers = FORMS[0], 1
+class TempoFormerTest(StreamTests, unittest.TestCase):
+    all_model_classes = (CLASSES["tempoformer"],)
 
 
-class PostFormTest(StreamTests, unittest.TestCase):
-    form, num_hidden_layers = FORMS[1], 2
+class PostTempoFormerTest(StreamTests, unittest.TestCase):
+    all_model_classes = (CLASSES["post_tempoformer"],)
 
 
 class TemporalTests(CommonTests):
