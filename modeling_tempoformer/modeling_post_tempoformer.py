@@ -596,7 +596,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             parts.append(states[:, 0] if self.config.post_pooling == "cls" else mean_of_tokens(states, tokens))
             order.append(chosen)
         if not parts:
-            return torch.zeros(mask.shape[0], self.config.encoder_config.hidden_size, dtype=self.dtype, device=mask.device)
+            return torch.zeros(
+                mask.shape[0], self.config.encoder_config.hidden_size, dtype=self.dtype, device=mask.device
+            )
         vectors = torch.cat(parts)
         empty = vectors.new_zeros(mask.shape[0], vectors.shape[-1])
         vectors = empty.index_copy(0, torch.cat(order).to(vectors.device), vectors)

@@ -55,6 +55,16 @@ def tokenization() -> Path:
     return Path(__file__).parents[1] / "tokenization"
 
 
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A Hub that this process's client talks to."""
+    from hub_server import HubServer
+
+    with HubServer() as server:
+        server.connect(monkeypatch, tmp_path / "home")
+        yield server
+
+
 @pytest.fixture(scope="session")
 def browser():
     """One [`Browser`] for all tests that look at pages."""

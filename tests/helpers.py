@@ -1,6 +1,7 @@
 """Tiny models, batches, tokenizers and tables that the tests share."""
 
 import csv
+import gzip
 import json
 import re
 import subprocess
@@ -222,6 +223,24 @@ def write_posts(path: Path, posts: list[dict], columns: list[str] | None = None)
         writer = csv.DictWriter(file, columns or list(posts[0]), extrasaction="ignore")
         writer.writeheader()
         writer.writerows(posts)
+    return str(path)
+
+
+def write_table(path: Path, rows: list[dict]) -> str:
+    """In the format of the name; a name that has `list` in it is JSON of one line."""
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if kind == "parquet":
+        Dataset.from_list(rows).to_parquet(path)
+        return str(path)
+    with (gzip.open if path.suffix == ".gz" else open)(path, "wt", encoding="utf-8", newline="") as file:
+        if kind in ("csv", "tsv"):
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="," if kind == "csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+        elif kind == "jsonl":
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            json.dump(rows, file, indent=None if "list" in path.name else 1)
     return str(path)
 
 

@@ -73,16 +73,6 @@ def test_an_encoder_that_is_called_by_itself_is_the_family_s():
 
 
 @IN_BOTH_FORMS
-def test_the_backend_can_be_changed(form):
-    model, batch = tiny_model(attn_implementation="sdpa", **form), fixed_batch()
-    expected = model(**batch).logits
-    model.set_attn_implementation("eager")
-    output = model(**batch, output_attentions=True)
-    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
-    assert output.stream_attentions is not None
-
-
-@IN_BOTH_FORMS
 def test_a_post_whose_first_token_is_masked_reads_no_other_post(form):
     model, batch = tiny_model(window=1, **form), fixed_batch()
     batch["stream_index"], batch["elapsed"] = batch["stream_index"][..., -1:], batch["elapsed"][..., -1:]

@@ -1,17 +1,12 @@
 """`explain`, against the pipeline on timelines without a post, and against the model's own attention."""
 
-import json
-
 import pytest
 import torch
 from helpers import (
-    ENCODERS,
     FORMS,
     assert_same,
     dated_bert,
     dated_config,
-    read_json,
-    run_without_package,
     tiny_encoder,
     tiny_model,
 )
@@ -32,17 +27,13 @@ TIMELINES = [TIMED, SHORT, UNTIMED, {"text": [], "timestamp": []}, {"text": ["lo
 VARIANTS = [
     *FORMS,
     {"num_stream_layers": 0},
-    {"num_stream_layers": 0, "head": "lstm"},
-    {"num_stream_layers": 1},
     {"num_stream_layers": 3, "stream_position_embeddings": [False, True, False]},
     {"head": "lstm", "recurrent_order": "reverse"},
-    {"model_type": "post_tempoformer"},
     {"stream_attention": "full", "stream_residual": True},
-    {"stream_attention": "rotary", "model_type": "post_tempoformer", "num_stream_layers": 2},
     {"window": 1},
     {"window": 2, "model_type": "post_tempoformer", "post_pooling": "cls"},
     {"calibration": {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}},
-    *({"family": family} for family in ENCODERS if family != "bert"),
+    {"family": "modernbert"},
 ]
 DATED = {
     "text": ["the sad plane", "glad tree", "sad", "air plane", "the tree"],
@@ -203,26 +194,3 @@ def test_half_precision(make):
     for post, exact in zip(pipe.explain(TIMED), expected, strict=True):
         assert post["probabilities"] == pytest.approx(exact["probabilities"], abs=0.05)
         assert [sum(weights) for weights in post["attention"]] == pytest.approx([1, 1], abs=0.01)
-
-
-ELSEWHERE = """
-import json
-from transformers import pipeline
-
-source, timelines, explained = sys.argv[1:]
-pipe = pipeline("stream-classification", model=source, trust_remote_code=True)
-with open(timelines) as file:
-    results = pipe.explain(json.load(file))
-with open(explained, "w") as file:
-    json.dump(results, file, allow_nan=False)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_it_travels_with_the_model_and_is_plain_json(make, form, tmp_path):
-    pipe = make(**form)
-    pipe.save_pretrained(tmp_path / "saved")
-    (tmp_path / "timelines.json").write_text(json.dumps(TIMELINES))
-    run_without_package(ELSEWHERE, tmp_path / "saved", tmp_path / "timelines.json", tmp_path / "explained.json")
-    assert_same(read_json(tmp_path / "explained.json"), pipe.explain(TIMELINES))

@@ -85,18 +85,6 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, form):
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_weights_missing_from_a_checkpoint_are_drawn_as_in_a_new_model(settings):
-    new = type(tiny_model(**settings))(tiny_model(**settings).config)
-    filled = type(new).from_pretrained(None, config=new.config, state_dict={})
-    assert new.state_dict().keys() == filled.state_dict().keys()
-    for name, weight in new.state_dict().items():
-        other = filled.state_dict()[name]
-        assert other.is_contiguous() and other.dtype == weight.dtype
-        # Drawn in another order, from the same distribution.
-        torch.testing.assert_close(other.std(), weight.std(), atol=0.15, rtol=0.3)
-
-
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_embeddings_in_place_of_ids(batch, settings):
     model = tiny_model(**settings)
     expected = model(**batch).logits

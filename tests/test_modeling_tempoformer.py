@@ -188,19 +188,6 @@ def test_compiled_is_the_same(batch, form):
         torch.testing.assert_close(weights, model(**batch, output_attentions=True).stream_attentions)
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_save_and_load(tmp_path, batch, settings):
-    model = tiny_model(**settings)
-    model.save_pretrained(tmp_path)
-    loaded = type(model).from_pretrained(tmp_path)
-    assert all(torch.equal(loaded.state_dict()[name], weight) for name, weight in model.state_dict().items())
-    torch.testing.assert_close(loaded(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
-    base = type(model.tempoformer).from_pretrained(tmp_path)
-    del batch["labels"]
-    expected = model.tempoformer(**batch).last_hidden_state
-    torch.testing.assert_close(base(**batch).last_hidden_state, expected, atol=1e-5, rtol=0)
-
-
 @IN_BOTH_FORMS
 def test_no_label_at_all_is_no_loss(batch, form):
     model = tiny_model(**form)

@@ -37,6 +37,9 @@ TEXT_LABELS = {
     ),
     "gaps among floats": (["1.0", "nan", "0.0"], ["0", "1"], [1, -100, 0]),
     "names that only look like nothing": (["None", "NA", "none of it"], ["NA", "None", "none of it"], [1, 0, 2]),
+    "white space": (["O", "O ", " ", " IS"], ["IS", "O"], [1, 1, -100, 0]),
+    "numbers in order of their size": (["10", "9", "-1"], ["-1", "9", "10"], [2, 1, 0]),
+    "numbers among words": (["10", "9", "a"], ["10", "9", "a"], [0, 1, 2]),
     "numbers that are not whole": (["0.5", "1.5", "1.50"], ["0.5", "1.5", "1.50"], [0, 1, 2]),
 }
 

@@ -1,17 +1,13 @@
 """The same posts in every format, order and spelling are the same timelines."""
 
-import csv
-import gzip
-import json
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
-from datasets import Dataset
+from helpers import write_table
 
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import label_names, to_timelines
@@ -82,24 +78,6 @@ def spell(name: str, order: int) -> list[dict[str, Any]]:
     return rows
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> str:
-    """In the format of the name; a name that has `list` in it is JSON of one line."""
-    kind = path.name.removesuffix(".gz").rpartition(".")[2]
-    if kind == "parquet":
-        Dataset.from_list(rows).to_parquet(path)
-        return str(path)
-    with (gzip.open if path.suffix == ".gz" else open)(path, "wt", encoding="utf-8", newline="") as file:
-        if kind in ("csv", "tsv"):
-            writer = csv.DictWriter(file, COLUMNS, delimiter="," if kind == "csv" else "\t")
-            writer.writeheader()
-            writer.writerows(rows)
-        elif kind == "jsonl" and "list" not in path.name:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        else:
-            json.dump(rows, file, indent=None if "list" in path.name else 1)
-    return str(path)
-
-
 def read(path: str, streaming: bool = False) -> dict[str, tuple]:
     """What a file says of each person, with the class names that are found in it."""
     posts = load_table(path, streaming)
@@ -116,10 +94,10 @@ def test_the_same_timelines(tmp_path, spelling, name):
     rows = spell(spelling, order=len(spelling))
     if (name, spelling) == ("a.parquet", "null, and -100"):
         rows = [{**row, "label": str(row["label"])} for row in rows]  # A column of Parquet has one type.
-    assert read(write(tmp_path / name, rows)) == EXPECTED
+    assert read(write_table(tmp_path / name, rows)) == EXPECTED
     # In a stream the posts of a timeline follow each other.
     rows.sort(key=lambda row: row["timeline_id"])
-    assert read(write(tmp_path / name, rows), streaming=True) == EXPECTED
+    assert read(write_table(tmp_path / name, rows), streaming=True) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -144,4 +122,4 @@ def test_texts_that_are_all_dates_stay_texts(tmp_path, name):
         {"post": str(day), "timeline_id": "ann", "timestamp": day, "text": text, "label": 0}
         for day, text in enumerate(texts)
     ]
-    assert load_table(write(tmp_path / name, rows))["text"][:] == texts
+    assert load_table(write_table(tmp_path / name, rows))["text"][:] == texts

@@ -1,13 +1,12 @@
 """Files of posts to datasets: what was written is what is read, streamed or not."""
 
 import csv
-import gzip
-import json
 import os
 
 import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset
+from helpers import write_table
 
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines
@@ -24,29 +23,10 @@ KINDS = ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet"]
 STREAMING = pytest.mark.parametrize("streaming", [False, True])
 
 
-def write(path, posts: list[dict]) -> str:
-    """Writes posts by the standard library or pandas, as the file's name says; returns the name."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if kind == "parquet":
-        pd.DataFrame(posts).to_parquet(path)
-        return str(path)
-    with opened(path, "wt", encoding="utf-8", newline="") as file:
-        if kind in ("csv", "tsv"):
-            writer = csv.DictWriter(file, list(posts[0]), delimiter="," if kind == "csv" else "\t")
-            writer.writeheader()
-            writer.writerows(posts)
-        elif kind == "json":
-            json.dump(posts, file, indent=1)
-        else:
-            file.writelines(json.dumps(post) + "\n" for post in posts)
-    return str(path)
-
-
 @STREAMING
 @pytest.mark.parametrize("name", [*KINDS, "a.csv.gz", "A.JSON.gz", "A.CSV"])
 def test_every_kind_of_file_gives_what_was_written(tmp_path, name, streaming):
-    table = load_table(write(tmp_path / name, POSTS), streaming)
+    table = load_table(write_table(tmp_path / name, POSTS), streaming)
     assert list(table) == POSTS and table.column_names == list(POSTS[0])
     # A stream can be read again, as in a second epoch.
     assert list(table) == POSTS
@@ -59,7 +39,7 @@ def test_every_kind_of_file_gives_what_was_written(tmp_path, name, streaming):
 @STREAMING
 @pytest.mark.parametrize("name", ["a b.csv", "posts[1].csv", "x::y.csv", "{a}*?.jsonl", "hf:.parquet"])
 def test_a_file_may_have_any_name(tmp_path, name, streaming):
-    assert list(load_table(write(tmp_path / name, POSTS), streaming)) == POSTS
+    assert list(load_table(write_table(tmp_path / name, POSTS), streaming)) == POSTS
 
 
 @STREAMING
@@ -67,7 +47,7 @@ def test_a_file_may_have_any_name(tmp_path, name, streaming):
 def test_a_file_that_was_replaced_is_read_anew(tmp_path, name, streaming):
     """Also where its path, size and time stamp are those of the file before."""
     for text in ("sad", "mad"):
-        path = write(tmp_path / name, [POSTS[0] | {"text": text}])
+        path = write_table(tmp_path / name, [POSTS[0] | {"text": text}])
         os.utime(path, (1e9, 1e9))
         assert [row["text"] for row in load_table(path, streaming)] == [text]
 
@@ -77,7 +57,7 @@ def test_no_copy_of_a_table_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", cache)
     for name in ("a.csv", "a.jsonl", "a.parquet"):
         for streaming in (False, True):
-            list(load_table(write(tmp_path / name, POSTS), streaming))
+            list(load_table(write_table(tmp_path / name, POSTS), streaming))
     assert sum(path.stat().st_size for path in cache.rglob("*") if path.is_file()) == 0
 
 
@@ -150,13 +130,15 @@ def test_a_column_may_change_late_in_a_file(tmp_path, streaming):
     posts += [{"timeline_id": "ann", "text": "so " * 1_000_000, "label": "b"}]
     for name in ("a.jsonl", "a.csv"):
         filled = [{"timeline_id": "", "text": "", "label": ""} | post for post in posts]
-        *_, last = load_table(write(tmp_path / name, posts if name == "a.jsonl" else filled), streaming)
+        *_, last = load_table(write_table(tmp_path / name, posts if name == "a.jsonl" else filled), streaming)
         assert last == posts[-1]
 
 
 def test_the_limit_of_other_readers_of_csv_stays_as_it_is(tmp_path):
     before = csv.field_size_limit()
-    rows = iter(load_table(write(tmp_path / "a.csv", [{"text": "x" * 2 * before, "label": "O"}] * 3), streaming=True))
+    rows = iter(
+        load_table(write_table(tmp_path / "a.csv", [{"text": "x" * 2 * before, "label": "O"}] * 3), streaming=True)
+    )
     assert len(next(rows)["text"]) == 2 * before and csv.field_size_limit() == before
     (tmp_path / "b.csv").write_text('text,label\n"so" happy,O\n')
     with pytest.raises(ValueError, match="line 2"):

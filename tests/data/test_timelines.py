@@ -188,34 +188,6 @@ def test_streaming_gives_the_same_timelines(left_out):
     assert streamed == to_timelines(dataset(posts), ["IS", "O"]).to_list()
 
 
-@STREAMING
-def test_posts_of_many_time_zones_are_in_order_of_time(streaming):
-    """Noon in UTC, then minute by minute: in India, without a zone, in New York, with a Z."""
-    times = ["2024-05-01T12:00:00+00:00", "2024-05-01T17:31:00+05:30", "2024-05-01 12:02:00"]
-    times += ["2024-05-01T08:03:00-04:00", "2024-05-01T12:04:00Z"]
-    (timeline,) = to_timelines(dataset(with_times([times[n] for n in (3, 0, 4, 2, 1)]), streaming))
-    assert timeline["texts"] == times
-    assert timeline["timestamps"] == [1714564800.0 + 60 * n for n in range(5)]
-
-
-@pytest.mark.parametrize(
-    ("cells", "names", "ids"),
-    [
-        (["O", "O ", " ", " IS"], ["IS", "O"], [1, 1, -100, 0]),
-        (["-100.0", "0.0", "1.0"], ["0", "1"], [-100, 0, 1]),
-        ([-100, 3, 0], ["0", "3"], [-100, 1, 0]),
-        # A column of integers with gaps.
-        ([10.0, None, 2.0], ["2", "10"], [1, -100, 0]),
-        (["10", "9", "-1"], ["-1", "9", "10"], [2, 1, 0]),
-        (["10", "9", "a"], ["10", "9", "a"], [0, 1, 2]),
-    ],
-)
-def test_labels_as_programs_write_them(cells, names, ids):
-    posts = dataset([{"timeline_id": "a", "text": "", "label": label} for label in cells])
-    assert label_names(posts) == names
-    assert to_timelines(posts, names)[0]["labels"] == ids
-
-
 def test_names_of_class_label_columns():
     features = Features(
         {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=["No", "Switch"])}

@@ -1,7 +1,5 @@
 """From logits of rows to scores and a table of posts."""
 
-import csv
-
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -65,27 +63,6 @@ def test_a_post_without_prediction_is_wrong_for_every_class(timelines):
     assert scores["recall_Switch"] == pytest.approx(2 / 3) and scores["precision_No-Switch"] == pytest.approx(1)
     assert scores["expected_calibration_error"] == pytest.approx(0)
     assert scores["without_prediction"] == pytest.approx(1 / 4)
-
-
-def test_the_file_has_the_posts_in_the_order_of_the_input(timelines, tmp_path):
-    predicted = np.array([0, 1, 1, 0, -1])
-    probabilities = np.stack([1 - np.arange(5) / 10, np.arange(5) / 10], axis=1)
-    write_predictions(str(tmp_path), prediction_rows(timelines, predicted, probabilities, NAMES))
-    with (tmp_path / "_predictions.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["post_id"] for row in rows] == ["p0", "p1", "p2", "p3", "p4"]
-    assert rows[1] == {
-        "timeline_id": "b",
-        "post_id": "p1",
-        "time": "1970-01-01T00:00:00Z",
-        "text": "",
-        "label": "",
-        "prediction": "Switch",
-        "probability_No-Switch": "0.8",
-        "probability_Switch": "0.2",
-    }
-    assert rows[4]["prediction"] == "" and rows[4]["label"] == "Switch"
-    assert rows[4]["time"] == "1970-01-01T00:01:30Z" and rows[2]["text"] == "so, then"
 
 
 # Every line break, what a spreadsheet takes for a formula, what pandas takes for a missing cell, quotes.

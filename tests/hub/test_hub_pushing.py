@@ -47,14 +47,6 @@ TEXT, TIME = "the [MASK] flew", "1815"
 QUICK = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True, "remove_unused_columns": False}
 
 
-@pytest.fixture
-def hub(monkeypatch, tmp_path):
-    """A Hub that this process's client talks to."""
-    with HubServer() as server:
-        server.connect(monkeypatch, tmp_path / "home")
-        yield server
-
-
 def make(family: str, tokenization: Path, seed: int = 0):
     """A model and its tokenizer: for streams, for dated texts, or for streams of dated posts."""
     config = dated_config(initializer_range=0.3)

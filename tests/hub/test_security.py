@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from helpers import dated_config, save_encoder, tiny_model
 from helpers import make_trainer as make_stock_trainer
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
@@ -21,7 +20,6 @@ from modeling_tempoformer import (
 )
 from modeling_tempoformer.baselines.history import load_embedder
 from modeling_tempoformer.conversion import main as convert
-from modeling_tempoformer.data.timelines import PostError, to_timelines
 from modeling_tempoformer.evaluation.figures import confusion_figure
 from modeling_tempoformer.semantic_change.report import plot_ranks
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -131,14 +129,6 @@ def test_figures_show_text_as_text(tmp_path):
     labels = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels()]
     assert [label.get_text() for label in labels] == [r"$\frac$", "$x$"] * 2
     assert not any(label.get_parse_math() for label in labels)
-
-
-@pytest.mark.parametrize("name", NASTY)
-def test_errors_show_text_as_text(name):
-    posts = [{"timeline_id": "ann", "text": "", "label": name}]
-    with pytest.raises(PostError) as error:
-        to_timelines(Dataset.from_list(posts), ["O"])
-    assert str(error.value).isprintable() and repr(name) in str(error.value)
 
 
 TOKEN, OTHER_TOKEN = "hf_ThisIsNoTokenOfAnyone12345678901", "hf_NorIsThisOneWhichIsInTheEnvironme"

@@ -260,10 +260,7 @@ def test_control_characters_cannot_break_a_table_or_reach_a_terminal():
 @pytest.mark.parametrize("bias", [0.0, 50.0])
 def test_texts_that_all_get_one_time_are_told(caplog, monkeypatch, bias):
     monkeypatch.setattr("modeling_tempoformer.semantic_change.time_prediction.logger.propagate", True)
-    torch.manual_seed(0)
-    tokenizer = dated_bert(prepend_time=True)
-    config = dated_config(prepend_time=True, temporal_attention="none", initializer_range=0.5)
-    model = BertWithTemporalAttentionForMaskedLM(config).eval()
+    model, tokenizer = time_model()
     model.cls.predictions.bias.data[tokenizer.time_token_ids[1]] += bias
     texts = [" ".join(words) for words in (["the"], ["flew"], ["plane"], ["air", "sad"], ["glad", "the"])]
     times = set(predict_times(model, tokenizer, texts).argmax(-1).tolist())

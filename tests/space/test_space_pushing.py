@@ -6,20 +6,11 @@ import re
 import gradio
 import pytest
 from helpers import ROOT, save_encoder
-from hub_server import HubServer
 from huggingface_hub import SpaceCard
 from saved import push_folder, save_model
 
 from modeling_tempoformer.space import pushing
 from modeling_tempoformer.space.__main__ import main
-
-
-@pytest.fixture
-def hub(monkeypatch, tmp_path):
-    """A Hub that this process's client talks to."""
-    with HubServer() as server:
-        server.connect(monkeypatch, tmp_path / "home")
-        yield server
 
 
 def settings() -> configparser.ConfigParser:

@@ -37,12 +37,17 @@ def launch(
     return subprocess.Popen([*command, script, *arguments], cwd=ROOT, env=environment, text=True, **settings)
 
 
-def run(arguments: list[str], processes: int = 1, script: str = "run_glue_style.py") -> str:
-    """What a script says when it has ended well."""
+def run(arguments: list[str], processes: int = 1, script: str = "run_glue_style.py", ends_well: bool = True) -> str:
+    """What a script says."""
     process = launch(arguments, processes, script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, said
+    assert (process.returncode == 0) is ends_well, said
     return said
+
+
+def refused(arguments: list[str], processes: int = 1, script: str = "run_glue_style.py") -> str:
+    """What a script says that ends with an error."""
+    return run(arguments, processes, script, ends_well=False)
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +81,6 @@ def training(files: dict[str, str], output: Path, **settings) -> list[str]:
     return ["configuration/demo.yaml", *arguments, "--do_eval", "--use_cpu"]
 
 
-def test_two_processes_train_as_one(tmp_path, files):
-    """Each process has half of the rows of each step: the same weights and scores after it."""
-    for processes in (1, 2):
-        # Less than an epoch, whose last batch is filled up where there are several processes.
-        settings = {"max_steps": 3, "per_device_train_batch_size": 8 // processes}
-        run(training(files, tmp_path / str(processes), **settings), processes)
-    assert as_one(tmp_path / "1", tmp_path / "2")
-    first, second = (read_json(tmp_path / name / "all_results.json") for name in ("1", "2"))
-    for part, name in (("train", "loss"), ("validation", "macro_f1"), ("test", "macro_f1")):
-        assert second[part][name] == pytest.approx(first[part][name], abs=1e-5), part
-
-
 def as_one(folder: Path, other: Path) -> bool:
     """
     Whether two trainings ended in the same weights, and fails where they did not. Rounding moves a weight by less than
@@ -99,102 +92,107 @@ def as_one(folder: Path, other: Path) -> bool:
     return weights.keys() == others.keys()
 
 
+def assert_same_predictions(folder: Path, other: Path):
+    found, expected = (read_table(output / "_predictions.csv") for output in (folder, other))
+    scores, others = (read_json(output / "all_results.json") for output in (folder, other))
+    assert len(expected) == sum(of_class["posts"] for of_class in others["test"]["classes"].values())
+    for name in ("post_id", "timeline_id", "label", "prediction"):
+        assert [row[name] for row in found] == [row[name] for row in expected], name
+    for name in ("probability_No-Switch", "probability_Switch"):
+        values = torch.tensor([[float(row[name]) for row in rows] for rows in (found, expected)])
+        torch.testing.assert_close(values[0], values[1], atol=1e-5, rtol=0)
+    for part in ("validation", "test"):
+        assert scores[part]["macro_f1"] == pytest.approx(others[part]["macro_f1"], abs=1e-12)
+        assert_same(scores[part]["classes"], others[part]["classes"])
+
+
+# Less than an epoch, whose last batch is filled up where there are several processes.
+OFTEN = {"max_steps": 3, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
+
+
+def halves(files: dict[str, str], output: Path) -> list[str]:
+    """The arguments for each of two processes, which has half of the rows of each step."""
+    return training(files, output, **OFTEN, per_device_train_batch_size=4, per_device_eval_batch_size=4)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory, files) -> Path:
+    """The folder of a training in one process."""
+    folder = tmp_path_factory.mktemp("one")
+    run(training(files, folder, **OFTEN, per_device_train_batch_size=8))
+    return folder
+
+
+def test_two_processes_train_as_one_and_one_process_goes_on(tmp_path, files, one):
+    run(halves(files, tmp_path / "two"), 2)
+    assert as_one(one, tmp_path / "two")
+    assert_same_predictions(tmp_path / "two", one)
+    first, second = (read_json(folder / "all_results.json")["train"] for folder in (one, tmp_path / "two"))
+    assert second["loss"] == pytest.approx(first["loss"], abs=1e-5)
+    resumed = training(files, tmp_path / "resumed", **OFTEN, per_device_train_batch_size=8)
+    run([*resumed, "--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")])
+    assert as_one(one, tmp_path / "resumed")
+    again = training(files, tmp_path / "two", **OFTEN, per_device_train_batch_size=8)
+    assert "--per_device_train_batch_size 4" in refused(again)
+
+
 # Runs the script that is its first argument.
 ON_CPU = "tests/sharded_on_cpu.py"
 FSDP = ["--fsdp", "--fsdp_config", '{"transformer_layer_cls_to_wrap": "BertLayer"}']
 
 
-def test_sharded_training_ends_as_one(tmp_path, files):
+def test_sharded_training_ends_as_one(tmp_path, files, one):
     """The whole model is saved, with its own code; a checkpoint goes on with FSDP, and only with it."""
-    often = {"max_steps": 3, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
-    one = training(files, tmp_path / "one", **often, per_device_train_batch_size=8)
-    run(one)
-
-    def halves(name: str, *more: str) -> list[str]:
-        arguments = training(files, tmp_path / name, **often, per_device_train_batch_size=4)
-        return ["run_glue_style.py", *arguments, *FSDP, *more]
-
-    run(halves("two"), 2, ON_CPU)
-    assert as_one(tmp_path / "one", tmp_path / "two")
-    first, second = (read_json(tmp_path / name / "all_results.json") for name in ("one", "two"))
-    assert second["test"]["macro_f1"] == pytest.approx(first["test"]["macro_f1"], abs=1e-12)
-    code = [sorted(path.name for path in (tmp_path / name).glob("*.py")) for name in ("one", "two")]
+    run(["run_glue_style.py", *halves(files, tmp_path / "two"), *FSDP], 2, ON_CPU)
+    assert as_one(one, tmp_path / "two")
+    assert_same_predictions(tmp_path / "two", one)
+    code = [sorted(path.name for path in folder.glob("*.py")) for folder in (one, tmp_path / "two")]
     assert code[0] == code[1]
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "two", trust_remote_code=True)
     assert type(loaded).__name__ == "TempoFormerForStreamClassification"
 
-    checkpoint = str(tmp_path / "two" / "checkpoint-2")
-    run(halves("resumed", "--resume_from_checkpoint", checkpoint), 2, ON_CPU)
-    assert as_one(tmp_path / "one", tmp_path / "resumed")
-    one[one.index("--output_dir") + 1] = str(tmp_path / "without")
-    refused = launch([*one, "--resume_from_checkpoint", checkpoint], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert "FSDP" in refused.communicate(timeout=300)[0] and refused.returncode
+    checkpoint = ["--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")]
+    run(["run_glue_style.py", *halves(files, tmp_path / "resumed"), *FSDP, *checkpoint], 2, ON_CPU)
+    assert as_one(one, tmp_path / "resumed")
+    without = training(files, tmp_path / "without", **OFTEN, per_device_train_batch_size=8)
+    assert "FSDP" in refused([*without, *checkpoint])
 
 
 def test_weights_in_parts_are_refused(tmp_path, files):
     """What FSDP would do by `accelerate launch --use_fsdp` alone: no model would be there at the end."""
-    arguments = ["run_glue_style.py", *training(files, tmp_path / "parts"), *FSDP[:-1]]
-    arguments.append('{"transformer_layer_cls_to_wrap": "BertLayer", "state_dict_type": "SHARDED_STATE_DICT"}')
-    refused = launch(arguments, 2, ON_CPU, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert "FULL_STATE_DICT" in refused.communicate(timeout=300)[0] and refused.returncode
+    parts = '{"transformer_layer_cls_to_wrap": "BertLayer", "state_dict_type": "SHARDED_STATE_DICT"}'
+    arguments = ["run_glue_style.py", *training(files, tmp_path / "parts"), *FSDP[:-1], parts]
+    assert "FULL_STATE_DICT" in refused(arguments, 2, ON_CPU)
 
 
-def test_one_process_goes_on_where_two_were(tmp_path, files):
-    often = {"max_steps": 3, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
-    run(training(files, tmp_path / "one", **often, per_device_train_batch_size=8))
-    run(training(files, tmp_path / "two", **often, per_device_train_batch_size=4), 2)
-    resumed = training(files, tmp_path / "resumed", **often, per_device_train_batch_size=8)
-    run([*resumed, "--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")])
-    assert as_one(tmp_path / "one", tmp_path / "resumed")
-    again = training(files, tmp_path / "two", **often, per_device_train_batch_size=8)
-    refused = launch(again, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert "--per_device_train_batch_size 4" in refused.communicate(timeout=300)[0] and refused.returncode
-
-
-def test_two_processes_predict_as_one(tmp_path, files):
+def test_two_processes_predict_as_one(tmp_path, files, one):
     """Every post once and in order, whatever remains for the last batch of each process."""
-    run(training(files, tmp_path / "model"))
-    for processes, size in ((1, 4), (2, 4), (2, 5)):
-        saved = {
-            "model_name_or_path": tmp_path / "model",
-            "test_file": files["test_file"],
-            "validation_file": files["validation_file"],
-            "targets_per_row": 3,
-            "per_device_eval_batch_size": size,
-            "output_dir": tmp_path / f"{processes}_{size}",
-        }
-        arguments = [argument for name, value in saved.items() for argument in (f"--{name}", str(value))]
-        run([*arguments, "--do_eval", "--do_predict", "--use_cpu"], processes)
-    expected = read_table(tmp_path / "1_4" / "_predictions.csv")
-    scores = read_json(tmp_path / "1_4" / "all_results.json")
-    assert len(expected) == sum(of_class["posts"] for of_class in scores["test"]["classes"].values())
-    for other in ("2_4", "2_5"):
-        found = read_table(tmp_path / other / "_predictions.csv")
-        for name in ("post_id", "timeline_id", "label", "prediction"):
-            assert [row[name] for row in found] == [row[name] for row in expected], name
-        for name in ("probability_No-Switch", "probability_Switch"):
-            values = torch.tensor([[float(row[name]) for row in rows] for rows in (found, expected)])
-            torch.testing.assert_close(values[0], values[1], atol=1e-5, rtol=0)
-        others = read_json(tmp_path / other / "all_results.json")
-        for part in ("validation", "test"):
-            assert others[part]["macro_f1"] == pytest.approx(scores[part]["macro_f1"], abs=1e-12)
-            assert_same(others[part]["classes"], scores[part]["classes"])
+    saved = {
+        "model_name_or_path": one,
+        "test_file": files["test_file"],
+        "validation_file": files["validation_file"],
+        "targets_per_row": 3,
+        "per_device_eval_batch_size": 5,
+        "output_dir": tmp_path,
+    }
+    arguments = [argument for name, value in saved.items() for argument in (f"--{name}", str(value))]
+    run([*arguments, "--do_eval", "--do_predict", "--use_cpu"], 2)
+    assert_same_predictions(tmp_path, one)
 
 
 def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
-    """Killed twice, at steps drawn at random, and begun again by the same command."""
-    often = {"save_strategy": "steps", "save_steps": 1, "max_steps": 30, "do_predict": "false"}
+    """Killed at a step drawn at random, and begun again by the same command."""
+    often = {"save_strategy": "steps", "save_steps": 1, "max_steps": 15, "do_predict": "false"}
     run(training(files, tmp_path / "whole", **often))
     killed = training(files, tmp_path / "killed", **often)
-    generator = random.Random(0)
-    for step in (generator.randint(1, 12), generator.randint(13, 24)):
-        process = launch(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # At that step, or while its checkpoint is written.
-        while not (tmp_path / "killed" / f"checkpoint-{step}").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    step = random.Random(0).randint(1, 12)
+    process = launch(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # At that step, or while its checkpoint is written.
+    while not (tmp_path / "killed" / f"checkpoint-{step}").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     assert not (tmp_path / "killed" / "model.safetensors").exists()
     assert "Resuming from" in run(killed)
     assert as_one(tmp_path / "whole", tmp_path / "killed")
