@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import ENCODERS, TIMES, TINY, tiny_model
+from helpers import ENCODERS, FORMS, TIMES, TINY, tiny_model
 from torch.export import Dim, export
 
 import modeling_tempoformer
