@@ -158,6 +158,16 @@ def tiny_model(
     return model
 
 
+def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):
+    """A tiny model and the offline tokenizer, which fit each other; saved where a folder is given."""
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
+    encoder = {**tiny_encoder(family), "vocab_size": len(tokenizer), "initializer_range": 0.3}
+    model = tiny_model(**{"encoder_config": encoder, **settings})
+    for part in (model, tokenizer) if folder else ():
+        part.save_pretrained(folder)
+    return model, tokenizer
+
+
 def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0) -> dict[str, torch.Tensor]:
     """Two rows; the second has two posts fewer, and its posts are shorter."""
     generator = torch.Generator().manual_seed(seed)

@@ -2,20 +2,19 @@
 
 import pytest
 import torch
+from helpers import CHANGES as LABELS
 from helpers import (
     FORMS,
     assert_same,
     dated_bert,
     dated_config,
-    tiny_encoder,
-    tiny_model,
+    tiny_reader,
 )
-from transformers import AutoTokenizer, pipeline
+from transformers import pipeline
 
 from modeling_tempoformer import StreamCollator
 
 
-LABELS = {"id2label": {0: "IS", 1: "O", 2: "IE"}, "label2id": {"IS": 0, "O": 1, "IE": 2}}
 # Longer than the window of 4, out of order, with equal times.
 TIMED = {
     "text": ["tired again at home", "sad today", "", "so glad", "calm", "lost and sad", "fine"],
@@ -41,22 +40,14 @@ DATED = {
 }
 
 
-@pytest.fixture
-def make(tokenization):
-    """Builds a pipeline over a tiny model with some settings."""
-
-    def make(family: str = "bert", tokenizer=None, **settings):
-        tokenizer = tokenizer or AutoTokenizer.from_pretrained(tokenization)
-        encoder = {**tiny_encoder(family), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-        # A post, and its position, must move the probabilities by more than rounding does.
-        settings = {**LABELS, "encoder_config": encoder, "stream_position_initializer_range": 1.0, **settings}
-        model = tiny_model(**settings)
-        with torch.no_grad():
-            for weight in model.classifier.parameters():
-                weight.mul_(3)
-        return pipeline("stream-classification", model=model, tokenizer=tokenizer)
-
-    return make
+def make(tokenizer=None, **settings):
+    """A pipeline over a tiny model with some settings."""
+    # A post, and its position, must move the probabilities by more than rounding does.
+    model, own = tiny_reader(**{**LABELS, "stream_position_initializer_range": 1.0, **settings})
+    with torch.no_grad():
+        for weight in model.classifier.parameters():
+            weight.mul_(3)
+    return pipeline("stream-classification", model=model, tokenizer=tokenizer or own)
 
 
 def probabilities(pipe, timeline: dict) -> list[dict[str, float]]:
@@ -86,7 +77,7 @@ def check_effects(pipe, timeline: dict) -> float:
 
 @pytest.mark.parametrize("timeline", [TIMED, UNTIMED], ids=["timed", "untimed"])
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_effects_are_what_the_pipeline_says_without_a_post(make, settings, timeline):
+def test_effects_are_what_the_pipeline_says_without_a_post(settings, timeline):
     largest = check_effects(make(**settings), timeline)
     if settings in ({"num_stream_layers": 0}, {"window": 1}):
         assert largest < 1e-6
@@ -94,14 +85,14 @@ def test_effects_are_what_the_pipeline_says_without_a_post(make, settings, timel
         assert largest > 1e-3
 
 
-def test_effects_where_the_encoder_reads_calendar_time(make):
+def test_effects_where_the_encoder_reads_calendar_time():
     tokenizer = dated_bert()
     pipe = make(tokenizer=tokenizer, encoder_config={**dated_config().to_dict(), "initializer_range": 0.3})
     assert check_effects(pipe, DATED) > 1e-3
 
 
 @pytest.mark.parametrize("calibration", [None, {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}], ids=str)
-def test_labels_and_probabilities_are_the_pipeline_s(make, calibration):
+def test_labels_and_probabilities_are_the_pipeline_s(calibration):
     pipe = make(calibration=calibration)
     for options in ({}, {"calibrated": False}):
         explained = pipe.explain(TIMED, **options)
@@ -112,7 +103,7 @@ def test_labels_and_probabilities_are_the_pipeline_s(make, calibration):
             assert list(post["probabilities"]) == list(LABELS["label2id"])
 
 
-def test_posts_their_times_and_streams_are_those_of_the_input(make):
+def test_posts_their_times_and_streams_are_those_of_the_input():
     explained = make().explain([TIMED, UNTIMED, SHORT])
     for timeline, posts in zip([TIMED, UNTIMED, SHORT], explained, strict=True):
         assert [post["text"] for post in posts] == timeline["text"]
@@ -128,7 +119,7 @@ def test_posts_their_times_and_streams_are_those_of_the_input(make):
 
 @pytest.mark.parametrize("attn_implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("settings", [*FORMS, {"head": "lstm"}, {"num_stream_layers": 0}], ids=str)
-def test_attention_is_the_model_s(make, settings, attn_implementation):
+def test_attention_is_the_model_s(settings, attn_implementation):
     """The newest post's attention, mean over heads, in a batch that holds the timeline in one row."""
     pipe = make(attn_implementation=attn_implementation, **settings)
     order = sorted(range(7), key=TIMED["timestamp"].__getitem__)
@@ -147,7 +138,7 @@ def test_attention_is_the_model_s(make, settings, attn_implementation):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_rows_and_batches_change_nothing(make, form):
+def test_rows_and_batches_change_nothing(form):
     pipe = make(**form)
     alone = [pipe.explain(timeline) for timeline in TIMELINES]
     assert [len(explained) for explained in alone] == [7, 2, 7, 0, 1, 2]
@@ -155,7 +146,7 @@ def test_rows_and_batches_change_nothing(make, form):
         assert_same(pipe.explain(TIMELINES, batch_size=batch_size, targets_per_row=targets_per_row), alone)
 
 
-def test_a_timeline_a_list_or_an_iterator(make):
+def test_a_timeline_a_list_or_an_iterator():
     pipe = make()
     expected = [pipe.explain(timeline) for timeline in TIMELINES]
     assert_same(pipe.explain(TIMELINES), expected)
@@ -168,7 +159,7 @@ def test_a_timeline_a_list_or_an_iterator(make):
     assert_same(list(results), expected[1:])
 
 
-def test_it_says_what_is_wrong_as_a_call_does(make):
+def test_it_says_what_is_wrong_as_a_call_does():
     pipe = make()
     for wrong, message in (
         ([SHORT, {"text": ["a", 3]}], "Timeline 1, post 1: text 3"),
@@ -187,7 +178,7 @@ def test_it_says_what_is_wrong_as_a_call_does(make):
         pipe.explain(SHORT)
 
 
-def test_half_precision(make):
+def test_half_precision():
     pipe = make()
     expected = pipe.explain(TIMED)
     pipe.model.bfloat16()

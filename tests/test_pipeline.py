@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 
 import pytest
 import torch
-from helpers import FORMS, assert_same, read_json, run_without_package, tiny_encoder, tiny_model
-from transformers import AutoTokenizer, pipeline
+from helpers import CHANGES as LABELS
+from helpers import FORMS, assert_same, read_json, run_without_package, tiny_reader
+from transformers import pipeline
 
 from modeling_tempoformer import StreamCollator
 
 
-LABELS = {"id2label": {0: "IS", 1: "O", 2: "IE"}, "label2id": {"IS": 0, "O": 1, "IE": 2}}
 TIMELINES = [
     {"text": ["sad today", "so glad", "", "tired again at home", "calm"], "timestamp": [0, 60, 60, 7200, 90000]},
     {"text": ["lost"], "timestamp": ["2024-05-01T10:00:00Z"]},
@@ -21,14 +21,9 @@ TIMELINES = [
 
 
 @pytest.fixture(params=FORMS, ids=str)
-def saved(tmp_path, tokenization, request):
+def saved(tmp_path, request):
     """A saved model with its tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    model = tiny_model(**LABELS, encoder_config=encoder, **request.param)
-    model.save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
-    return tmp_path / "saved", model, tokenizer
+    return tmp_path / "saved", *tiny_reader(tmp_path / "saved", **LABELS, **request.param)
 
 
 def load(folder, **settings):

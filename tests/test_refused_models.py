@@ -13,6 +13,7 @@ from helpers import (
     save_encoder,
     tiny_encoder,
     tiny_model,
+    tiny_reader,
     write_posts,
 )
 from safetensors.torch import load_file, save_file
@@ -36,12 +37,9 @@ TIMELINE = {"text": ["sad today", "so glad", "lost"], "timestamp": [0, 60, 7200]
 
 
 @pytest.fixture
-def saved(tmp_path, tokenization) -> Path:
+def saved(tmp_path) -> Path:
     """A folder with a model and its tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    tiny_model(**CHANGES, encoder_config=encoder).save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
+    tiny_reader(tmp_path / "saved", **CHANGES)
     return tmp_path / "saved"
 
 

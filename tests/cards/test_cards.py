@@ -16,11 +16,11 @@ from helpers import (
     dated_bert,
     dated_config,
     dated_roberta,
-    tiny_encoder,
     tiny_model,
+    tiny_reader,
 )
 from huggingface_hub import ModelCard
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import BertConfig, BertModel
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
@@ -178,9 +178,8 @@ def save(model, tokenizer, folder, **facts) -> str:
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, tokenization, timed):
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    model = tiny_model(**CHANGES, encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)}, timed=timed)
+def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, timed):
+    model, tokenizer = tiny_reader(**CHANGES, timed=timed)
     assert ('"timestamp":' in save(model, tokenizer, tmp_path / "mine")) is timed
     posts = ast.literal_eval(run_snippet(tmp_path / "mine", monkeypatch, capsys))
     assert len(posts) == 2 and {post["label"] for post in posts} <= {"IS", "O", "IE"}

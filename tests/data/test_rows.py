@@ -5,9 +5,9 @@ import logging
 import pytest
 import torch
 from datasets import Dataset
-from helpers import VOCABULARY, assert_same, tiny_encoder, tiny_model
+from helpers import VOCABULARY, assert_same, tiny_reader
 from torch.utils.data import DataLoader
-from transformers import AutoTokenizer, BertTokenizer, pipeline
+from transformers import BertTokenizer, pipeline
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data.rows import to_rows
@@ -63,10 +63,9 @@ def test_workers_lose_no_post(tokenizer, num_workers):
             assert [post for row in loader for post in row["post_ids"]] == list(map(str, range(24)))
 
 
-def test_a_post_of_100_000_tokens_is_cut_and_the_rest_of_its_timeline_stays(tokenization):
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+def test_a_post_of_100_000_tokens_is_cut_and_the_rest_of_its_timeline_stays():
+    model, tokenizer = tiny_reader()
     long = "sad " * 99_998
-    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
     pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
     expected = pipe({"text": ["glad", "sad " * 22, "so"]})
     assert_same(pipe({"text": ["glad", long, "so"]}), expected)

@@ -17,10 +17,11 @@ from helpers import (
     tiny_batch,
     tiny_encoder,
     tiny_model,
+    tiny_reader,
 )
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, pipeline
+from transformers import pipeline
 from transformers.pipelines import SUPPORTED_TASKS
 
 from modeling_tempoformer import write_card
@@ -104,11 +105,8 @@ def test_a_hub_module_imports_only_harmless_modules_that_every_user_has(name):
             assert ast.unparse(node.func) not in ("open", "eval", "exec", "compile", "__import__")
 
 
-def test_a_pipeline_for_single_texts_names_the_one_for_streams(tmp_path, tokenization):
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path)
+def test_a_pipeline_for_single_texts_names_the_one_for_streams(tmp_path):
+    model, _ = tiny_reader(tmp_path)
     write_card(model, tmp_path)
     tagged = ModelCard.load(tmp_path / "README.md").data
     assert tagged.pipeline_tag not in SUPPORTED_TASKS and "stream-classification" in tagged.tags

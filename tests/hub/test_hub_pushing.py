@@ -18,14 +18,13 @@ from helpers import (
     VOCABULARY,
     dated_bert,
     dated_config,
-    tiny_encoder,
-    tiny_model,
+    tiny_reader,
     write_posts,
 )
 from hub_server import TOKEN, HubServer
 from huggingface_hub import HfApi, ModelCard
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
@@ -41,27 +40,24 @@ from modeling_tempoformer.training.temporal_trainer import TemporalTrainer, Temp
 
 
 DATED_CODE = {"configuration_temporal_bert", "modeling_temporal_bert"}
-MODEL_CODE = {"stream": HUB_MODULES, "both": HUB_MODULES, "dated": DATED_CODE}
+MODEL_CODE = {"stream": HUB_MODULES, "dated": DATED_CODE}
 TIMELINE = {"text": ["sad today", "so glad", "tired again"], "timestamp": [0, 60, 90000]}
 TEXT, TIME = "the [MASK] flew", "1815"
 QUICK = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True, "remove_unused_columns": False}
 
 
-def make(family: str, tokenization: Path, seed: int = 0):
-    """A model and its tokenizer: for streams, for dated texts, or for streams of dated posts."""
+def make(family: str):
+    """A model and its tokenizer: for streams, or for dated texts."""
     config = dated_config(initializer_range=0.3)
     if family == "dated":
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         return BertWithTemporalAttentionForMaskedLM(config).eval(), dated_bert()
-    tokenizer = dated_bert() if family == "both" else AutoTokenizer.from_pretrained(tokenization)
-    plain = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
-    encoder = config.to_dict() if family == "both" else plain
-    return tiny_model(**CHANGES, encoder_config=encoder, seed=seed), tokenizer
+    return tiny_reader(**CHANGES)
 
 
-def make_trainer(family: str, tokenization: Path, output_dir: Path, **settings):
+def make_trainer(family: str, output_dir: Path, **settings):
     """A Trainer of two steps that pushes at the end."""
-    model, tokenizer = make(family, tokenization)
+    model, tokenizer = make(family)
     settings |= {**QUICK, "push_to_hub": True, "save_strategy": "steps", "save_steps": 1}
     settings |= {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": True}
     if family == "dated":
@@ -98,8 +94,8 @@ def answer(model, tokenizer) -> list[float]:
     return [best["score"] for post in pipe(TIMELINE, top_k=3) for best in post]
 
 
-def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path, tokenization):
-    model, tokenizer = make("stream", tokenization)
+def test_a_model_pushed_by_hand_with_its_card(hub, tmp_path):
+    model, tokenizer = make("stream")
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "mine")
     write_card(model, tmp_path / "mine", repo_id="me/mine", tags="own-tag")
@@ -130,12 +126,12 @@ def assert_nothing_leaks(hub: HubServer, folder: Path):
 
 @pytest.mark.parametrize("family", ["stream", "dated"])
 @pytest.mark.parametrize("is_adapter", [False, True])
-def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, tokenization, family, is_adapter):
+def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, family, is_adapter):
     out = tmp_path / "out"
     (out / "new_patients").mkdir(parents=True)
     for name in OWN_FILES:
         (out / name).write_text(SECRET)
-    trainer = make_trainer(family, tokenization, out, hub_model_id="me/mine", hub_token=TOKEN)
+    trainer = make_trainer(family, out, hub_model_id="me/mine", hub_token=TOKEN)
     if is_adapter:
         # A local folder is not a base model.
         trainer.model.config.name_or_path = str(tmp_path)
@@ -155,7 +151,7 @@ def test_the_push_of_a_training_is_whole_and_nothing_leaks(hub, tmp_path, tokeni
     if is_adapter:
         code = {f"{name}.py" for name in MODEL_CODE[family]}
         assert all(code | {"README.md", "adapter_config.json"} <= set(commit.files) for commit in commits)
-        assert_gives_the_trained_predictions(hub, tmp_path / "pushed", trainer, *make(family, tokenization))
+        assert_gives_the_trained_predictions(hub, tmp_path / "pushed", trainer, *make(family))
         return
     for commit in commits:
         assert whole(family) <= set(commit.files)

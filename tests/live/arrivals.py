@@ -7,8 +7,8 @@ import httpx
 import pytest
 import redis
 import torch
-from helpers import ROOT, tiny_encoder, tiny_model
-from transformers import AutoTokenizer, pipeline
+from helpers import tiny_reader
+from transformers import pipeline
 
 from modeling_tempoformer.live.classifier import LiveClassifier
 
@@ -26,8 +26,7 @@ TIMELINES = {
 
 
 def make_pipe(**settings):
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
-    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)}, **settings)
+    model, tokenizer = tiny_reader(**settings)
     # So wide that each earlier post of a stream shows in the scores.
     for weight in model.parameters():
         if weight.dim() == 2:

@@ -7,9 +7,9 @@ import re
 from html import unescape
 
 import pytest
-from helpers import ROOT, save_encoder, tiny_encoder, tiny_model, write_posts
+from helpers import save_encoder, tiny_reader, write_posts
 from stand_ins import NAMES, explained_timelines
-from transformers import AutoTokenizer, pipeline
+from transformers import pipeline
 
 import run_glue_style
 import run_timeline_view
@@ -39,14 +39,10 @@ def data_of(page: str) -> dict:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> str:
     """The folder of a tiny model of four posts in a stream."""
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=24)
     labels = {"id2label": dict(enumerate(NAMES)), "label2id": {name: label for label, name in enumerate(NAMES)}}
-    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer)}
-    model = tiny_model(encoder_config=encoder, num_labels=2, timed=True, **labels)
-    folder = str(tmp_path_factory.mktemp("saved") / "model")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    folder = tmp_path_factory.mktemp("saved")
+    tiny_reader(folder, num_labels=2, timed=True, **labels)
+    return str(folder)
 
 
 def test_2000_posts_take_less_than_5_megabytes():
