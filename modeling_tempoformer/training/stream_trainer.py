@@ -54,7 +54,7 @@ class StreamTrainingArguments(HubTrainingArguments):
             are computed once. For a `post_tempoformer`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
             `metric_for_best_model`.
-        remove_unused_columns (`bool`, *optional*): As in [`HubTrainingArguments`].
+        hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
         restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): Whether early stopping keeps
             its patience when a training resumes.
 

@@ -25,7 +25,7 @@ class TemporalTrainingArguments(HubTrainingArguments):
         model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
         time_learning_rate (`float`, *optional*): Learning rate of time embeddings, W_T and alpha, which are new.
             Default: `learning_rate`.
-        remove_unused_columns (`bool`, *optional*): As in [`HubTrainingArguments`].
+        hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
     """
 
     time_learning_rate: float | None = field(
