@@ -12,11 +12,10 @@ from transformers.masking_utils import create_bidirectional_mask, create_bidirec
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import is_flash_attention_requested
 
+from .modeling_post_tempoformer import MASKED
 from .packing_tempoformer import PackedPosts
 
 
-# What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
-MASKED = -3e4
 # The backends that take what is added to scores as their mask.
 OWN_MASKS = ("eager", "sdpa")
 # The name of the attention of posts among the library's backends.
@@ -47,26 +46,21 @@ def to_bias(mask: torch.BoolTensor, dtype: torch.dtype) -> torch.Tensor:
     return (~mask).to(dtype) * MASKED
 
 
-def make_mask(
-    config: PreTrainedConfig, keys: torch.BoolTensor, dtype: torch.dtype, num_queries: int | None = None
-) -> Any:
+def make_mask(config: PreTrainedConfig, keys: torch.BoolTensor, dtype: torch.dtype) -> Any:
     """
     The mask of keys (batch, keys) in the form of the backend that `config` names. The library makes it, but for eager
     and SDPA attention, where it would wait for the device to see whether there is padding.
     """
     if config._attn_implementation in OWN_MASKS:
         return to_bias(keys, dtype)[:, None, None]
-    return library_mask(config, keys, dtype, num_queries or keys.shape[1])
+    return library_mask(config, keys, dtype)
 
 
-def library_mask(
-    config: PreTrainedConfig, keys: torch.BoolTensor, dtype: torch.dtype, num_queries: int, windowed: bool = False
-) -> Any:
+def library_mask(config: PreTrainedConfig, keys: torch.BoolTensor, dtype: torch.dtype, windowed: bool = False) -> Any:
     """The library's mask of keys (batch, keys) for a backend; `windowed` for the window that `config` has."""
     make = create_bidirectional_sliding_window_mask if windowed else create_bidirectional_mask
     # The library reads only the shape, dtype and device of these states.
-    queries, states = (keys.new_empty(keys.shape[0], n, 1, dtype=dtype) for n in (num_queries, keys.shape[1]))
-    return make(config, queries, keys, encoder_hidden_states=states)
+    return make(config, keys.new_empty(*keys.shape, 1, dtype=dtype), keys)
 
 
 def make_group_masks(
@@ -74,7 +68,7 @@ def make_group_masks(
 ) -> list[Any]:
     """The mask of each group of posts, in which a token sees its post, or `window` tokens of it on each side."""
     if config._attn_implementation not in OWN_MASKS:
-        return [library_mask(config, keys, dtype, keys.shape[1], window is not None) for keys in posts.masks]
+        return [library_mask(config, keys, dtype, window is not None) for keys in posts.masks]
     masks = [keys[:, None, None] for keys in posts.split(to_bias(posts.real, dtype))]
     if window is None:
         # Copies, as CUDA's kernels want memory that begins at a multiple of 16 bytes.

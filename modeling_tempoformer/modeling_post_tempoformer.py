@@ -36,8 +36,8 @@ IGNORED_KWARGS = {"return_dict", "use_cache"}
 ROWS_OF_POSTS = " Give timelines to `pipeline('stream-classification')`, or rows of posts to `StreamCollator`."
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
 MASKED = -3e4
-# Posts that the encoder reads together: tokens with padding, and the length below which all posts are alike.
-TOKENS_AT_ONCE, SHORT_POST = 8192, 8
+# Tokens, with padding, that the encoder reads together: at most, and so few that posts need not be alike in length.
+TOKENS_AT_ONCE, FEW_TOKENS = 8192, 512
 
 
 @dataclass
@@ -639,15 +639,15 @@ def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:
     if torch.compiler.is_compiling():
         return [(torch.arange(mask.shape[0], device=mask.device), mask.shape[1])]
     lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(-1).tolist()
-    batches: list[list[int]] = []
-    longest = 0
+    batches: list[list[int]] = [[]]
     for post in sorted((post for post, length in enumerate(lengths) if length), key=lengths.__getitem__):
-        # Little padding: the longest post of a batch has at most half as many tokens more than the shortest.
-        if lengths[post] > longest or len(batches[-1]) * lengths[post] >= TOKENS_AT_ONCE:
+        batch, length = batches[-1], lengths[post]
+        num_tokens = len(batch) * length
+        # The longest post of a batch has at most half as many tokens more than the shortest, unless all are few.
+        if num_tokens >= TOKENS_AT_ONCE or (num_tokens >= FEW_TOKENS and 2 * length > 3 * lengths[batch[0]]):
             batches.append([])
-            longest = max(SHORT_POST, lengths[post] * 3 // 2)
         batches[-1].append(post)
-    return [(torch.tensor(batch, device=mask.device), lengths[batch[-1]]) for batch in batches]
+    return [(torch.tensor(batch, device=mask.device), lengths[batch[-1]]) for batch in batches if batch]
 
 
 def mean_of_tokens(states: torch.Tensor, tokens: torch.BoolTensor) -> torch.Tensor:

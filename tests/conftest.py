@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers import tiny_batch
 
-from modeling_tempoformer import packing_tempoformer
+from modeling_tempoformer import modeling_post_tempoformer, packing_tempoformer
 
 
 # Tiny tensors: more threads cost more than they bring.
@@ -77,5 +77,6 @@ def browser():
 
 @pytest.fixture
 def many_groups(monkeypatch):
-    """Attention runs on groups of posts whose lengths differ by less than 4, also where posts are few and short."""
+    """Posts are read in groups of similar length also where they are few and short."""
     monkeypatch.setattr(packing_tempoformer, "round_up", lambda length, smallest: -(-length // 4) * 4)
+    monkeypatch.setattr(modeling_post_tempoformer, "FEW_TOKENS", 1)

@@ -73,8 +73,8 @@ def test_agrees_with_the_plain_form(model_type, data):
     # How many groups of posts attention runs on, and how many tokens a layer reads at a time.
     steps, values = data.draw(st.sampled_from([4, 128])), data.draw(st.sampled_from([16 * 16, 2_000_000]))
     groups = mock.patch.object(packing_tempoformer, "round_up", lambda length, smallest: -(-length // steps) * steps)
-    short = mock.patch.object(modeling_post_tempoformer, "SHORT_POST", steps // 2)
-    with torch.no_grad(), groups, short, mock.patch.object(packing_tempoformer, "CPU_VALUES", values):
+    few = mock.patch.object(modeling_post_tempoformer, "FEW_TOKENS", values // 16)
+    with torch.no_grad(), groups, few, mock.patch.object(packing_tempoformer, "CPU_VALUES", values):
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
 
 
@@ -148,6 +148,7 @@ def test_a_layer_runs_once_over_the_real_tokens(batch):
     assert computed == [(1, batch["attention_mask"].sum())]
 
 
+@pytest.mark.usefixtures("many_groups")
 @pytest.mark.parametrize(("form", "padding"), list(zip(FORMS, (1.4, 1.5), strict=True)), ids=str)
 @pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
 def test_where_a_layer_runs_on_groups_each_post_passes_it_once_and_with_little_padding(form, padding, batch):
