@@ -91,7 +91,7 @@ def test_quantised_is_close_and_smaller(kind, quantise):
 
 
 @EVERY_QUANTISER
-@pytest.mark.parametrize("kind", ["token form", "post form"])
+@pytest.mark.parametrize("kind", ["the paper's model", "post model"])
 def test_a_quantised_model_reads_posts_that_arrive(kind, quantise):
     model, batch = MODELS[kind]()
     quantised, state = quantise(copy.deepcopy(model)), None
