@@ -113,7 +113,7 @@ def find_left(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) -> dict[
 
 def write_partitions(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Reads and checks all posts; returns whether they have times, and how many posts each partition has."""
-    # Of a run that was stopped while it read.
+    # A run that was stopped while it read has left this.
     corpus.output.delete_dir_contents(WORK, missing_dir_ok=True)
     files = range(len(corpus.tables))
     dated = tokenizer if "time_ids" in tokenizer.model_input_names else None

@@ -245,7 +245,7 @@ def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], obje
 
 
 def explanations(bench: Bench):
-    """Of a post: what each earlier post of its stream did, beside plain BERT on the posts once."""
+    """Explanations, post by post, compared with one pass of plain BERT over the same posts."""
     row = bench.place(full_windows(1, WINDOW + 1))
     posts = {name: row[name][0] for name in ("input_ids", "attention_mask")}
     plain = bench.plain()

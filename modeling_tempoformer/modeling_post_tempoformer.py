@@ -4,7 +4,6 @@ of a stream, with the temporal rotation of TempoFormer (Tseriotou, Tsakalidis an
 shares with the paper's model, `modeling_tempoformer.py`, is here, too.
 """
 
-import inspect
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
@@ -496,7 +495,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     @property
     def takes_time_ids(self) -> bool:
         """Whether the encoder reads the calendar time of tokens."""
-        return "time_ids" in inspect.signature(self.encoder.forward).parameters
+        return hasattr(self.config.encoder_config, "num_time_ids")
 
     @property
     def max_tokens(self) -> int:
@@ -582,7 +581,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             `torch.FloatTensor` of shape `(num_posts, hidden_size)`; 0 for a post without real tokens.
         """
         inputs = inputs if input_ids is None else {"input_ids": input_ids, **inputs}
-        if "token_type_ids" not in inspect.signature(self.encoder.forward).parameters:
+        # Encoders without segments do not take them.
+        if not getattr(self.config.encoder_config, "type_vocab_size", 0):
             inputs.pop("token_type_ids", None)
         first = next(iter(inputs.values()))
         mask = torch.ones(first.shape[:2], device=first.device) if attention_mask is None else attention_mask

@@ -1,5 +1,6 @@
 """What a baseline is: its options, and how it is made ready for the Trainer or predicts without one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -44,11 +45,12 @@ class Baseline(ModelArguments):
 
 
 @dataclass(kw_only=True)
-class UntrainedBaseline(Baseline):
+class UntrainedBaseline(Baseline, ABC):
     """A baseline without a training."""
 
     refused: ClassVar[tuple[str, ...]] = (*Baseline.refused, "config_overrides", "calibrate")
 
+    @abstractmethod
     def predict(
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +59,6 @@ class UntrainedBaseline(Baseline):
         order of their ids. Returns the class id of each post (posts,), in the order of the timelines and -1 for no
         prediction, and the probability of each class (posts, classes).
         """
-        raise NotImplementedError
 
 
 @dataclass
@@ -75,15 +76,15 @@ class Prepared:
 
 
 @dataclass(kw_only=True)
-class TrainedBaseline(Baseline):
+class TrainedBaseline(Baseline, ABC):
     """A baseline that the Trainer trains, with the focal loss."""
 
+    @abstractmethod
     def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
         """
         Makes the model, and the items that it learns from and predicts: all posts of `test`, and the labelled ones of
         the other parts. Arguments as of [`UntrainedBaseline.predict`].
         """
-        raise NotImplementedError
 
 
 def class_fields(names: list[str]) -> dict[str, dict]:

@@ -1,5 +1,6 @@
 """Classifiers of streams of frozen post embeddings: what the networks of the papers have in common."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -57,7 +58,7 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     validate_classes = StreamFields.validate_classes
 
 
-class HistoryModel(PreTrainedModel):
+class HistoryModel(PreTrainedModel, ABC):
     r"""
     Classifies the newest post of a stream from frozen embeddings of its posts, and is trained with the focal loss: a
     baseline of the TempoFormer paper (Tseriotou et al., 2024). A subclass has a configuration and `score`.
@@ -71,9 +72,9 @@ class HistoryModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module):
         """Leaves PyTorch's initial values."""
 
+    @abstractmethod
     def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
         """The logits (streams, classes). Arguments as of `forward`, but the embeddings of padding are 0."""
-        raise NotImplementedError
 
     def forward(
         self,

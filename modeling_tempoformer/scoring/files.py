@@ -59,8 +59,8 @@ def find_tables(names: list[str], output_dir: str) -> list[Table]:
     The files that are named and those in the folders that are named, at every depth, in order of their names; each
     once, also if links lead to it. Files and folders whose names begin with `_` or `.` are left out.
 
-    Raises a `ValueError` for a name that leads nowhere, for a file that is not a table, if there is no file, and if
-    the output would be among the input.
+    Raises a `ValueError` for a name that does not exist, for a file that is not a table, for folders without tables,
+    and for an output folder inside the input.
     """
     tables, (of_output, output) = {}, locate(output_dir)
     output = real(of_output, output)

@@ -147,7 +147,7 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
     [
         ({"timeline_id": ""}, {}, "0.csv: Row 1 .*'timeline_id'"),
         ({"timestamp": "soon"}, {}, "0.csv: Row 1 .*'timestamp', value 'soon'"),
-        # Of a tokenizer of dated texts.
+        # The tokenizer of dated texts says this.
         ({"timestamp": "1890-05-01"}, {}, "0.csv: Row 1 .*'timestamp', value .*1890"),
         ({"timestamp": "9999-12-31T23:59:59-05:00"}, {}, "0.csv: Row 1 .*'timestamp', value .*years 1 to 5138"),
         ({}, {"text": "entry"}, "0.csv: There is no column 'entry'.*--text_column"),
