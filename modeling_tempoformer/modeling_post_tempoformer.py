@@ -36,7 +36,7 @@ ROWS_OF_POSTS = " Give timelines to `pipeline('stream-classification')`, or rows
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
 MASKED = -3e4
 # Tokens, with padding, that the encoder reads together: at most, and so few that posts need not be alike in length.
-TOKENS_AT_ONCE, FEW_TOKENS = 8192, 512
+TOKENS_AT_ONCE, FEW_TOKENS = 8192, 256
 
 
 @dataclass

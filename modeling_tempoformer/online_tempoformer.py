@@ -472,8 +472,9 @@ class StreamStepMixin:
         weights do not count, biases and norms do.
         """
         weights = [weight.flatten() for weight in self.parameters() if type(weight) is nn.Parameter]
-        # They may be on several devices.
-        return torch.stack([weight[len(weight) // 2].to(self.device) for weight in weights]).cpu()
+        # They may be on several devices. The property `device` is slow.
+        device = self.device
+        return torch.stack([weight[len(weight) // 2].to(device) for weight in weights]).cpu()
 
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str]):
         """Raises a `ValueError` that names the first wrong value of new posts."""

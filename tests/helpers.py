@@ -130,7 +130,7 @@ def tiny_encoder(family: str = "bert") -> dict:
 
 
 # The paper's model, and the one over a vector for each post.
-FORMS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
+MODELS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
 CLASSES = {
     "tempoformer": TempoFormerForStreamClassification,
     "post_tempoformer": PostTempoFormerForStreamClassification,
@@ -268,7 +268,7 @@ def make_trainer(
     num_timelines: int = 8,
     callbacks=(),
     dropout: float = 0.1,
-    form: dict[str, str] = FORMS[0],
+    kind: dict[str, str] = MODELS[0],
     **arguments,
 ) -> Trainer:
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
@@ -276,7 +276,7 @@ def make_trainer(
     rows = to_rows(to_timelines(posts, NAMES), tokenizer, window=4, targets_per_row=3)
     encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "hidden_dropout_prob": dropout}
     encoder["attention_probs_dropout_prob"] = dropout
-    model = tiny_model(encoder_config=encoder, num_labels=2, head_dropout=dropout, **form)
+    model = tiny_model(encoder_config=encoder, num_labels=2, head_dropout=dropout, **kind)
     settings = {
         "per_device_train_batch_size": 4,
         "learning_rate": 1e-3,

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from helpers import FORMS, make_trainer, tiny_model
+from helpers import MODELS, make_trainer, tiny_model
 from transformers import AutoModelForSequenceClassification, Trainer
 
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
 
 
-IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family):
     assert (moved - total).item() == pytest.approx(1e-5 * gradient.norm().item(), rel=0.01)
 
 
-@IN_BOTH_FORMS
-def test_label_smoothing_does_not_take_the_place_of_the_focal_loss(tmp_path, tokenization, form):
+@WITH_BOTH_MODELS
+def test_label_smoothing_does_not_take_the_place_of_the_focal_loss(tmp_path, tokenization, kind):
     with pytest.raises(ValueError, match="label_smoothing_factor"):
-        make_trainer(tmp_path, tokenization, form=form, max_steps=1, label_smoothing_factor=0.1).train()
+        make_trainer(tmp_path, tokenization, kind=kind, max_steps=1, label_smoothing_factor=0.1).train()
 
 
 def test_a_loss_of_ones_own_is_possible(tmp_path, tokenization):

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from helpers import FORMS, fixed_batch, tiny_encoder, tiny_model
+from helpers import MODELS, fixed_batch, tiny_encoder, tiny_model
 from transformers import AttentionInterface
 
 from modeling_tempoformer import packing_tempoformer
 
 
-IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 
 def one_by_one(query, key, value, bounds, scale, window=(-1, -1)):
@@ -72,9 +72,9 @@ def test_an_encoder_that_is_called_by_itself_is_the_family_s():
     torch.testing.assert_close(states * posts["attention_mask"].unsqueeze(-1), expected, atol=1e-5, rtol=1e-5)
 
 
-@IN_BOTH_FORMS
-def test_a_post_whose_first_token_is_masked_reads_no_other_post(form):
-    model, batch = tiny_model(window=1, **form), fixed_batch()
+@WITH_BOTH_MODELS
+def test_a_post_whose_first_token_is_masked_reads_no_other_post(kind):
+    model, batch = tiny_model(window=1, **kind), fixed_batch()
     batch["stream_index"], batch["elapsed"] = batch["stream_index"][..., -1:], batch["elapsed"][..., -1:]
     batch["attention_mask"][0, 3, 0] = 0
     other = {**batch, "input_ids": batch["input_ids"].clone()}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import FORMS, VOCABULARY, tiny_model
+from helpers import MODELS, VOCABULARY, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
@@ -103,12 +103,12 @@ def test_windows_are_the_posts_before(num_posts, window, data):
         torch.testing.assert_close(elapsed[target], torch.tensor(seconds))
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("kind", MODELS, ids=str)
 @settings(max_examples=30, deadline=None)
 @given(num_posts=st.integers(1, 9), window=st.integers(1, 4), data=st.data())
-def test_chunks_of_a_timeline_give_the_same_logits(form, num_posts, window, data):
+def test_chunks_of_a_timeline_give_the_same_logits(kind, num_posts, window, data):
     """A timeline as one row, and cut anywhere with the context that each piece needs."""
-    model = tiny_model(window=4, **form)
+    model = tiny_model(window=4, **kind)
     word = st.lists(st.sampled_from([5, 6]), max_size=5).map(lambda ids: [2, *ids, 3])
     posts = data.draw(st.lists(word, min_size=num_posts, max_size=num_posts))
     times = sorted(data.draw(st.lists(st.integers(0, 10**8), min_size=num_posts, max_size=num_posts)))

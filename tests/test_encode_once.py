@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 import torch
 from dense_reference import dense_logits
-from helpers import FORMS, fixed_batch, tiny_encoder, tiny_model
+from helpers import MODELS, fixed_batch, tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
@@ -109,10 +109,10 @@ def test_gradients_agree_with_the_plain_form(variant, checkpointing):
         torch.testing.assert_close(parameter.grad, expected, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name}: {m}")
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("kind", MODELS, ids=str)
 @pytest.mark.parametrize("targets", [["query", "value"], ["query", "key", "value", "dense"]], ids=str)
-def test_adapters_on_the_last_layer_are_not_skipped(form, targets):
-    model = tiny_model(**form)
+def test_adapters_on_the_last_layer_are_not_skipped(kind, targets):
+    model = tiny_model(**kind)
     adapted = get_peft_model(model, LoraConfig(r=2, target_modules=targets))
     torch.manual_seed(0)
     for name, parameter in adapted.named_parameters():
@@ -120,7 +120,7 @@ def test_adapters_on_the_last_layer_are_not_skipped(form, targets):
             torch.nn.init.normal_(parameter, std=0.2)
     batch = fixed_batch()
     with torch.no_grad():
-        logits, plain = adapted.eval()(**batch).logits, tiny_model(**form)(**batch).logits
+        logits, plain = adapted.eval()(**batch).logits, tiny_model(**kind)(**batch).logits
         torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
     assert not torch.allclose(logits, plain, atol=1e-2)
 
@@ -149,10 +149,10 @@ def test_a_layer_runs_once_over_the_real_tokens(batch):
 
 
 @pytest.mark.usefixtures("many_groups")
-@pytest.mark.parametrize(("form", "padding"), list(zip(FORMS, (1.4, 1.5), strict=True)), ids=str)
+@pytest.mark.parametrize(("kind", "padding"), list(zip(MODELS, (1.4, 1.5), strict=True)), ids=str)
 @pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
-def test_where_a_layer_runs_on_groups_each_post_passes_it_once_and_with_little_padding(form, padding, batch):
-    model, seen = tiny_model("mpnet", **form), []
+def test_where_a_layer_runs_on_groups_each_post_passes_it_once_and_with_little_padding(kind, padding, batch):
+    model, seen = tiny_model("mpnet", **kind), []
     model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
         lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
     )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import CHANGES as LABELS
 from helpers import (
-    FORMS,
+    MODELS,
     assert_same,
     dated_bert,
     dated_config,
@@ -24,7 +24,7 @@ UNTIMED = {"text": TIMED["text"]}
 SHORT = {"text": ["glad", "sad"], "timestamp": ["2024-05-01T10:01:00Z", "2024-05-01T10:00:00Z"]}
 TIMELINES = [TIMED, SHORT, UNTIMED, {"text": [], "timestamp": []}, {"text": ["lost"]}, SHORT]
 VARIANTS = [
-    *FORMS,
+    *MODELS,
     {"num_stream_layers": 0},
     {"num_stream_layers": 3, "stream_position_embeddings": [False, True, False]},
     {"head": "lstm", "recurrent_order": "reverse"},
@@ -118,7 +118,7 @@ def test_posts_their_times_and_streams_are_those_of_the_input():
 
 
 @pytest.mark.parametrize("attn_implementation", ["sdpa", "eager"])
-@pytest.mark.parametrize("settings", [*FORMS, {"head": "lstm"}, {"num_stream_layers": 0}], ids=str)
+@pytest.mark.parametrize("settings", [*MODELS, {"head": "lstm"}, {"num_stream_layers": 0}], ids=str)
 def test_attention_is_the_model_s(settings, attn_implementation):
     """The newest post's attention, mean over heads, in a batch that holds the timeline in one row."""
     pipe = make(attn_implementation=attn_implementation, **settings)
@@ -137,9 +137,9 @@ def test_attention_is_the_model_s(settings, attn_implementation):
             assert sum(weights) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_rows_and_batches_change_nothing(form):
-    pipe = make(**form)
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_rows_and_batches_change_nothing(kind):
+    pipe = make(**kind)
     alone = [pipe.explain(timeline) for timeline in TIMELINES]
     assert [len(explained) for explained in alone] == [7, 2, 7, 0, 1, 2]
     for batch_size, targets_per_row in ((1, 1), (3, 2), (2, 5), (50, 64)):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import ENCODERS, FORMS, TIMES, TINY, tiny_model
+from helpers import ENCODERS, MODELS, TIMES, TINY, tiny_model
 from torch.export import Dim, export
 
 import modeling_tempoformer
@@ -104,8 +104,8 @@ def test_other_inputs():
     for batch in batches:
         del batch["elapsed"]
         batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
-    for form in FORMS:
-        check_exported(tiny_model(**form), batches[0], batches[1:])
+    for kind in MODELS:
+        check_exported(tiny_model(**kind), batches[0], batches[1:])
     for batch in batches:
         ids = batch.pop("input_ids")
         del batch["token_type_ids"]

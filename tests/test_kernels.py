@@ -1,4 +1,4 @@
-"""How many kernels a GPU would run of the paper's model and how often the host would wait, counted on the CPU."""
+"""How many kernels a GPU would run of each model and how often the host would wait, counted on the CPU."""
 
 from collections import Counter
 
@@ -8,6 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig
 
 from modeling_tempoformer import (
+    PostTempoFormerConfig,
+    PostTempoFormerForStreamClassification,
     TempoFormerConfig,
     TempoFormerForStreamClassification,
 )
@@ -113,3 +115,16 @@ def test_a_training_step_is_few_kernels(family):
         model(**batch).loss.backward()
     assert 600 < work.kernels.total() <= 2500, work.kernels
     assert not work.waits
+
+
+@EVERY_FAMILY
+def test_the_post_model_runs_its_encoder_a_few_times(family):
+    """Posts of 3 to 72 tokens are read in five groups; the library's masks wait once or twice for each."""
+    torch.manual_seed(0)
+    encoder = AutoConfig.for_model(family, **SIZES, **FAMILIES[family])
+    config = PostTempoFormerConfig(encoder_config=encoder, window=WINDOW, stream_hidden_size=24)
+    model, batch = PostTempoFormerForStreamClassification(config), mixed_batch()
+    with GpuWork() as work:
+        model(**batch).loss.backward()
+    assert 2500 < work.kernels.total() <= 5000, work.kernels
+    assert work.waits.total() <= 10, work.waits

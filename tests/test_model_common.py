@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import CLASSES, FORMS, move_to_meta, tiny_batch, tiny_model
+from helpers import CLASSES, MODELS, move_to_meta, tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -17,7 +17,7 @@ VARIANTS = [
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "stream_attention": "full", "num_stream_layers": 2},
 ]
-IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 
 def inputs_only(batch: dict) -> dict:
@@ -73,11 +73,11 @@ def test_config_survives_dict_json_and_folder(tmp_path, settings):
     assert TempoFormerConfig(num_labels=5).id2label[4] == "LABEL_4"
 
 
-@IN_BOTH_FORMS
-def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, form):
-    base = tiny_model(**form).tempoformer
+@WITH_BOTH_MODELS
+def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind):
+    base = tiny_model(**kind).tempoformer
     base.save_pretrained(tmp_path)
-    model, info = CLASSES[form["model_type"]].from_pretrained(tmp_path, output_loading_info=True)
+    model, info = CLASSES[kind["model_type"]].from_pretrained(tmp_path, output_loading_info=True)
     head = {f"classifier.{name}" for name in model.classifier.state_dict()}
     assert set(info["missing_keys"]) == head and not info["unexpected_keys"]
     states = model.tempoformer(**inputs_only(batch)).last_hidden_state
@@ -131,9 +131,9 @@ def test_tuples_hold_what_the_output_object_holds(batch):
     assert len(model(**batch).hidden_states) == len(named.hidden_states)
 
 
-@IN_BOTH_FORMS
-def test_gradients_reach_the_returned_states(batch, form):
-    model = tiny_model(attn_implementation="eager", **form)
+@WITH_BOTH_MODELS
+def test_gradients_reach_the_returned_states(batch, kind):
+    model = tiny_model(attn_implementation="eager", **kind)
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     of_tokens = [] if output.attentions is None else [output.attentions[0]]
     returned = [output.hidden_states[0], output.stream_attentions[0], *of_tokens]
@@ -152,13 +152,13 @@ PAPER_MODEL_PARTS = {
 
 
 @pytest.mark.parametrize(
-    ("form", "parts"),
-    list(zip(FORMS, (PAPER_MODEL_PARTS, {"tempoformer.stream_layers": "disk"}), strict=True)),
+    ("kind", "parts"),
+    list(zip(MODELS, (PAPER_MODEL_PARTS, {"tempoformer.stream_layers": "disk"}), strict=True)),
     ids=["token", "post"],
 )
-def test_layers_offloaded_to_disk(tmp_path, batch, form, parts):
+def test_layers_offloaded_to_disk(tmp_path, batch, kind, parts):
     """Offloaded weights come in through hooks: every layer must be entered by its own call."""
-    model = tiny_model(**form)
+    model = tiny_model(**kind)
     model.save_pretrained(tmp_path / "saved")
     device_map = {
         "tempoformer.encoder.embeddings": "cpu",
@@ -190,19 +190,19 @@ def test_layers_on_several_devices(batch, settings):
 
 
 @pytest.mark.parametrize(
-    ("form", "new"),
+    ("kind", "new"),
     list(
         zip(
-            FORMS,
+            MODELS,
             (["position", "o_proj", "fusion", "classifier"], ["tempoformer.stream_layers", "classifier"]),
             strict=True,
         )
     ),
     ids=str,
 )
-def test_lora_on_the_encoder(tmp_path, batch, form, new):
+def test_lora_on_the_encoder(tmp_path, batch, kind, new):
     """Only the adapters of the encoder and the new parts train; saved, loaded and merged they give the same logits."""
-    model = tiny_model(**form)
+    model = tiny_model(**kind)
     frozen = {name: weight.clone() for name, weight in model.state_dict().items()}
     settings = LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=new)
     adapted = get_peft_model(model, settings)
@@ -219,7 +219,7 @@ def test_lora_on_the_encoder(tmp_path, batch, form, new):
                 assert any(trained_name.endswith(name) for trained_name in trained), name
     adapted.eval()
     logits = adapted(**batch).logits
-    plain = tiny_model(**form)
+    plain = tiny_model(**kind)
     assert not torch.allclose(logits, plain(**batch).logits, atol=1e-3)
     assert all(torch.equal(frozen[name], weight) for name, weight in plain.state_dict().items())
 
@@ -242,9 +242,9 @@ def test_a_batch_of_absent_posts_has_zero_logits(attention, settings):
     assert model(**{**batch, **absent}).logits.abs().sum() == 0
 
 
-@IN_BOTH_FORMS
-def test_window_of_one_sees_the_post_alone(batch, form):
-    model = tiny_model(window=1, **form)
+@WITH_BOTH_MODELS
+def test_window_of_one_sees_the_post_alone(batch, kind):
+    model = tiny_model(window=1, **kind)
     alone = {**inputs_only(batch), "stream_index": torch.arange(6).view(1, 6, 1).repeat(2, 1, 1)}
     del alone["elapsed"]
     logits = model(**alone).logits

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import FORMS, tiny_batch, tiny_encoder, tiny_model, without_gradient
+from helpers import MODELS, tiny_batch, tiny_encoder, tiny_model, without_gradient
 from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModel, BertConfig
 from transformers.masking_utils import flash_attention_mask
 
@@ -27,7 +27,7 @@ VARIANTS = [
     {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls"},
     {"model_type": "post_tempoformer", "num_stream_layers": 2, "stream_attention": "full"},
 ]
-IN_BOTH_FORMS = pytest.mark.parametrize("form", FORMS, ids=str)
+WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 
 @pytest.mark.parametrize("saved", [torch.float16, torch.bfloat16], ids=str)
@@ -87,19 +87,19 @@ def test_nothing_after_a_post_changes_its_logits(batch, settings):
     assert (after[3] - before[3]).abs().max() > 1e-4
 
 
-@IN_BOTH_FORMS
-def test_time_matters_only_to_the_temporal_rotation(batch, form):
+@WITH_BOTH_MODELS
+def test_time_matters_only_to_the_temporal_rotation(batch, kind):
     later = {**batch, "elapsed": batch["elapsed"] * 7}
-    for kind, differs in (("temporal_rotary", True), ("rotary", False), ("full", False)):
-        model = tiny_model(stream_attention=kind, **form)
+    for attention, differs in (("temporal_rotary", True), ("rotary", False), ("full", False)):
+        model = tiny_model(stream_attention=attention, **kind)
         change = (model(**later).logits[0] - model(**batch).logits[0]).abs().max()
         assert change > 1e-3 if differs else change < 1e-5
 
 
-@IN_BOTH_FORMS
-def test_a_short_stream_keeps_its_positions_from_the_newest(batch, form):
+@WITH_BOTH_MODELS
+def test_a_short_stream_keeps_its_positions_from_the_newest(batch, kind):
     """Posts 4 and 5 alone, as a stream of a tensor of width 2 and of width 4."""
-    model = tiny_model(**form)
+    model = tiny_model(**kind)
     wide = torch.tensor([[[-1, -1, 4, 5]]])
     elapsed = torch.tensor([[[0.0, 0.0, 900.0, 0.0]]])
     posts = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
@@ -108,9 +108,9 @@ def test_a_short_stream_keeps_its_positions_from_the_newest(batch, form):
     torch.testing.assert_close(logits, narrow, atol=1e-5, rtol=0)
 
 
-@IN_BOTH_FORMS
-def test_posts_without_an_index_are_one_stream(batch, form):
-    model = tiny_model(**form)
+@WITH_BOTH_MODELS
+def test_posts_without_an_index_are_one_stream(batch, kind):
+    model = tiny_model(**kind)
     posts = {name: batch[name][:1, :4] for name in ("input_ids", "attention_mask")}
     explicit = model(**posts, stream_index=torch.arange(4).view(1, 1, 4)).logits
     torch.testing.assert_close(model(**posts).logits, explicit, atol=1e-5, rtol=0)
@@ -144,10 +144,10 @@ def test_what_the_head_reads_has_the_documented_shape(batch, settings, output_at
     assert not output.last_hidden_state[1, 4:].any() and output.last_hidden_state[1, 3, -1].all()
 
 
-@IN_BOTH_FORMS
-def test_attention_across_posts_is_there_with_any_backend(batch, form):
+@WITH_BOTH_MODELS
+def test_attention_across_posts_is_there_with_any_backend(batch, kind):
     eager, sdpa = (
-        tiny_model(attn_implementation=name, **form)(**batch, output_attentions=True) for name in ("eager", "sdpa")
+        tiny_model(attn_implementation=name, **kind)(**batch, output_attentions=True) for name in ("eager", "sdpa")
     )
     torch.testing.assert_close(eager.stream_attentions, sdpa.stream_attentions, atol=1e-5, rtol=0)
     assert sdpa.attentions is None
@@ -160,26 +160,26 @@ def keys_alone(module, query, key, value, attention_mask, scaling=None, **kwargs
     return context.transpose(1, 2), None
 
 
-@IN_BOTH_FORMS
-def test_a_backend_whose_masks_are_about_keys_alone(batch, form):
+@WITH_BOTH_MODELS
+def test_a_backend_whose_masks_are_about_keys_alone(batch, kind):
     AttentionInterface.register("keys_alone", keys_alone)
     AttentionMaskInterface.register("keys_alone", flash_attention_mask)
-    model, other = (tiny_model(attn_implementation=name, **form) for name in ("sdpa", "keys_alone"))
+    model, other = (tiny_model(attn_implementation=name, **kind) for name in ("sdpa", "keys_alone"))
     torch.testing.assert_close(other(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
 
 
-@IN_BOTH_FORMS
-def test_bfloat16_is_close(batch, form):
-    single, half = tiny_model(**form), tiny_model(**form).to(torch.bfloat16)
+@WITH_BOTH_MODELS
+def test_bfloat16_is_close(batch, kind):
+    single, half = tiny_model(**kind), tiny_model(**kind).to(torch.bfloat16)
     with torch.no_grad():
         probabilities = [model(**batch).logits.float().softmax(-1) for model in (single, half)]
     torch.testing.assert_close(*probabilities, atol=5e-2, rtol=0)
 
 
 @pytest.mark.slow
-@IN_BOTH_FORMS
-def test_compiled_is_the_same(batch, form):
-    model = tiny_model(**form)
+@WITH_BOTH_MODELS
+def test_compiled_is_the_same(batch, kind):
+    model = tiny_model(**kind)
     torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
@@ -188,9 +188,9 @@ def test_compiled_is_the_same(batch, form):
         torch.testing.assert_close(weights, model(**batch, output_attentions=True).stream_attentions)
 
 
-@IN_BOTH_FORMS
-def test_no_label_at_all_is_no_loss(batch, form):
-    model = tiny_model(**form)
+@WITH_BOTH_MODELS
+def test_no_label_at_all_is_no_loss(batch, kind):
+    model = tiny_model(**kind)
     loss = model(**{**batch, "labels": torch.full((2, 6), -100)}).loss
     loss.backward()
     assert loss.item() == pytest.approx(0)
@@ -252,16 +252,16 @@ def test_bad_settings_are_named(settings, message):
         tiny_model(**settings)
 
 
-@IN_BOTH_FORMS
+@WITH_BOTH_MODELS
 @pytest.mark.parametrize("timed", [True, False])
-def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(form, timed):
+def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(kind, timed):
     batch = tiny_batch()
     fits, other = batch, {name: value for name, value in batch.items() if name != "elapsed"}
     if not timed:
         fits, other = other, fits
-    model = tiny_model(timed=timed, **form)
+    model = tiny_model(timed=timed, **kind)
     with torch.no_grad():
-        expected = tiny_model(**form)(**fits).logits
+        expected = tiny_model(**kind)(**fits).logits
         torch.testing.assert_close(model(**fits).logits, expected, atol=1e-5, rtol=0)
         with pytest.raises(ValueError, match=f"`timed={timed}` in its configuration"):
             model(**other)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import FORMS, tiny_encoder, tiny_model
+from helpers import MODELS, tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -186,12 +186,12 @@ def test_time_ids_in_some_steps_only_are_refused(first):
     torch.testing.assert_close(*logits, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_state_follows_the_model_s_dtype_and_autocast(form):
-    model, people = tiny_model(**form), timelines()
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_state_follows_the_model_s_dtype_and_autocast(kind):
+    model, people = tiny_model(**kind), timelines()
     state = arrive(model, [("ann", 0), ("ann", 1)], people).state.state_dict()
     expected = arrive(model, [("ann", 2)], people, StreamState.from_state_dict(state)).logits
-    half = tiny_model(**form).bfloat16()
+    half = tiny_model(**kind).bfloat16()
     logits = arrive(half, [("ann", 2)], people, StreamState.from_state_dict(state)).logits
     torch.testing.assert_close(logits.float().softmax(-1), expected.softmax(-1), atol=5e-2, rtol=0)
     with torch.autocast("cpu", torch.bfloat16):
@@ -200,9 +200,9 @@ def test_state_follows_the_model_s_dtype_and_autocast(form):
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_masked_words_inside_a_post_stay_masked(form, family):
-    model, people = tiny_model(family, **form), timelines()
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_masked_words_inside_a_post_stay_masked(kind, family):
+    model, people = tiny_model(family, **kind), timelines()
     people["ann"]["attention_mask"][2, 1] = 0
     logits = arrive(model, [("ann", number) for number in range(7)], people).logits
     torch.testing.assert_close(logits, at_once(model, people["ann"]), atol=1e-5, rtol=1e-5)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 import torch
 from helpers import CHANGES as LABELS
-from helpers import FORMS, assert_same, read_json, run_without_package, tiny_reader
+from helpers import MODELS, assert_same, read_json, run_without_package, tiny_reader
 from transformers import pipeline
 
 from modeling_tempoformer import StreamCollator
@@ -20,7 +20,7 @@ TIMELINES = [
 ]
 
 
-@pytest.fixture(params=FORMS, ids=str)
+@pytest.fixture(params=MODELS, ids=str)
 def saved(tmp_path, request):
     """A saved model with its tokenizer."""
     return tmp_path / "saved", *tiny_reader(tmp_path / "saved", **LABELS, **request.param)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import FORMS, tiny_model
+from helpers import MODELS, tiny_model
 from safetensors.torch import load_file, save_file
 
 from modeling_tempoformer import StreamState, TempoFormerForStreamClassification, online_tempoformer
@@ -151,10 +151,10 @@ def test_no_other_model_takes_a_state(tmp_path, change):
     assert step(loaded, ["ann"], restored).stream_lengths.tolist() == [3]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_context_is_remembered_and_not_classified(form):
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_context_is_remembered_and_not_classified(kind):
     """The posts after it get the logits that they get when it is classified too."""
-    model = tiny_model(**form)
+    model = tiny_model(**kind)
     names = ["ann", "bob", "ann", "ann", "cy", "ann", "ann"]
     is_context = [True, True, False, True, True, True, False]
     ids = torch.randint(5, 60, (len(names), 3), generator=torch.Generator().manual_seed(0))

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 from helpers import (
-    FORMS,
     HUB_MODULES,
+    MODELS,
     PACKAGE,
     POST_MODULES,
     TEMPORAL_MODULES,
@@ -61,11 +61,11 @@ MODULES = {
 def test_round_trip_without_the_package(tmp_path):
     """Streams of posts, and of posts whose encoder reads their calendar times."""
     plain, dated = tiny_encoder(), {**dated_config().to_dict(), "vocab_size": 60}
-    cases = {"token": (plain, FORMS[0]), "post": (plain, FORMS[1])}
-    cases |= {"dated": (dated, FORMS[0]), "dated post": (dated, FORMS[1])}
+    cases = {"token": (plain, MODELS[0]), "post": (plain, MODELS[1])}
+    cases |= {"dated": (dated, MODELS[0]), "dated post": (dated, MODELS[1])}
     expected = {}
-    for case, (encoder, form) in cases.items():
-        model, batch = tiny_model(encoder_config=encoder, **form), tiny_batch()
+    for case, (encoder, kind) in cases.items():
+        model, batch = tiny_model(encoder_config=encoder, **kind), tiny_batch()
         if case.startswith("dated"):
             batch["time_ids"] = 3 * batch["attention_mask"]
         model.save_pretrained(tmp_path / case / "saved")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import FORMS, make_trainer, tiny_batch, tiny_model
+from helpers import MODELS, make_trainer, tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import TrainingArguments, set_seed
 
@@ -32,10 +32,10 @@ def train_a_little(folder, tokenization, **settings) -> tuple[list[float], dict[
         pytest.param({"torch_compile": True, "torch_compile_backend": "aot_eager"}, 1e-5, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance, form):
-    losses, weights = train_a_little(tmp_path, tokenization, form=form)
-    others, found = train_a_little(tmp_path, tokenization, form=form, **settings)
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance, kind):
+    losses, weights = train_a_little(tmp_path, tokenization, kind=kind)
+    others, found = train_a_little(tmp_path, tokenization, kind=kind, **settings)
     assert len(losses) == 3 and abs(losses[2] - losses[0]) > 1e-3
     assert others == pytest.approx(losses, abs=tolerance)
     for (name, weight), other in zip(weights.items(), found.values(), strict=True):
