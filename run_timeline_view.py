@@ -29,7 +29,7 @@ class ViewArguments:
         default=TIMELINES, metadata={"help": f"The page. Default: {TIMELINES}; such a name is never pushed."}
     )
     title: str = field(default="Timelines", metadata={"help": "Heading of the page."})
-    task_name: Literal["lrs", "moc", "topic_shift", "annomi"] | None = field(
+    task_name: Literal["lrs", "moc", "topic_shift", "annomi", "mood_diaries", "ubuntu_irc"] | None = field(
         default=None, metadata={"help": "The file is in the original form of this corpus. Default: a table of posts."}
     )
     timeline_column: str = "timeline_id"

@@ -33,7 +33,7 @@ class DatasetArguments:
 class DataTrainingArguments(DatasetArguments):
     """Which posts, and how they are cut into streams."""
 
-    task_name: Literal["lrs", "moc", "topic_shift", "annomi"] | None = field(
+    task_name: Literal["lrs", "moc", "topic_shift", "annomi", "mood_diaries", "ubuntu_irc"] | None = field(
         default=None, metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."}
     )
     train_file: str | None = field(default=None, metadata={"help": "Table of posts: CSV, TSV, JSON lines or Parquet."})

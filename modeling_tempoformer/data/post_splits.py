@@ -10,7 +10,15 @@ import numpy as np
 from datasets import Dataset, IterableDataset
 
 from .arguments import DatasetArguments, DataTrainingArguments
-from .corpora import read_annomi, read_rumoureval, read_speeches, read_talklife, read_topic_shift
+from .corpora import (
+    read_annomi,
+    read_mood_diaries,
+    read_rumoureval,
+    read_speeches,
+    read_talklife,
+    read_topic_shift,
+    read_ubuntu_irc,
+)
 from .splits import hold_back, make_split, read_folds, read_split, select_fold, split_timelines
 from .tables import load_hub_splits, load_table
 from .timelines import Posts, to_timelines
@@ -23,6 +31,8 @@ TASKS = {
     "moc": read_talklife,
     "topic_shift": read_topic_shift,
     "annomi": read_annomi,
+    "mood_diaries": read_mood_diaries,
+    "ubuntu_irc": read_ubuntu_irc,
     "speeches": read_speeches,
 }
 # The splits, and how options name the limits of their samples.

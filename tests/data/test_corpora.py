@@ -2,14 +2,25 @@
 
 import gzip
 import json
+from collections import Counter
 
 import pytest
+from helpers import ROOT
 
-from modeling_tempoformer.data.corpora import read_annomi, read_rumoureval, read_talklife, read_topic_shift
+from modeling_tempoformer.data.corpora import (
+    read_annomi,
+    read_mood_diaries,
+    read_rumoureval,
+    read_talklife,
+    read_topic_shift,
+    read_ubuntu_irc,
+)
 from modeling_tempoformer.data.corpora.rumoureval import stance_switches
 
 
 ANNOMI = "transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n"
+# The published files, which are not part of the project.
+PUBLISHED = ROOT.parent / "shared" / "data"
 TALKLIFE = "timeline_id,postid,date,content,label\n"
 
 
@@ -74,3 +85,50 @@ def test_talklife(tmp_path):
     assert next(posts) == made
     with pytest.raises(ValueError, match="Row 1, column 'label': 'X'"):
         next(posts)
+
+
+def test_mood_diaries(tmp_path):
+    lines = ["a,1,fine,2021-05-01 08:00:00,2.0", "b,2,meh,2021-05-01 09:00:00,-1.0", "a,4,sad,2021-05-03 08:00:00,0.0"]
+    lines += ["a,3,good,2021-05-02 08:00:00,1.0", "a,5,ok,2021-05-04 08:00:00,2.0"]
+    (tmp_path / "diaries.csv").write_text("user_id,text_id,text,timestamp,valence\n" + "\n".join(lines))
+    posts = list(read_mood_diaries(tmp_path / "diaries.csv"))
+    labels = {"1": None, "2": None, "3": "No-Switch", "4": "No-Switch", "5": "Switch"}
+    assert {post["post_id"]: post["label"] for post in posts} == labels
+    assert [post["level"] for post in posts if post["timeline_id"] == "a"] == [2, 1, 0, 2]
+
+
+def test_ubuntu_irc(tmp_path):
+    with pytest.raises(ValueError, match="folder"):
+        list(read_ubuntu_irc(tmp_path))
+    log = [
+        "[22:50] <ann> how do I mount a disk?",
+        "=== bob has joined",
+        "[22:49] <bob> ann: with mount",
+        "[23:58] * bob waves",
+    ]
+    log += ["[00:01] <ann> bob: thanks", "[00:02] <ann> and what is sudo?", "[00:03] <bob> see the wiki"]
+    (tmp_path / "2010-12-31.x.ascii.txt").write_text("\n".join(log))
+    # Ann's question, Bob's answer and her thanks are a conversation; her next question begins another one.
+    (tmp_path / "2010-12-31.x.annotation.txt").write_text("0 0 -\n0 2 -\n2 4 -\n5 5 -\n5 6 -\n")
+    posts = list(read_ubuntu_irc(tmp_path))
+    assert [post["label"] for post in posts] == [None, None, None, "No-Switch", "Switch", "Switch"]
+    assert {post["timeline_id"] for post in posts} == {"2010-12-31.x-ann", "2010-12-31.x-bob"}
+    times = [post["timestamp"] - posts[0]["timestamp"] for post in posts]
+    assert times == [0, -60, 68 * 60, 71 * 60, 72 * 60, 73 * 60]
+    assert posts[2]["text"] == "waves"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="The corpora are not here.")
+@pytest.mark.parametrize(
+    ("read", "path", "labels", "timelines"),
+    [
+        (read_mood_diaries, "mood_diaries/diaries.csv.gz", {"Switch": 1031, "No-Switch": 2562, None: 146}, 146),
+        (read_ubuntu_irc, "ubuntu_irc/train", {"Switch": 13820, "No-Switch": 37711, None: 144615}, 5810),
+        (read_ubuntu_irc, "ubuntu_irc/dev", {"Switch": 474, "No-Switch": 1487, None: 9654}, 272),
+    ],
+)
+def test_the_published_files_have_the_counts_of_their_readme(read, path, labels, timelines):
+    posts = list(read(PUBLISHED / path))
+    assert Counter(post["label"] for post in posts) == labels
+    assert len({post["timeline_id"] for post in posts if post["label"]}) == timelines
