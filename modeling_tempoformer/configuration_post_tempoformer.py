@@ -144,6 +144,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         post_pooling (`str`, *optional*, defaults to `"mean"`):
             A post's vector: the `"mean"` of its tokens in the encoder's last layer, or the first of them (`"cls"`).
         num_stream_layers (`int`, *optional*, defaults to 1): Layers over the vectors of a stream's posts, at least 1.
+        num_members (`int`, *optional*, defaults to 5):
+            How many sets of stream layers and head there are. Their logits are averaged. Over a frozen encoder each
+            is trained without another part of the timelines (`held_out`).
         stream_hidden_size (`int`, *optional*, defaults to 192):
             Width of these layers. They have as many heads as the encoder, and the width must be an even multiple of
             that number.
@@ -186,6 +189,7 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
 
     post_pooling: Literal["mean", "cls"] = "mean"
     num_stream_layers: int = 1
+    num_members: int = 5
     stream_hidden_size: int = 192
     stream_dropout: float | int = 0.1
     stream_position_initializer_range: float | int = 1.0
@@ -194,6 +198,11 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     def stream_width(self) -> int:
         """The width of the stream layers."""
         return self.stream_hidden_size
+
+    @property
+    def head_width(self) -> int:
+        """The width of what each member's head reads of a stream."""
+        return 3 * self.stream_hidden_size + 2
 
     def validate_encoder(self):
         """The encoder must load where this package is not installed."""

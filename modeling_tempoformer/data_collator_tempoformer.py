@@ -260,7 +260,8 @@ class StreamCollator:
     A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists): a list for each post. It may
     hold `timestamps` (seconds, one for each post), `num_context` (number of leading posts that are context only, by
     default 0) and `labels` (one for each post after the context; -100 = a target without label, None = no target).
-    Instead of tokens it may hold `post_embeds`, a vector for each post (posts, hidden).
+    Instead of tokens it may hold `post_embeds`, a vector for each post (posts, hidden). `held_out` is the member of the
+    model that does not learn from the row.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
@@ -269,7 +270,7 @@ class StreamCollator:
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
-    in seconds of the same shape if timed, and `labels` (B, streams) if the rows have them. Raises a `ValueError` that
+    in seconds of the same shape if timed, and `labels` (B, streams) and `held_out` (B,) if the rows have them. Raises a `ValueError` that
     names the row for missing columns, columns whose lengths differ, posts without tokens, labels that are not
     integers, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
@@ -295,13 +296,15 @@ class StreamCollator:
         columns = {"stream_index": -1} | ({"elapsed": 0.0} if self.timed else {})
         columns |= {"labels": -100} if "labels" in rows[0] else {}
         padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
+        if "held_out" in rows[0]:
+            padded["held_out"] = torch.tensor([row["held_out"] for row in rows])
         return self.pad_posts(rows) | padded
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
         """Raises a `ValueError` for columns that differ from those of the first row, or in their lengths."""
         if not len(posts_of(row)):
             raise ValueError("has no posts.")
-        for name in (*self.tokenizer.model_input_names, "post_embeds", "labels"):
+        for name in (*self.tokenizer.model_input_names, "post_embeds", "labels", "held_out"):
             if (name in row) != (name in first):
                 raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
         if "post_embeds" in row:

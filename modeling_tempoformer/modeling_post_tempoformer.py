@@ -4,7 +4,9 @@ of a stream, with the temporal rotation of TempoFormer (Tseriotou, Tsakalidis an
 shares with the paper's model, `modeling_tempoformer.py`, is here, too.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -60,16 +62,19 @@ class StreamClassifierOutput(ModelOutput):
 class PostTempoFormerModelOutput(ModelOutput):
     """
     Args:
-        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, stream_hidden_size)`): The newest
-            post of each stream after the stream layers; 0 for a stream without posts.
+        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, num_members * head_width)`):
+            What a head reads of each stream, the members side by side; 0 for a stream without posts. Of a member it is
+            the newest post after the stream layers, the step from the post before it, the absolute value of that
+            (each `stream_hidden_size`), and the newest post's cosines with the post before it and with the mean of all
+            posts before it.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
-            `(batch_size, num_streams, num_heads, window, window)` for each stream layer: the attention of each post
-            (fourth axis) to the posts of its stream (last axis); 0 where the stream has no post.
+            `(batch_size, num_streams, num_members * num_heads, window, window)` for each stream layer: the attention
+            of each post (fourth axis) to the posts of its stream (last axis); 0 where the stream has no post.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
             What the first stream layer reads and the output of each, of shape
-            `(batch_size, num_streams, window, stream_hidden_size)`.
+            `(batch_size, num_streams, window, num_members * stream_hidden_size)`.
     """
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -157,13 +162,51 @@ class NarrowLinear(nn.Linear):
     """A linear layer with PyTorch's default initialisation: the encoder's scale is too small for a narrow head."""
 
 
-def class_layers(config: StreamFields, width: int) -> nn.Sequential:
+class MemberLinear(nn.Module):
+    """
+    A linear layer of each member: from (members, ..., inputs) to (members, ..., outputs).
+
+    Args:
+        members, inputs, outputs (`int`): Sizes. One input for all members has 1 as its first axis.
+        bias (`bool`, *optional*, defaults to `True`): Whether there is one.
+        start (`str`, *optional*, defaults to `"encoder"`): The initial weights: of the `"encoder"`'s scale, `"zero"`,
+            or `"narrow"`, as those of [`NarrowLinear`].
+    """
+
+    def __init__(self, members: int, inputs: int, outputs: int, bias: bool = True, start: str = "encoder"):
+        super().__init__()
+        self.start = start
+        self.weight = nn.Parameter(torch.empty(members, inputs, outputs))
+        self.bias = nn.Parameter(torch.empty(members, 1, outputs)) if bias else None
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        members = self.weight.shape[0]
+        rows = states.expand(members, *states.shape[1:]).flatten(1, -2)
+        found = rows @ self.weight if self.bias is None else torch.baddbmm(self.bias, rows, self.weight)
+        return found.unflatten(1, states.shape[1:-1])
+
+
+class MemberNorm(nn.Module):
+    """A layer norm of each member, of (members, ..., width)."""
+
+    def __init__(self, members: int, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(members, width))
+        self.bias = nn.Parameter(torch.zeros(members, width))
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        shape = (-1, *[1] * (states.dim() - 2), states.shape[-1])
+        normal = nn.functional.layer_norm(states, states.shape[-1:])
+        return torch.addcmul(self.bias.view(shape), normal, self.weight.view(shape))
+
+
+def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], nn.Module]) -> nn.Sequential:
     """The classifier of vectors of `width`: hidden layers with ReLU and dropout, and one output for each class."""
     layers = []
     for hidden_width in config.head_hidden_sizes:
-        layers += [NarrowLinear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
+        layers += [linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.head_dropout)]
         width = hidden_width
-    return nn.Sequential(*layers, NarrowLinear(width, config.num_labels))
+    return nn.Sequential(*layers, linear(width, config.num_labels))
 
 
 class StreamAttention(nn.Module):
@@ -174,19 +217,20 @@ class StreamAttention(nn.Module):
     Args:
         config ([`StreamFields`]): The model's configuration.
         dropout (`float`): Dropout of the output.
-        starts_at_zero (`bool`): Whether the output is 0 at first.
+        linear (`Callable`): Makes a projection of a width to a width, with `bias` or without.
+        last (`Callable`): Makes the projection of the output.
     """
 
-    def __init__(self, config: StreamFields, dropout: float, starts_at_zero: bool):
+    def __init__(
+        self, config: StreamFields, dropout: float, linear: Callable[..., nn.Module], last: Callable[..., nn.Module]
+    ):
         super().__init__()
         self.rope_theta, width = config.rope_theta, config.stream_width
         self.num_heads = config.encoder_config.num_attention_heads
         self.head_dim = width // self.num_heads
         bias = config.stream_attention == "full"
-        self.q_proj = nn.Linear(width, width, bias=bias)
-        self.k_proj = nn.Linear(width, width, bias=bias)
-        self.v_proj = nn.Linear(width, width, bias=bias)
-        self.o_proj = (ZeroLinear if starts_at_zero else nn.Linear)(width, width)
+        self.q_proj, self.k_proj, self.v_proj = (linear(width, width, bias=bias) for _ in range(3))
+        self.o_proj = last(width, width)
         self.dropout = nn.Dropout(dropout)
 
     def forward(
@@ -198,13 +242,18 @@ class StreamAttention(nn.Module):
         only_newest: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        `posts` (streams, window, width), `visible` and `tau` (streams, window); `tau=None` does not rotate. Returns
-        the context of all posts, or with `only_newest` of the newest alone, and their attention if asked for.
+        `posts` (members, streams, window, width), `visible` and `tau` (streams, window); `tau=None` does not rotate.
+        Returns the context of all posts, or with `only_newest` of the newest alone, and their attention if asked for,
+        in which the heads of the members stand side by side.
         """
         asking = slice(-1, None) if only_newest else slice(None)
         query, key, value = (
-            projection(states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-            for projection, states in ((self.q_proj, posts[:, asking]), (self.k_proj, posts), (self.v_proj, posts))
+            projection(states).unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 0, 3, 2, 4).flatten(1, 2)
+            for projection, states in (
+                (self.q_proj, posts[:, :, asking]),
+                (self.k_proj, posts),
+                (self.v_proj, posts),
+            )
         )
         if tau is not None:
             exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
@@ -220,7 +269,8 @@ class StreamAttention(nn.Module):
             context = weights @ value
         else:
             context = nn.functional.scaled_dot_product_attention(query, key, value, bias)
-        return self.dropout(self.o_proj(context.transpose(1, 2).flatten(-2))), weights
+        context = context.unflatten(1, (-1, self.num_heads)).permute(1, 0, 3, 2, 4).flatten(-2)
+        return self.dropout(self.o_proj(context)), weights
 
 
 class StreamPreTrainedModel(PreTrainedModel):
@@ -244,8 +294,23 @@ class StreamPreTrainedModel(PreTrainedModel):
                 init.uniform_(weight, -bound, bound)
         elif isinstance(module, ZeroLinear):
             init.zeros_(module.weight)
+        elif isinstance(module, MemberLinear):
+            self.start_members(module)
         elif isinstance(module, StreamPositionEmbedding):
             init.normal_(module.weight, std=self.config.stream_position_initializer_range)
+
+    def start_members(self, layer: "MemberLinear"):
+        """The initial weights of a layer; the library knows its own classes alone."""
+        bias = [] if layer.bias is None else [layer.bias]
+        if layer.start == "narrow":
+            bound = layer.weight.shape[1] ** -0.5
+            for weight in (layer.weight, *bias):
+                init.uniform_(weight, -bound, bound)
+            return
+        std = 0.0 if layer.start == "zero" else getattr(self.config.encoder_config, "initializer_range", 0.02)
+        init.normal_(layer.weight, std=std)
+        for weight in bias:
+            init.zeros_(weight)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
@@ -409,12 +474,13 @@ class StreamLayer(nn.Module):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         width, dropout = config.stream_hidden_size, nn.Dropout(config.stream_dropout)
-        self.position = StreamPositionEmbedding(config.window, width)
+        linear = partial(MemberLinear, config.num_members)
+        self.position = StreamPositionEmbedding(config.window, config.num_members * width)
         self.dropout = dropout
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = StreamAttention(config, config.stream_dropout, starts_at_zero=True)
-        self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), dropout)
+        self.attention_norm = MemberNorm(config.num_members, width)
+        self.attention = StreamAttention(config, config.stream_dropout, linear, partial(linear, start="zero"))
+        self.mlp_norm = MemberNorm(config.num_members, width)
+        self.mlp = nn.Sequential(linear(width, 4 * width), nn.GELU(), linear(4 * width, width), dropout)
 
     def forward(
         self,
@@ -426,18 +492,20 @@ class StreamLayer(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As [`StreamAttention.forward`]."""
         # The newest post always has the last position.
-        last = self.position.num_embeddings
-        positions = torch.arange(last - posts.shape[1], last, device=posts.device)
-        posts = posts + self.dropout(self.position(positions))
+        last, window = self.position.num_embeddings, posts.shape[2]
+        positions = self.position(torch.arange(last - window, last, device=posts.device))
+        positions = positions.unflatten(-1, (posts.shape[0], -1)).transpose(0, 1).unsqueeze(1)
+        posts = posts + self.dropout(positions)
         context, weights = self.attention(self.attention_norm(posts), visible, tau, output_attentions, only_newest)
-        context = context + posts[:, -context.shape[1] :]
+        context = context + posts[:, :, -context.shape[2] :]
         return context + self.mlp(self.mlp_norm(context)), weights
 
 
 class StreamLayers(nn.Module):
     """
-    From the vectors of posts to one vector of each stream's newest post. A post's vector is normalised and projected;
-    layers read it in the light of its stream; the newest post's output is normalised.
+    From the vectors of posts to one vector of each stream's newest post, by each member. A post's vector is normalised
+    and projected; layers read it in the light of its stream; the newest post's output is normalised. Beside it stands
+    how the post differs from what came before ([`step_from_previous`] and [`likeness`]).
 
     Args:
         config ([`PostTempoFormerConfig`]): The model's configuration.
@@ -445,21 +513,22 @@ class StreamLayers(nn.Module):
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
-        width, hidden_size = config.stream_hidden_size, config.encoder_config.hidden_size
-        self.norm = nn.LayerNorm(hidden_size)
-        self.projection = nn.Linear(hidden_size, width)
+        members, width = config.num_members, config.stream_hidden_size
+        self.norm = MemberNorm(members, config.encoder_config.hidden_size)
+        self.projection = MemberLinear(members, config.encoder_config.hidden_size, width)
         self.layers = nn.ModuleList(StreamLayer(config) for _ in range(config.num_stream_layers))
-        self.final_norm = nn.LayerNorm(width)
+        self.final_norm = MemberNorm(members, width)
 
     def forward(
         self, vectors: torch.Tensor, streams: Streams, output_attentions: bool = False, all_posts: bool = False
     ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """
-        `vectors` (posts, hidden). Returns the newest post of each stream (streams, width); what the first layer reads
-        and the output of each layer (streams, window, width); and the attention of each layer. The last layer
-        computes the newest post alone, unless attention or `all_posts` is asked for.
+        `vectors` (posts, hidden). Returns what a head reads of each stream (members, streams, `config.head_width`);
+        what the first layer reads and the output of each layer (members, streams, window, width); and the attention of
+        each layer. The last layer computes the newest post alone, unless attention or `all_posts` is asked for.
         """
-        states = self.projection(self.norm(vectors))[streams.slot_post.to(vectors.device)]
+        slot_post, slot_mask = (tensor.to(vectors.device) for tensor in (streams.slot_post, streams.slot_mask))
+        projected = states = self.projection(self.norm(vectors.unsqueeze(0)))[:, slot_post]
         all_states, attentions = [states], []
         visible = streams.visible.to(states.device)
         for index, layer in enumerate(self.layers):
@@ -467,7 +536,36 @@ class StreamLayers(nn.Module):
             states, weights = layer(states, visible, streams.tau, output_attentions, only_newest)
             all_states.append(states)
             attentions.append(weights)
-        return self.final_norm(states[:, -1]), all_states, attentions
+        alike = likeness(vectors[slot_post], slot_mask).expand(len(states), -1, -1)
+        read = torch.cat((self.final_norm(states[:, :, -1]), *step_from_previous(projected, slot_mask), alike), dim=-1)
+        return read, all_states, attentions
+
+
+def step_from_previous(states: torch.Tensor, slot_mask: torch.BoolTensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    The newest post of streams (members, streams, window, width) less the post before it, and the absolute value, each
+    (members, streams, width); 0 without a post before.
+    """
+    # A slot before the first, since in a window of one there is no other.
+    previous = nn.functional.pad(states[:, :, -2:], (0, 0, 1, 0))[:, :, -2]
+    step = (states[:, :, -1] - previous) * nn.functional.pad(slot_mask, (1, 0))[:, -2, None]
+    return step, step.abs()
+
+
+def likeness(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
+    """
+    The cosines (streams, 2) of the newest post's vector with that of the post before it, and with the mean of the unit
+    vectors of all posts before it, from (streams, window, hidden); 0 without a post before.
+    """
+    units = nn.functional.normalize(vectors, dim=-1) * slot_mask.unsqueeze(-1)
+    newest, earlier = units[:, -1:], units[:, :-1]
+    references = torch.stack((nn.functional.pad(earlier, (0, 0, 1, 0))[:, -1], earlier.sum(1)), dim=1)
+    return (newest * nn.functional.normalize(references, dim=-1)).sum(-1)
+
+
+def side_by_side(states: torch.Tensor) -> torch.Tensor:
+    """From (members, ..., width) to (..., members * width)."""
+    return states.movedim(0, -2).flatten(-2)
 
 
 class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
@@ -554,12 +652,12 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         mask = streams.slot_mask.to(newest.device)
         queries = mask[:, None, :, None]
         return PostTempoFormerModelOutput(
-            last_hidden_state=newest.masked_fill(~mask[:, -1:], 0.0).unflatten(0, streams.shape),
+            last_hidden_state=side_by_side(newest).masked_fill(~mask[:, -1:], 0.0).unflatten(0, streams.shape),
             stream_mask=mask.unflatten(0, streams.shape),
             stream_attentions=tuple((weights * queries).unflatten(0, streams.shape) for weights in attentions)
             if output_attentions
             else None,
-            hidden_states=tuple(layer.unflatten(0, streams.shape) for layer in states)
+            hidden_states=tuple(side_by_side(layer).unflatten(0, streams.shape) for layer in states)
             if output_hidden_states
             else None,
         )
@@ -701,6 +799,7 @@ class StreamClassificationMixin(StreamStepMixin):
         time_ids: torch.LongTensor | None = None,
         post_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
+        held_out: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> StreamClassifierOutput:
@@ -711,6 +810,9 @@ class StreamClassificationMixin(StreamStepMixin):
                 [`TempoFormerModel.forward`].
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
+            held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
+                The member of the post model that does not learn from a row. In evaluation mode it alone gives the
+                row's logits, so that these are of posts that it was not trained on.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
                 The number of labelled streams in all batches of an optimiser step; the number in `labels` if omitted.
                 Refused without `labels`: so a Trainer calls the model that computes another loss by itself.
@@ -737,13 +839,33 @@ class StreamClassificationMixin(StreamStepMixin):
             **kwargs,
             return_dict=True,
         )
-        logits = self.classify_streams(outputs)
-        logits = logits.masked_fill(~outputs.stream_mask[..., -1:].to(logits.device), 0.0)
+        scores = self.classify_streams(outputs)
+        scores = scores.masked_fill(~outputs.stream_mask[..., -1:].to(scores.device), 0.0)
+        check_shape("held_out", held_out, scores.shape[1])
+        held_out = None if held_out is None else held_out.to(scores.device)
+        logits = scores.mean(0)
+        if held_out is not None:
+            rows = torch.arange(len(held_out), device=scores.device)
+            logits = scores[held_out, rows]
         loss = None
         if labels is not None:
             check_shape("labels", labels, *logits.shape[:2])
             labels = labels.to(logits.device)
-            loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
+            if self.training:
+                # Each member learns by itself.
+                members = torch.arange(len(scores), device=scores.device)
+                labels = labels.expand(scores.shape[:-1])
+                if held_out is not None:
+                    labels = labels.masked_fill(members[:, None, None] == held_out[:, None], -100)
+                if num_items_in_batch is not None:
+                    num_items_in_batch = num_items_in_batch * len(scores)
+            loss = focal_loss(
+                scores if self.training else logits,
+                labels,
+                self.config.focal_gamma,
+                self.config.class_weights,
+                num_items_in_batch,
+            )
         return StreamClassifierOutput(
             loss=loss,
             logits=logits,
@@ -767,12 +889,14 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
         self.tempoformer = self.base_class(config)
-        self.classifier = class_layers(config, config.stream_hidden_size)
+        linear = partial(MemberLinear, config.num_members, start="narrow")
+        self.classifier = class_layers(config, config.head_width, linear)
         self.post_init()
 
     def classify_streams(self, outputs: PostTempoFormerModelOutput) -> torch.Tensor:
-        """Logits (batch_size, num_streams, num_labels) of what the model without the head returns."""
-        return self.classifier(outputs.last_hidden_state)
+        """Each member's logits (members, batch_size, num_streams, num_labels) of what the model returns."""
+        states = outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0)
+        return self.classifier(states)
 
 
 __all__ = [

@@ -12,12 +12,14 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_post_tempoformer import (
+    NarrowLinear,
     StreamAttention,
     StreamClassificationMixin,
     StreamPositionEmbedding,
     StreamPreTrainedModel,
     StreamReaderMixin,
     Streams,
+    ZeroLinear,
     class_layers,
 )
 from .modeling_tempoformer_encoders import get_encoder_adapter
@@ -95,7 +97,8 @@ class StreamLayer(nn.Module):
         super().__init__()
         dropout = get_encoder_adapter(config.encoder_config).dropout(config.encoder_config)
         self.position = StreamPosition(config) if config.position_embeddings_per_layer[index] else None
-        self.attention = StreamAttention(config, dropout, starts_at_zero=config.stream_residual)
+        last = ZeroLinear if config.stream_residual else nn.Linear
+        self.attention = StreamAttention(config, dropout, nn.Linear, last)
 
 
 class GateAndNorm(nn.Module):
@@ -127,7 +130,7 @@ class StreamClassificationHead(nn.Module):
             width = config.lstm_hidden_size
         else:
             width = 2 * hidden_size if config.num_stream_layers and has_pooler(config) else hidden_size
-        self.mlp = class_layers(config, width)
+        self.mlp = class_layers(config, width, NarrowLinear)
 
     def forward(self, posts: torch.Tensor, pooled: torch.Tensor | None, stream_mask: torch.BoolTensor) -> torch.Tensor:
         if self.lstm is not None:
@@ -453,7 +456,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                 layer_inputs = self.adapter.layer_inputs(self.encoder, states, posts, times)
             raw_cls = scatter(cls, slot_ids, stream_mask.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
-            context, weights = stream_layer.attention(cls, stream_mask, tau, output_attentions)
+            context, weights = stream_layer.attention(cls.unsqueeze(0), stream_mask, tau, output_attentions)
+            context = context.squeeze(0)
             if self.config.stream_residual:
                 context = context + (cls if is_last else raw_cls).to(context.device)
             attentions.append(weights)
@@ -480,8 +484,8 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
         self.post_init()
 
     def classify_streams(self, outputs: TempoFormerModelOutput) -> torch.Tensor:
-        """Logits (batch_size, num_streams, num_labels) of what the model without the head returns."""
-        return self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask)
+        """Logits (1, batch_size, num_streams, num_labels) of what the model without the head returns."""
+        return self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask).unsqueeze(0)
 
 
 __all__ = ["StreamState", "TempoFormerForStreamClassification", "TempoFormerModel", "TempoFormerPreTrainedModel"]

@@ -6,9 +6,11 @@ for any encoder family around the forward pass of the family's own model.
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import reduce
 from operator import attrgetter
 
 import torch
+from torch import nn
 from transformers import AutoModel, PreTrainedModel
 
 
@@ -39,14 +41,16 @@ def rotate(vector: torch.Tensor, tau: float, theta: float) -> torch.Tensor:
     return torch.stack(turned)
 
 
-def stream_attention(attention, cls: list[torch.Tensor], taus: list[float] | None) -> list[torch.Tensor]:
-    """Each post's attention to all posts of its stream."""
+def stream_attention(
+    attention, cls: list[torch.Tensor], taus: list[float] | None, of: Callable = lambda layer: layer
+) -> list[torch.Tensor]:
+    """Each post's attention to all posts of its stream; `of` chooses a member of a layer."""
     size, theta = attention.head_dim, attention.rope_theta
     heads = []
     for head in range(attention.num_heads):
         part = slice(head * size, (head + 1) * size)
         queries, keys, values = (
-            [projection(vector)[part] for vector in cls]
+            [of(projection)(vector)[part] for vector in cls]
             for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
         )
         if taus is not None:
@@ -57,7 +61,7 @@ def stream_attention(attention, cls: list[torch.Tensor], taus: list[float] | Non
             weights = torch.stack([query @ key / math.sqrt(size) for key in keys]).softmax(0)
             head_outputs.append(sum(weight * value for weight, value in zip(weights, values, strict=True)))
         heads.append(head_outputs)
-    return [attention.o_proj(torch.cat(outputs)) for outputs in zip(*heads, strict=True)]
+    return [of(attention.o_proj)(torch.cat(outputs)) for outputs in zip(*heads, strict=True)]
 
 
 def log_times(config, distances: list[int], elapsed: list[float] | None) -> list[float] | None:
@@ -104,19 +108,50 @@ def post_model_logits(
     model, tokens: list[torch.Tensor], distances: list[int], elapsed: list[float] | None
 ) -> torch.Tensor:
     """`stream_logits` of the post model, from what the encoder returns for the tokens (tokens, hidden) of posts."""
-    config, reader = model.config, model.tempoformer.stream_layers
+    config = model.config
     taus = log_times(config, distances, elapsed)
-    vectors = []
-    for states in tokens:
-        vector = states[0] if config.post_pooling == "cls" else sum(states) / len(states)
-        vectors.append(reader.projection(reader.norm(vector)))
+    vectors = [states[0] if config.post_pooling == "cls" else sum(states) / len(states) for states in tokens]
+    logits = [member_logits(model, member, vectors, distances, taus) for member in range(config.num_members)]
+    return sum(logits) / len(logits)
+
+
+def member_logits(
+    model, member: int, vectors: list[torch.Tensor], distances: list[int], taus: list[float] | None
+) -> torch.Tensor:
+    """What one member says of a stream, from the vectors of its posts."""
+    config, reader = model.config, model.tempoformer.stream_layers
+
+    def of(layer) -> Callable[[torch.Tensor], torch.Tensor]:
+        """A layer of this member alone, on one vector."""
+        if isinstance(layer, nn.Sequential):
+            return lambda vector: reduce(lambda found, part: of(part)(found), layer, vector)
+        if type(layer).__name__ == "MemberNorm":
+            weight, bias = layer.weight[member], layer.bias[member]
+            return lambda vector: nn.functional.layer_norm(vector, vector.shape, weight, bias)
+        if type(layer).__name__ == "MemberLinear":
+            weight, bias = layer.weight[member].T, None if layer.bias is None else layer.bias[member, 0]
+            return lambda vector: nn.functional.linear(vector, weight, bias)
+        return layer
+
+    projected = states = [of(reader.projection)(of(reader.norm)(vector)) for vector in vectors]
     for layer in reader.layers:
-        places = [torch.tensor(config.window - 1 - distance) for distance in distances]
-        vectors = [vector + layer.position(place) for vector, place in zip(vectors, places, strict=True)]
-        contexts = stream_attention(layer.attention, [layer.attention_norm(vector) for vector in vectors], taus)
-        vectors = [vector + context for vector, context in zip(vectors, contexts, strict=True)]
-        vectors = [vector + layer.mlp(layer.mlp_norm(vector)) for vector in vectors]
-    return model.classifier(reader.final_norm(vectors[-1]))
+        width = config.stream_hidden_size
+        own = slice(member * width, (member + 1) * width)
+        places = [layer.position(torch.tensor(config.window - 1 - distance))[own] for distance in distances]
+        states = [state + place for state, place in zip(states, places, strict=True)]
+        contexts = stream_attention(layer.attention, [of(layer.attention_norm)(state) for state in states], taus, of)
+        states = [state + context for state, context in zip(states, contexts, strict=True)]
+        states = [state + of(layer.mlp)(of(layer.mlp_norm)(state)) for state in states]
+    step, cosines = torch.zeros_like(projected[-1]), [torch.tensor(0.0)] * 2
+    # In a window of one nothing is before. Neither is where the post before is absent.
+    if len(vectors) > 1 and distances[-2] == 1:
+        step = projected[-1] - projected[-2]
+        cosines[0] = torch.cosine_similarity(vectors[-1], vectors[-2], dim=0)
+    if len(vectors) > 1:
+        units = [vector / vector.norm() for vector in vectors[:-1]]
+        cosines[1] = torch.cosine_similarity(vectors[-1], sum(units), dim=0)
+    features = torch.cat((of(reader.final_norm)(states[-1]), step, step.abs(), torch.stack(cosines)))
+    return of(model.classifier)(features)
 
 
 def fuse(fusion, own: list[torch.Tensor], contexts: list[torch.Tensor]) -> list[torch.Tensor]:

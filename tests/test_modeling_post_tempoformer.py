@@ -70,10 +70,11 @@ def test_its_streams_have_the_documented_shapes():
     model, batch = tiny_model(model_type="post_tempoformer", num_stream_layers=2), tiny_batch()
     del batch["labels"]
     output = model.tempoformer(**batch, output_attentions=True, output_hidden_states=True)
-    assert output.last_hidden_state.shape == (2, 6, 8) and not output.last_hidden_state[1, 4:].any()
-    assert [tuple(weights.shape) for weights in output.stream_attentions] == [(2, 6, 2, 4, 4)] * 2
-    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 4, 8)] * 3
-    torch.testing.assert_close(output.stream_attentions[0][0, 3].sum(-1), torch.ones(2, 4))
+    # Two members: the newest post, the step from the one before and its absolute value, and two cosines.
+    assert output.last_hidden_state.shape == (2, 6, 2 * (3 * 8 + 2)) and not output.last_hidden_state[1, 4:].any()
+    assert [tuple(weights.shape) for weights in output.stream_attentions] == [(2, 6, 4, 4, 4)] * 2
+    assert [tuple(states.shape) for states in output.hidden_states] == [(2, 6, 4, 16)] * 3
+    torch.testing.assert_close(output.stream_attentions[0][0, 3].sum(-1), torch.ones(4, 4))
     plain = model.tempoformer(**batch).last_hidden_state
     torch.testing.assert_close(plain, output.last_hidden_state, atol=1e-5, rtol=0)
 

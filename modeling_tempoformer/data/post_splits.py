@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, IterableDataset, concatenate_datasets
 
 from .arguments import DatasetArguments, DataTrainingArguments
 from .corpora import (
@@ -19,7 +19,7 @@ from .corpora import (
     read_topic_shift,
     read_ubuntu_irc,
 )
-from .splits import hold_back, make_split, read_folds, read_split, select_fold, split_timelines
+from .splits import hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
 from .tables import load_hub_splits, load_table
 from .timelines import Posts, to_timelines
 
@@ -90,6 +90,7 @@ def split_posts(
     wanted: Sequence[str],
     seed: int,
     model: str | None,
+    members: int = 1,
 ) -> tuple[dict[str, Posts], dict[str, list[str]]]:
     """
     The timelines of each split, at most `--max_..._samples` of each, and what [`make_split`] records of them.
@@ -97,6 +98,9 @@ def split_posts(
     To train, test and validation split are taken from the training posts where no file is given for them, or as
     `--folds_file` says. A validation split is taken whenever `train` is wanted, so that the training posts are the
     same with and without `--do_eval`. Without a training nothing is split, and only wanted splits are returned.
+
+    With several `members` each learns from another part of the training timelines ([`hold_out`]), and these are the
+    validation split, too, where no file is given: each is predicted by the member that has not learned from it.
 
     `model` is the checkpoint to start from: it is not scored on timelines that it has learned from ([`hold_back`]).
     """
@@ -120,11 +124,14 @@ def split_posts(
     validates = "train" in wanted or "validation" in wanted
     if arguments.folds_file is not None:
         timelines = take_fold(timelines, arguments)
+        if members > 1:
+            timelines["train"] = concatenate_datasets([timelines["train"], timelines.pop("validation")])
     if arguments.streaming and validates and "validation" not in timelines:
         raise ValueError("--streaming needs --validation_file: streamed posts cannot be split by timeline.")
     if set(timelines) == {"train"} and not arguments.streaming:
         timelines["train"], timelines["test"] = split_timelines(timelines["train"], arguments.test_fraction, seed)
-    if validates and "train" in timelines and "validation" not in timelines:
+    shares = members > 1 and "train" in timelines
+    if validates and "train" in timelines and "validation" not in timelines and not shares:
         fraction = arguments.validation_fraction
         timelines["train"], timelines["validation"] = split_timelines(timelines["train"], fraction, seed)
     before = read_split(model)
@@ -132,8 +139,12 @@ def split_posts(
         if name in timelines and name in wanted:
             timelines[name] = hold_back(name, timelines[name], before, model)
     option = "file, or --train_file alone to split it" if "train" in wanted else "file"
-    timelines = take_samples(timelines, arguments, wanted, option)
+    given = [name for name in wanted if name in timelines or not (shares and name == "validation")]
+    timelines = take_samples(timelines, arguments, given, option)
     split = make_split(timelines, before)
+    if shares:
+        timelines["train"] = hold_out(timelines["train"], members, seed)
+        timelines.setdefault("validation", timelines["train"])
     for name in ("train", "validation") if validates else ():
         if name in timelines and not any(max(timeline["labels"]) >= 0 for timeline in timelines[name]):
             raise ValueError(f"The {name} split has no labelled post.")

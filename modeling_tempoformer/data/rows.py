@@ -38,8 +38,8 @@ def to_rows(
 
     Returns:
         `Dataset` or `IterableDataset`, as `timelines` is: rows with the columns of the tokenizer, `timestamps`,
-        `num_context`, `labels` (one for each post after the context, None = not a target) and `post_ids` (of the posts
-        after the context). Raises a `ValueError` for an argument outside its range.
+        `num_context`, `labels` (one for each post after the context, None = not a target), `post_ids` (of the posts
+        after the context), and `held_out` if the timelines have it. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
@@ -101,6 +101,8 @@ def timeline_to_rows(
     rows = []
     for row in cut_rows(columns, window, targets_per_row):
         targets = {name: row[name][row["num_context"] :] for name in ("labels", "post_ids")}
+        if "held_out" in timeline:
+            targets["held_out"] = timeline["held_out"]
         if any(label is not None for label in targets["labels"]):
             rows.append(row | targets)
     return rows, cut

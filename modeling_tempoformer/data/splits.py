@@ -66,6 +66,18 @@ def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.
     return [(np.unique(groups[rest]), np.unique(groups[fold])) for rest, fold in folder.split(posts, posts, groups)]
 
 
+def hold_out(timelines: Dataset, members: int, seed: int) -> Dataset:
+    """
+    Shares timelines out to the members of a model, with similar shares of the classes: `held_out` is the member that
+    does not learn from a timeline. Of fewer timelines than members some learn from all. Raises a `ValueError` for a
+    single timeline.
+    """
+    held_out = np.empty(len(timelines), dtype=np.int64)
+    for member, (_, taken) in enumerate(cut(timelines, max(2, min(members, len(timelines))), seed)):
+        held_out[taken] = member
+    return timelines.add_column("held_out", held_out.tolist())
+
+
 def make_folds(
     timelines: Dataset, num_folds: int, validation_fraction: float, seed: int
 ) -> list[dict[str, list[str]]]:

@@ -33,7 +33,7 @@ def compare(
     posts = labelled_posts(timelines, predictions, names)
     larger = np.bincount(posts.labels).argmax()
     references = {"larger_class": (np.full(len(posts.labels), larger), {"class": names[larger]})}
-    if train is not None and len(set(labels_of(train)) - {-100}) > 1:
+    if train is not None and max(labels_of(train), default=-1) >= 0:
         learned, features = position_and_time(train, timelines)
         references["position_and_time"] = (learned[labels_of(timelines) >= 0], {"features": features})
 
@@ -60,18 +60,30 @@ def position_and_time(train: Dataset, timelines: Dataset) -> tuple[np.ndarray, l
     Classifies posts without their texts, by small boosted trees with balanced classes.
 
     Args:
-        train (`Dataset`): As [`to_timelines`] returns it. Its labelled posts are learned from; they have at least two
-            classes.
+        train (`Dataset`): As [`to_timelines`] returns it. It has labelled posts, which are learned from.
         timelines (`Dataset`): Those whose posts are classified.
 
     Returns:
         The class id of each post, shape `(posts,)`, and the names of the [`post_features`] that it follows from: those
-        of both parts that some labelled post of `train` has.
+        of both parts that some labelled post of `train` has. Timelines that are `held_out` in training are classified
+        by trees that have not learned from them.
     """
+    if "held_out" in timelines.column_names:
+        shares = np.array(timelines["held_out"])
+        of_post = np.repeat(shares, [len(labels) for labels in timelines["labels"]])
+        found = np.empty(len(of_post), dtype=np.int64)
+        for share in set(shares):
+            others, own = (timelines.select(np.flatnonzero(chosen)) for chosen in (shares != share, shares == share))
+            found[of_post == share], features = position_and_time(
+                others.remove_columns("held_out"), own.remove_columns("held_out")
+            )
+        return found, features
     labels = labels_of(train)
     # No post has one before it where each timeline is a single post.
     known, asked = post_features(train)[labels >= 0].dropna(axis="columns", how="all"), post_features(timelines)
     features = [name for name in asked if name in known]
+    if len(classes := set(labels[labels >= 0])) == 1:
+        return np.full(len(asked), *classes), features
     trees = HistGradientBoostingClassifier(max_depth=2, max_iter=40, class_weight="balanced", random_state=0)
     trees.fit(known[features], labels[labels >= 0])
     return trees.predict(asked[features]), features

@@ -82,7 +82,6 @@ def load_model(
             model_args.model_name_or_path, dtype=torch.float32, **model_args.download_settings
         )
     model_class = new_model_class(model_args.model_type, config)
-    check_overrides(model_args.config_overrides, model_class.config_class)
     settings = {
         "window": DEFAULT_WINDOW if window is None else window,
         "id2label": dict(enumerate(names)),
@@ -94,6 +93,14 @@ def load_model(
     return model_class.from_encoder_pretrained(
         model_args.model_name_or_path, **settings, **model_args.download_settings
     )
+
+
+def count_members(model_args: ModelArguments, encoder_config: PreTrainedConfig) -> int:
+    """How many members a new model has. Raises a `ValueError` for fields that the model does not have or take."""
+    config_class = new_model_class(model_args.model_type, encoder_config).config_class
+    check_overrides(model_args.config_overrides, config_class)
+    settings = {"encoder_config": encoder_config.to_dict(), **(model_args.config_overrides or {})}
+    return getattr(config_class.from_dict(settings), "num_members", 1)
 
 
 def new_model_class(model_type: str | None, encoder_config: PreTrainedConfig) -> type[StreamPreTrainedModel]:
@@ -170,7 +177,10 @@ def run_locked(
     validates = training.do_eval or model_args.calibrate
     asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
     wanted = [part for part in asked if asked[part]]
-    timelines, split = split_posts(splits, data, names, wanted, training.seed, model_args.model_name_or_path)
+    # Members share the encoder, so that they can only hold out posts if it learns from none.
+    members = 1 if is_saved else count_members(model_args, config)
+    members = members if training.freeze_encoder else 1
+    timelines, split = split_posts(splits, data, names, wanted, training.seed, model_args.model_name_or_path, members)
     if model_args.calibrate:
         check_calibration(timelines["validation"], names)
     timed = is_timed(timelines)
