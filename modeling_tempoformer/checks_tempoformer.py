@@ -20,7 +20,15 @@ BOUNDS: dict[str, tuple[Callable[[float], bool], list[str]]] = {
     "at least 1": (
         lambda number: number >= 1,
         [
-            *("window", "num_members", "head_hidden_sizes", "lstm_hidden_size", "vocab_size", "embedding_size", "hidden_size"),
+            *(
+                "window",
+                "num_members",
+                "head_hidden_sizes",
+                "lstm_hidden_size",
+                "vocab_size",
+                "embedding_size",
+                "hidden_size",
+            ),
             *("num_hidden_layers", "num_attention_heads", "intermediate_size"),
         ],
     ),

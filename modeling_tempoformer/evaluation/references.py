@@ -34,8 +34,9 @@ def compare(
     larger = np.bincount(posts.labels).argmax()
     references = {"larger_class": (np.full(len(posts.labels), larger), {"class": names[larger]})}
     if train is not None and max(labels_of(train), default=-1) >= 0:
-        learned, features = position_and_time(train, timelines)
-        references["position_and_time"] = (learned[labels_of(timelines) >= 0], {"features": features})
+        learned, features = position_and_time(train, timelines, len(names))
+        ids = learned.argmax(-1)[labels_of(timelines) >= 0]
+        references["position_and_time"] = (ids, {"features": features})
 
     def macro_f1(ids: np.ndarray) -> float:
         return float(f1_score(posts.labels, ids, labels=range(len(names)), average="macro", zero_division=0.0))
@@ -55,38 +56,44 @@ def compare(
     return found
 
 
-def position_and_time(train: Dataset, timelines: Dataset) -> tuple[np.ndarray, list[str]]:
+def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tuple[np.ndarray, list[str]]:
     """
     Classifies posts without their texts, by small boosted trees with balanced classes.
 
     Args:
         train (`Dataset`): As [`to_timelines`] returns it. It has labelled posts, which are learned from.
-        timelines (`Dataset`): Those whose posts are classified.
+        timelines (`Dataset`): Those whose posts are classified. Timelines that are `held_out` in training are
+            classified by trees that have not learned from them.
+        num_labels (`int`): The number of classes.
 
     Returns:
-        The class id of each post, shape `(posts,)`, and the names of the [`post_features`] that it follows from: those
-        of both parts that some labelled post of `train` has. Timelines that are `held_out` in training are classified
-        by trees that have not learned from them.
+        The probability of each class, shape `(posts, num_labels)`, and the names of the [`post_features`] that it
+        follows from: those of both parts that some labelled post of `train` has.
     """
-    if "held_out" in timelines.column_names:
-        shares = np.array(timelines["held_out"])
-        of_post = np.repeat(shares, [len(labels) for labels in timelines["labels"]])
-        found = np.empty(len(of_post), dtype=np.int64)
-        for share in set(shares):
-            others, own = (timelines.select(np.flatnonzero(chosen)) for chosen in (shares != share, shares == share))
-            found[of_post == share], features = position_and_time(
-                others.remove_columns("held_out"), own.remove_columns("held_out")
-            )
-        return found, features
-    labels = labels_of(train)
+    labels, known, asked = labels_of(train), post_features(train), post_features(timelines)
     # No post has one before it where each timeline is a single post.
-    known, asked = post_features(train)[labels >= 0].dropna(axis="columns", how="all"), post_features(timelines)
-    features = [name for name in asked if name in known]
-    if len(classes := set(labels[labels >= 0])) == 1:
-        return np.full(len(asked), *classes), features
-    trees = HistGradientBoostingClassifier(max_depth=2, max_iter=40, class_weight="balanced", random_state=0)
-    trees.fit(known[features], labels[labels >= 0])
-    return trees.predict(asked[features]), features
+    present = known[labels >= 0].dropna(axis="columns", how="all").columns
+    features = [name for name in asked if name in present]
+    # The member that has not learned from a post's timeline; without members all are learned from.
+    share_known, share_asked = np.full(len(known), -1), np.zeros(len(asked), dtype=np.int64)
+    if "held_out" in timelines.column_names:
+        lengths = [len(of_timeline) for of_timeline in train["labels"]]
+        share_known = share_asked = np.repeat(train["held_out"], lengths)
+    probabilities = np.zeros((len(asked), num_labels))
+    for share in np.unique(share_asked):
+        learned, own = (labels >= 0) & (share_known != share), share_asked == share
+        trees = HistGradientBoostingClassifier(max_depth=2, max_iter=40, class_weight="balanced", random_state=0)
+        trees.fit(known.loc[learned, features], labels[learned])
+        probabilities[own] = class_probabilities(trees, asked.loc[own, features], num_labels)
+    return probabilities, features
+
+
+def class_probabilities(trees: HistGradientBoostingClassifier, posts: np.ndarray, num_labels: int) -> np.ndarray:
+    """The probability of each class (posts, num_labels); 0 for one that was not in training."""
+    probabilities = np.zeros((len(posts), num_labels))
+    # Of a single class there are two columns, the first of which is its own.
+    probabilities[:, trees.classes_] = trees.predict_proba(posts)[:, : len(trees.classes_)]
+    return probabilities
 
 
 def post_features(timelines: Dataset) -> pd.DataFrame:

@@ -1,0 +1,24 @@
+"""What is known of a post without its text: small boosted trees on its position and its times."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from datasets import Dataset
+
+from ..data.arguments import DataTrainingArguments
+from ..evaluation.references import position_and_time
+from .base import UntrainedBaseline
+
+
+@dataclass(kw_only=True)
+class Method(UntrainedBaseline):
+    """As in the results of every run ([`position_and_time`])."""
+
+    reads: ClassVar[None] = None
+
+    def predict(
+        self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        probabilities, _ = position_and_time(timelines["train"], timelines["test"], len(names))
+        return probabilities.argmax(-1), probabilities
