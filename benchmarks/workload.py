@@ -112,7 +112,8 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
         layer = base.encoder.encoder.layer[index - len(base.stream_layers)]
         states = layer(states, attention_mask=visible)
         cls = states[:, 0].unflatten(0, shape)
-        output, _ = stream_layer.attention(cls, present, tau)
+        output, _ = stream_layer.attention(cls.unsqueeze(0), present, tau)
+        output = output.squeeze(0)
         states = torch.cat((output.flatten(0, 1).unsqueeze(1), states[:, 1:]), dim=1)
     output = base.fusion(cls, output).unsqueeze(0)
     return model.classifier(output, pooled.unsqueeze(0), present.unsqueeze(0))[0]

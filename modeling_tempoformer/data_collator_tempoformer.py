@@ -260,8 +260,8 @@ class StreamCollator:
     A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists): a list for each post. It may
     hold `timestamps` (seconds, one for each post), `num_context` (number of leading posts that are context only, by
     default 0) and `labels` (one for each post after the context; -100 = a target without label, None = no target).
-    Instead of tokens it may hold `post_embeds`, a vector for each post (posts, hidden). `held_out` is the member of the
-    model that does not learn from the row.
+    Instead of tokens it may hold `post_embeds`, a vector for each post (posts, hidden). `held_out` is the member of
+    the model that does not learn from the row.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
@@ -270,9 +270,9 @@ class StreamCollator:
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
-    in seconds of the same shape if timed, and `labels` (B, streams) and `held_out` (B,) if the rows have them. Raises a `ValueError` that
-    names the row for missing columns, columns whose lengths differ, posts without tokens, labels that are not
-    integers, and timestamps that are out of order or in floats of fewer than 64 bits.
+    in seconds of the same shape if timed, and if the rows have them `labels` (B, streams) and `held_out` (B,). Raises
+    a `ValueError` that names the row for missing columns, columns whose lengths differ, posts without tokens, labels
+    that are not integers, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
 
     tokenizer: PreTrainedTokenizerBase

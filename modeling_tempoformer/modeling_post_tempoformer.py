@@ -6,7 +6,6 @@ shares with the paper's model, `modeling_tempoformer.py`, is here, too.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -474,11 +473,17 @@ class StreamLayer(nn.Module):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         width, dropout = config.stream_hidden_size, nn.Dropout(config.stream_dropout)
-        linear = partial(MemberLinear, config.num_members)
+
+        def linear(*sizes: int, **settings) -> MemberLinear:
+            return MemberLinear(config.num_members, *sizes, **settings)
+
+        def last(*sizes: int) -> MemberLinear:
+            return linear(*sizes, start="zero")
+
         self.position = StreamPositionEmbedding(config.window, config.num_members * width)
         self.dropout = dropout
         self.attention_norm = MemberNorm(config.num_members, width)
-        self.attention = StreamAttention(config, config.stream_dropout, linear, partial(linear, start="zero"))
+        self.attention = StreamAttention(config, config.stream_dropout, linear, last)
         self.mlp_norm = MemberNorm(config.num_members, width)
         self.mlp = nn.Sequential(linear(width, 4 * width), nn.GELU(), linear(4 * width, width), dropout)
 
@@ -889,7 +894,10 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
         self.tempoformer = self.base_class(config)
-        linear = partial(MemberLinear, config.num_members, start="narrow")
+
+        def linear(*sizes: int) -> MemberLinear:
+            return MemberLinear(config.num_members, *sizes, start="narrow")
+
         self.classifier = class_layers(config, config.head_width, linear)
         self.post_init()
 

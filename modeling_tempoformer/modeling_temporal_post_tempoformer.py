@@ -22,7 +22,8 @@ class TemporalPostTempoFormerConfig(PostTempoFormerConfig):
     Args:
         encoder_config ([`TemporalBertConfig`], [`TemporalRobertaConfig`] or `dict`):
             Configuration of the encoder that reads the posts.
-        window, post_pooling, num_stream_layers, stream_hidden_size, stream_dropout: As in [`PostTempoFormerConfig`].
+        window, post_pooling, num_stream_layers, num_members: As in [`PostTempoFormerConfig`].
+        stream_hidden_size, stream_dropout: As in [`PostTempoFormerConfig`].
         stream_attention, stream_position_initializer_range, rope_theta: As in [`PostTempoFormerConfig`].
         head_hidden_sizes, head_dropout, focal_gamma, class_weights: As in [`PostTempoFormerConfig`].
         calibration, timed, problem_type: As in [`PostTempoFormerConfig`].

@@ -50,7 +50,7 @@ def test_published_outputs_are_reproduced(case):
     for index, layer in enumerate(model.tempoformer.stream_layers):
         layer.attention.register_forward_hook(
             lambda module, args, output, index=index: captured.update(
-                {f"out.seq{index}.cls_block": args[0], f"out.seq{index}.cls_mha": output[0]}
+                {f"out.seq{index}.cls_block": args[0][0], f"out.seq{index}.cls_mha": output[0][0]}
             )
         )
     with torch.no_grad():

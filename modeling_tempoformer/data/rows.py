@@ -39,7 +39,8 @@ def to_rows(
     Returns:
         `Dataset` or `IterableDataset`, as `timelines` is: rows with the columns of the tokenizer, `timestamps`,
         `num_context`, `labels` (one for each post after the context, None = not a target), `post_ids` (of the posts
-        after the context), and `held_out` if the timelines have it. Raises a `ValueError` for an argument outside its range.
+        after the context), and `held_out` if the timelines have it. Raises a `ValueError` for an argument outside its
+        range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:

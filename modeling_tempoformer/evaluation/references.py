@@ -33,7 +33,7 @@ def compare(
     posts = labelled_posts(timelines, predictions, names)
     larger = np.bincount(posts.labels).argmax()
     references = {"larger_class": (np.full(len(posts.labels), larger), {"class": names[larger]})}
-    if train is not None and max(labels_of(train), default=-1) >= 0:
+    if train is not None and len(set(labels_of(train)) - {-100}) > 1:
         learned, features = position_and_time(train, timelines, len(names))
         ids = learned.argmax(-1)[labels_of(timelines) >= 0]
         references["position_and_time"] = (ids, {"features": features})

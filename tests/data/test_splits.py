@@ -10,6 +10,7 @@ from helpers import ROOT
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.splits import (
     check_tested_once,
+    hold_out,
     make_folds,
     read_folds,
     select_fold,
@@ -125,3 +126,14 @@ def test_folds_must_test_every_timeline_once(timelines):
         check_tested_once("folds.json", folds[1:])
     with pytest.raises(ValueError, match="several test splits.* in all"):
         check_tested_once("folds.json", [*folds, folds[0]])
+
+
+def test_each_member_holds_out_its_share(timelines):
+    held_out = hold_out(timelines, 5, seed=0)
+    assert held_out.remove_columns("held_out").to_dict() == timelines.to_dict()
+    counts = Counter(held_out["held_out"])
+    assert sorted(counts) == list(range(5)) and max(counts.values()) - min(counts.values()) <= 2
+    few = hold_out(timelines.select(range(3)), 5, seed=0)
+    assert sorted(few["held_out"]) == [0, 1, 2]
+    with pytest.raises(ValueError, match="1 timelines: this split needs at least 2"):
+        hold_out(timelines.select([0]), 5, seed=0)

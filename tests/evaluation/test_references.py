@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.evaluation.references import compare, position_and_time, post_features
@@ -50,13 +50,24 @@ def make_timelines(rule, seed: int, timed: bool = True) -> Dataset:
 )
 def test_a_rule_of_position_or_time_is_learned(rule, timed):
     train, test = (make_timelines(rule, seed, timed) for seed in (0, 1))
-    predicted, features = position_and_time(train, test)
+    probabilities, features = position_and_time(train, test, 2)
     actual = np.concatenate(test["labels"])
-    assert (predicted == actual)[actual >= 0].all()
+    assert (probabilities.argmax(-1) == actual)[actual >= 0].all()
     assert len(features) == (4 if timed else 1)
     # Posts without times are read by what both parts have.
     if timed:
-        assert position_and_time(train, test.remove_columns("timestamps"))[1] == ["position"]
+        assert position_and_time(train, test.remove_columns("timestamps"), 2)[1] == ["position"]
+
+
+def test_posts_that_a_member_has_not_learned_from_are_not_learned_from():
+    """A rule of each part of the timelines that the other part lacks."""
+    rules = [make_timelines(lambda place, gap, odd=odd: place % 2 == odd, seed=odd) for odd in (0, 1)]
+    both = concatenate_datasets(rules).add_column("held_out", [0] * 40 + [1] * 40)
+    actual = np.concatenate(both["labels"])
+    probabilities, _ = position_and_time(both, both, 2)
+    assert (probabilities.argmax(-1) != actual)[actual >= 0].all()
+    seen, _ = position_and_time(both, rules[0], 2)
+    assert 0.2 < (seen.argmax(-1) == actual[: len(seen)])[actual[: len(seen)] >= 0].mean() < 0.8
 
 
 def test_scores_beside_those_that_cost_nothing():
