@@ -38,11 +38,19 @@ from modeling_tempoformer.data.timelines import label_names, to_timelines
 ROOT = Path(__file__).parents[1]
 FOLDS, FOLD_SEED = 5, 0
 # How many timelines to train on; None for all that are not held out.
-SIZES = {"lrs": (30, 70, None), "topic_shift": (20, None), "annomi": (40, None), "synthetic": (60,)}
+SIZES = {
+    "lrs": (30, 70, None),
+    "topic_shift": (20, None),
+    "annomi": (40, None),
+    "mood_diaries": (30, None),
+    "ubuntu_irc": (300,),
+    "synthetic": (60,),
+}
 SYNTHETIC_TIMELINES = 200
 COMMANDS = {
     "TempoFormer": "run_glue_style.py --do_train --do_eval --do_predict",
     "BiLSTM": "run_baseline.py --method bilstm",
+    "trees": "run_baseline.py --method trees",
     "post alone": "run_baseline.py --method post",
     "class prior": "run_baseline.py --method class_prior",
 }
@@ -146,7 +154,7 @@ def run_parts(args: argparse.Namespace) -> pd.DataFrame:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         rows[name] = {
             "macro F1": 100 * results["scores"]["macro_f1"]["mean"],
-            "on dev": 100 * np.mean(results["dev_macro_f1"]),
+            "on validation": 100 * np.mean(results["validation_macro_f1"]),
             "seconds": results["train_seconds"],
         }
     return pd.DataFrame.from_dict(rows, orient="index")
@@ -161,6 +169,8 @@ def main():
     commands.add_argument("--lrs", help="RumourEval-2017's threads; left out if not given.")
     commands.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
     commands.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
+    commands.add_argument("--mood_diaries", help="The diaries' table; left out if not given.")
+    commands.add_argument("--ubuntu_irc", help="The folder of IRC's logs; left out if not given.")
     commands.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     commands.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parts.set_defaults(make_table=run_parts)

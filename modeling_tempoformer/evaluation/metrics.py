@@ -24,6 +24,7 @@ from .timeline_metrics import (
     median_delay_posts,
     median_delay_seconds,
     missed,
+    timeline_f1,
     window_precision,
     window_recall,
 )
@@ -83,6 +84,9 @@ PRECISION = "Of the posts that are predicted as the class, the share that has it
 RECALL = "Of the posts that have the class, the share that is predicted as it."
 ERROR = "Mean distance between how sure predictions are and how many are right (0 to 1)."
 MISSED = "Share of the runs of the class that are not found before the next one starts."
+TIMELINE_F1 = (
+    "Mean over timelines of F1; 1 where no post has the class and none is predicted as it (CLPsych 2026, task 2)."
+)
 UNANSWERED = "Share of the labelled posts that have no prediction, which counts as wrong."
 
 
@@ -103,6 +107,7 @@ METRICS = (
         has_mean=True,
     ),
     Metric("support", support, "Number of posts that have the class as their label.", of_class=True),
+    of_timelines("timeline_f1", timeline_f1, TIMELINE_F1),
     of_timelines("window_precision", window_precision, f"Precision where one post beside counts, {MEAN}."),
     of_timelines("window_recall", window_recall, f"Recall where one post beside counts, {MEAN}."),
     of_timelines("coverage_precision", coverage_precision, f"How well labels cover predicted runs (0 to 1), {MEAN}."),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import f1_score
 
 from .predictions import Predictions
 
@@ -70,6 +71,11 @@ def mean_over_timelines(posts: Predictions, score: Callable[[np.ndarray, np.ndar
 def share(part: int, whole: int) -> float:
     """A share, NaN of nothing."""
     return part / whole if whole else math.nan
+
+
+def timeline_f1(posts: Predictions) -> list[float]:
+    """F1 of a class in each timeline; 1 where no post has it and none is predicted as it (CLPsych 2026, task 2)."""
+    return mean_over_timelines(posts, lambda labels, predictions: f1_score(labels, predictions, zero_division=1.0))
 
 
 def window_precision(posts: Predictions) -> list[float]:

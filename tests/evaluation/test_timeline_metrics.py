@@ -97,3 +97,9 @@ def test_a_score_that_is_nowhere_defined_is_left_out():
     scores = scores_of(("0", "0"))
     assert not {"window_recall_Switch", "missed_Switch", "median_delay_seconds_No"} & set(scores)
     assert scores["missed_No"] == pytest.approx(0)
+
+
+def test_f1_of_timelines():
+    """Half of a change, a false alarm, a missed change, and no change that nobody announces."""
+    scores = scores_of(("0110", "0100"), ("000", "010"), ("010", "000"), ("000", "000"))
+    assert scores["timeline_f1_Switch"] == pytest.approx((2 / 3 + 0 + 0 + 1) / 4)
