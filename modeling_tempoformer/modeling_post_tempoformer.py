@@ -295,6 +295,9 @@ class StreamPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight)
         elif isinstance(module, MemberLinear):
             self.start_members(module)
+        elif isinstance(module, MemberNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
         elif isinstance(module, StreamPositionEmbedding):
             init.normal_(module.weight, std=self.config.stream_position_initializer_range)
 

@@ -101,7 +101,8 @@ class PostModelTest(StreamTests, unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.model_tester.seq_length, self.model_tester.hidden_size = 4, 192
+        self.model_tester.config.num_members, self.model_tester.config.stream_hidden_size = 2, 16
+        self.model_tester.seq_length, self.model_tester.hidden_size = 4, 2 * 16
 
 
 class TemporalTests(CommonTests):
