@@ -7,8 +7,10 @@ import pandas as pd
 from datasets import Dataset, concatenate_datasets
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
+from transformers.utils import logging
 
 from ..data.arguments import DataTrainingArguments
+from ..data.timelines import NO_LABEL
 from ..data_collator_tempoformer import tokenize_posts
 from ..evaluation.predictions import labels_of
 from ..evaluation.references import class_probabilities, post_features
@@ -16,6 +18,8 @@ from ..training.frozen_encoder import embed
 from .base import UntrainedBaseline
 from .history import DEFAULT_LENGTH, load_embedder
 
+
+logger = logging.get_logger(__name__)
 
 COMPONENTS = 48
 
@@ -32,17 +36,17 @@ class Method(UntrainedBaseline):
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         # Nothing is chosen on validation posts, so that they are learned from, too.
-        train = concatenate_datasets([timelines[name] for name in ("train", "validation") if name in timelines])
-        vectors = [self.embed(part, data) for part in (train, timelines["test"])]
-        labels = labels_of(train)
-        components = PCA(min(COMPONENTS, *vectors[0].shape), random_state=seed).fit(vectors[0])
-        known, asked = (
-            self.features(part, of_part, components.transform(of_part))
-            for part, of_part in zip((train, timelines["test"]), vectors, strict=True)
-        )
+        learned = [timelines[name] for name in ("train", "validation") if name in timelines]
+        posts = concatenate_datasets([*learned, timelines["test"]])
+        labels, num_asked = labels_of(posts), len(labels_of(timelines["test"]))
+        vectors = self.embed(posts, data)
+        known = vectors[:-num_asked]
+        components = PCA(min(COMPONENTS, *known.shape), random_state=seed).fit(known).transform(vectors)
+        features = self.features(posts, vectors, components)
+        labels[-num_asked:] = NO_LABEL
         trees = HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
-        trees.fit(known[labels >= 0], labels[labels >= 0])
-        probabilities = class_probabilities(trees, asked, len(names))
+        trees.fit(features[labels >= 0], labels[labels >= 0])
+        probabilities = class_probabilities(trees, features[-num_asked:], len(names))
         return probabilities.argmax(-1), probabilities
 
     def embed(self, timelines: Dataset, data: DataTrainingArguments) -> np.ndarray:
@@ -50,7 +54,9 @@ class Method(UntrainedBaseline):
         model, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)
         length = min(data.max_seq_length or DEFAULT_LENGTH, tokenizer.model_max_length)
         texts = [text for of_timeline in timelines["texts"] for text in of_timeline]
-        columns, _ = tokenize_posts(tokenizer, texts, length)
+        columns, cut = tokenize_posts(tokenizer, texts, length)
+        if cut:
+            logger.warning(f"Truncated {cut} posts to {length} tokens.")
         posts = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return embed(posts, model, tokenizer)
 

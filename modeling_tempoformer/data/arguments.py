@@ -40,7 +40,11 @@ class DataTrainingArguments(DatasetArguments):
     validation_file: str | None = None
     test_file: str | None = None
     validation_fraction: float = field(
-        default=0.25, metadata={"help": "Share of --train_file to validate on, after the test split is taken."}
+        default=0.25,
+        metadata={
+            "help": "Share of --train_file to validate on, after the test split is taken. Members over a frozen encoder "
+            "need none: they are validated on all training posts, each on those that it has not learned from."
+        },
     )
     test_fraction: float = field(
         default=0.2, metadata={"help": "Share of --train_file to test on, if it is the only file."}

@@ -144,7 +144,8 @@ def split_posts(
     split = make_split(timelines, before)
     if shares:
         timelines["train"] = hold_out(timelines["train"], members, seed)
-        timelines.setdefault("validation", timelines["train"])
+        if "validation" not in timelines:
+            timelines |= take_samples({"validation": timelines["train"]}, arguments, ["validation"], option)
     for name in ("train", "validation") if validates else ():
         if name in timelines and not any(max(timeline["labels"]) >= 0 for timeline in timelines[name]):
             raise ValueError(f"The {name} split has no labelled post.")

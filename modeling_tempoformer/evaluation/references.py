@@ -13,6 +13,8 @@ from .significance import macro_f1_interval, paired_bootstrap
 
 
 DAY, HOUR = 86_400, 3_600  # seconds
+# Instead of a member.
+NOBODY = -1
 
 
 def compare(
@@ -74,24 +76,27 @@ def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tu
     # No post has one before it where each timeline is a single post.
     present = known[labels >= 0].dropna(axis="columns", how="all").columns
     features = [name for name in asked if name in present]
-    # The member that has not learned from a post's timeline; without members all are learned from.
-    share_known, share_asked = np.full(len(known), -1), np.zeros(len(asked), dtype=np.int64)
-    if "held_out" in timelines.column_names:
-        lengths = [len(of_timeline) for of_timeline in train["labels"]]
-        share_known = share_asked = np.repeat(train["held_out"], lengths)
+    share_known, share_asked = held_out_posts(train), held_out_posts(timelines)
     probabilities = np.zeros((len(asked), num_labels))
     for share in np.unique(share_asked):
-        learned, own = (labels >= 0) & (share_known != share), share_asked == share
+        learned = (labels >= 0) & ((share_known != share) | (share == NOBODY))
+        own = share_asked == share
         trees = HistGradientBoostingClassifier(max_depth=2, max_iter=40, class_weight="balanced", random_state=0)
         trees.fit(known.loc[learned, features], labels[learned])
         probabilities[own] = class_probabilities(trees, asked.loc[own, features], num_labels)
     return probabilities, features
 
 
+def held_out_posts(timelines: Dataset) -> np.ndarray:
+    """The member that does not learn from each post (posts,); [`NOBODY`] for timelines that are not held out."""
+    shares = timelines["held_out"] if "held_out" in timelines.column_names else [NOBODY] * len(timelines)
+    return np.repeat(shares, [len(labels) for labels in timelines["labels"]])
+
+
 def class_probabilities(trees: HistGradientBoostingClassifier, posts: np.ndarray, num_labels: int) -> np.ndarray:
     """The probability of each class (posts, num_labels); 0 for one that was not in training."""
     probabilities = np.zeros((len(posts), num_labels))
-    # Of a single class there are two columns, the first of which is its own.
+    # For a single class scikit-learn returns two columns: that class, and nothing.
     probabilities[:, trees.classes_] = trees.predict_proba(posts)[:, : len(trees.classes_)]
     return probabilities
 

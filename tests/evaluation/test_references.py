@@ -104,3 +104,10 @@ def test_timelines_of_one_post_are_scored():
     rows = [{"labels": [int(hour < 12)], "timestamps": [3600 * hour]} for hour in hours]
     found = compare(Dataset.from_list(rows), np.zeros(240, dtype=int), names, Dataset.from_list(rows))
     assert found["compared_with"]["position_and_time"]["macro_f1"] == pytest.approx(1)
+
+
+def test_a_part_of_the_held_out_posts_is_scored_as_in_the_whole():
+    rule = make_timelines(lambda place, gap: place in (1, 2), seed=0).add_column("held_out", [0, 1] * 20)
+    whole, _ = position_and_time(rule, rule, 2)
+    part, _ = position_and_time(rule, rule.select(range(5, 15)), 2)
+    assert np.allclose(part, whole[30:90])
