@@ -83,7 +83,9 @@ def run_commands(args: argparse.Namespace) -> pd.DataFrame:
         else:
             continue
         names = label_names(posts)
-        timelines, posts = to_timelines(posts, names), posts.to_pandas()
+        # Most of IRC has no label.
+        timelines = to_timelines(posts, names).filter(lambda timeline: max(timeline["labels"]) >= 0)
+        posts = posts.to_pandas()
         for seed, size in product(args.seeds, sizes):
             place = {"corpus": corpus, "size": size or "all", "seed": seed}
             folder = args.output_dir / "-".join(map(str, place.values()))

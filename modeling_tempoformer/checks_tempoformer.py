@@ -39,7 +39,7 @@ BOUNDS: dict[str, tuple[Callable[[float], bool], list[str]]] = {
             *("initializer_range", "layer_norm_eps", "norm_eps"),
         ],
     ),
-    "at least 0 and finite": (lambda number: 0 <= number < math.inf, ["focal_gamma"]),
+    "at least 0 and finite": (lambda number: 0 <= number < math.inf, ["focal_gamma", "num_trees", "tree_weights"]),
     "at least 0 and below 1": (
         lambda number: 0 <= number < 1,
         [

@@ -10,7 +10,7 @@ from .checks_tempoformer import CheckedFields, check_bounds
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
-CLASS_FIELDS = ("class_weights", "calibration")
+CLASS_FIELDS = ("class_weights", "calibration", "tree_weights")
 
 
 def check_problem_type(problem_type: str | None):
@@ -57,8 +57,8 @@ class StreamFields(CheckedFields):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
         """
-        As in the library, but `class_weights` and `calibration` of `config_dict` are dropped if another number of
-        classes is given.
+        As in the library, but what belongs to the classes of `config_dict` ([`CLASS_FIELDS`]) is dropped if another
+        number of classes is given.
         """
         given = {name: kwargs.pop(name) for name in (*CLASS_FIELDS, "id2label", "label2id") if name in kwargs}
         values = {**config_dict, **given}
@@ -66,7 +66,7 @@ class StreamFields(CheckedFields):
             values["label2id"] = {label: int(index) for index, label in given["id2label"].items()}
         before, after = (len(fields.get("id2label") or ()) or 2 for fields in (config_dict, values))
         if kwargs.get("num_labels", after) != before:
-            values |= {name: given.get(name) for name in CLASS_FIELDS}
+            values |= {name: given.get(name) for name in CLASS_FIELDS if name in values}
         return super().from_dict(values, **kwargs)
 
     def validate_bounds(self):
@@ -147,6 +147,11 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         num_members (`int`, *optional*, defaults to 5):
             How many sets of stream layers and head there are. Their logits are averaged. Over a frozen encoder each
             is trained without another part of the timelines (`held_out`).
+        num_trees (`int`, *optional*, defaults to 40):
+            How many decision trees each member has, as a second expert ([`~trees_tempoformer.Trees`]); 0 for none.
+        tree_weights (`list[float]`, *optional*):
+            What the logits of a member and the log-probabilities of its trees count in its logits, as chosen on posts
+            that neither has learned from. Trees that are not grown yet have none, and count nothing.
         stream_hidden_size (`int`, *optional*, defaults to 192):
             Width of these layers. They have as many heads as the encoder, and the width must be an even multiple of
             that number.
@@ -190,6 +195,8 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     post_pooling: Literal["mean", "cls"] = "mean"
     num_stream_layers: int = 1
     num_members: int = 5
+    num_trees: int = 40
+    tree_weights: list[float | int] | None = None
     stream_hidden_size: int = 192
     stream_dropout: float | int = 0.1
     stream_position_initializer_range: float | int = 1.0

@@ -212,9 +212,14 @@ def row_bounds(
 def cut_rows(
     columns: dict[str, list], window: int, targets_per_row: int, num_context: int = 0
 ) -> Iterator[dict[str, list | int]]:
-    """The rows of a timeline for [`StreamCollator`]: its columns, cut by [`row_bounds`], and `num_context`."""
+    """
+    The rows of a timeline for [`StreamCollator`]: its columns, cut by [`row_bounds`], `num_context`, `num_before` and
+    with times `start_time`.
+    """
+    start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
     for start, first, end in row_bounds(len(columns["input_ids"]), window, targets_per_row, num_context):
-        yield {**{name: values[start:end] for name, values in columns.items()}, "num_context": first - start}
+        of_posts = {name: values[start:end] for name, values in columns.items()}
+        yield {**of_posts, "num_context": first - start, "num_before": start, **start_time}
 
 
 def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
@@ -252,6 +257,28 @@ def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) ->
     return (times[:, -1:] - times).masked_fill(stream_index < 0, 0).float()
 
 
+def stream_places(
+    targets: torch.LongTensor, num_before: int, timestamps: torch.Tensor | None = None, start_time: float | None = None
+) -> torch.FloatTensor:
+    """
+    Where in their timeline posts are, however much of it a row has.
+
+    Args:
+        targets (`torch.LongTensor` of shape `(num_targets,)`): Positions of the posts in their row.
+        num_before (`int`): How many posts of the timeline are before the row.
+        timestamps (`torch.Tensor` of shape `(num_posts,)`, *optional*): As of [`elapsed_seconds`].
+        start_time (`float`, *optional*): Seconds of the timeline's first post; that of the row if omitted.
+
+    Returns:
+        `torch.FloatTensor` of shape `(num_targets, 2)` in float32: how many posts come before, and seconds since the
+        timeline's first post, 0 without times.
+    """
+    seconds = torch.zeros(len(targets))
+    if timestamps is not None:
+        seconds = (timestamps[targets] - (timestamps[0] if start_time is None else start_time)).float()
+    return torch.stack(((targets + num_before).float(), seconds), dim=-1)
+
+
 @dataclass
 class StreamCollator:
     """
@@ -260,6 +287,8 @@ class StreamCollator:
     A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists): a list for each post. It may
     hold `timestamps` (seconds, one for each post), `num_context` (number of leading posts that are context only, by
     default 0) and `labels` (one for each post after the context; -100 = a target without label, None = no target).
+    `num_before` (by default 0) posts of the timeline are before the row, and it began at `start_time` (seconds, by
+    default with the row).
     Instead of tokens it may hold `post_embeds`, a vector for each post (posts, hidden). `held_out` is the member of
     the model that does not learn from the row.
 
@@ -270,7 +299,8 @@ class StreamCollator:
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
-    in seconds of the same shape if timed, and if the rows have them `labels` (B, streams) and `held_out` (B,). Raises
+    in seconds of the same shape if timed, `place` (B, streams, 2) as [`stream_places`] describes it, and if the rows
+    have them `labels` (B, streams) and `held_out` (B,). Raises
     a `ValueError` that names the row for missing columns, columns whose lengths differ, posts without tokens, labels
     that are not integers, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
@@ -293,7 +323,7 @@ class StreamCollator:
                 streams.append(self.streams(row))
             except ValueError as problem:
                 raise ValueError(f"Row {number} of the batch {problem}") from None
-        columns = {"stream_index": -1} | ({"elapsed": 0.0} if self.timed else {})
+        columns = {"stream_index": -1, "place": 0.0} | ({"elapsed": 0.0} if self.timed else {})
         columns |= {"labels": -100} if "labels" in rows[0] else {}
         padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
         if "held_out" in rows[0]:
@@ -333,11 +363,13 @@ class StreamCollator:
         if classes.is_floating_point() and len(targets):
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
         streams = {"stream_index": stream_windows(targets, self.window), "labels": classes.long()}
+        times = None
         if self.timed:
             times = read_times(row.get("timestamps"), num_posts)
             streams["elapsed"] = elapsed_seconds(times, streams["stream_index"])
         elif row.get("timestamps") is not None:
             raise ValueError("has 'timestamps', but the collator has `timed=False`.")
+        streams["place"] = stream_places(targets, row.get("num_before", 0), times, row.get("start_time"))
         return streams
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

@@ -29,6 +29,7 @@ from .online_tempoformer import StreamState, StreamStepMixin
 
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
+from .trees_tempoformer import Trees
 
 
 # Arguments that the library passes to every model.
@@ -67,6 +68,8 @@ class PostTempoFormerModelOutput(ModelOutput):
             (each `stream_hidden_size`), and the newest post's cosines with the post before it and with the mean of all
             posts before it.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
+        pairs (`torch.FloatTensor` of shape `(batch_size, num_streams, 2, hidden_size)`):
+            The vectors of the post before the newest one of each stream, and of the newest; 0 where there is none.
         stream_attentions (`tuple(torch.FloatTensor)`, *optional*):
             With `output_attentions=True` or `output_stream_attentions=True` one tensor of shape
             `(batch_size, num_streams, num_members * num_heads, window, window)` for each stream layer: the attention
@@ -78,6 +81,7 @@ class PostTempoFormerModelOutput(ModelOutput):
 
     last_hidden_state: torch.FloatTensor | None = None
     stream_mask: torch.BoolTensor | None = None
+    pairs: torch.FloatTensor | None = None
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
 
@@ -298,6 +302,9 @@ class StreamPreTrainedModel(PreTrainedModel):
         elif isinstance(module, MemberNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
+        elif isinstance(module, Trees):
+            for name, values in module.named_buffers():
+                init.constant_(values, float(name == "scale"))
         elif isinstance(module, StreamPositionEmbedding):
             init.normal_(module.weight, std=self.config.stream_position_initializer_range)
 
@@ -653,15 +660,19 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         posts = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
         posts |= {"time_ids": time_ids, "post_embeds": post_embeds}
         inputs, streams = self.lay_out(posts, attention_mask, stream_index, elapsed)
-        vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs) if post_embeds is None else None
-        newest, states, attentions = self.stream_layers(
-            inputs["post_embeds"] if vectors is None else vectors, streams, output_attentions, output_hidden_states
-        )
+        vectors = inputs.pop("post_embeds", None)
+        if vectors is None:
+            vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
+        newest, states, attentions = self.stream_layers(vectors, streams, output_attentions, output_hidden_states)
         mask = streams.slot_mask.to(newest.device)
         queries = mask[:, None, :, None]
+        # A slot before the first, since in a window of one there is no other.
+        places, are_there = (nn.functional.pad(slots, (1, 0))[:, -2:] for slots in (streams.slot_post, mask))
+        pairs = vectors[places.to(vectors.device)] * are_there.unsqueeze(-1)
         return PostTempoFormerModelOutput(
             last_hidden_state=side_by_side(newest).masked_fill(~mask[:, -1:], 0.0).unflatten(0, streams.shape),
             stream_mask=mask.unflatten(0, streams.shape),
+            pairs=pairs.unflatten(0, streams.shape),
             stream_attentions=tuple((weights * queries).unflatten(0, streams.shape) for weights in attentions)
             if output_attentions
             else None,
@@ -806,6 +817,7 @@ class StreamClassificationMixin(StreamStepMixin):
         inputs_embeds: torch.FloatTensor | None = None,
         time_ids: torch.LongTensor | None = None,
         post_embeds: torch.FloatTensor | None = None,
+        place: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
         held_out: torch.LongTensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
@@ -816,6 +828,9 @@ class StreamClassificationMixin(StreamStepMixin):
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids, post_embeds:
                 As the model without the head takes them, [`PostTempoFormerModel.forward`] or
                 [`TempoFormerModel.forward`].
+            place (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
+                How many posts of the timeline come before each stream's newest one, and seconds since the first of
+                them. The trees of the post model need it.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
@@ -829,6 +844,7 @@ class StreamClassificationMixin(StreamStepMixin):
         Returns:
             [`StreamClassifierOutput`]. Raises the errors of the model without the head.
         """
+        check_shape("place", place, None, None, 2)
         if labels is None and num_items_in_batch is not None:
             raise ValueError(
                 "The Trainer keeps the labels from the model, so that its focal loss and class weights are not used: "
@@ -847,7 +863,7 @@ class StreamClassificationMixin(StreamStepMixin):
             **kwargs,
             return_dict=True,
         )
-        scores = self.classify_streams(outputs)
+        scores = self.classify_streams(outputs, place, elapsed)
         scores = scores.masked_fill(~outputs.stream_mask[..., -1:].to(scores.device), 0.0)
         check_shape("held_out", held_out, scores.shape[1])
         held_out = None if held_out is None else held_out.to(scores.device)
@@ -902,12 +918,33 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
             return MemberLinear(config.num_members, *sizes, start="narrow")
 
         self.classifier = class_layers(config, config.head_width, linear)
+        self.trees = Trees(config) if config.num_trees else None
         self.post_init()
 
-    def classify_streams(self, outputs: PostTempoFormerModelOutput) -> torch.Tensor:
-        """Each member's logits (members, batch_size, num_streams, num_labels) of what the model returns."""
+    def classify_streams(
+        self, outputs: PostTempoFormerModelOutput, place: torch.Tensor | None, elapsed: torch.Tensor | None
+    ) -> torch.Tensor:
+        """
+        Each member's logits (members, batch_size, num_streams, num_labels) of what the model returns, and of what
+        `forward` takes. The trees, which learn by themselves, count in evaluation mode.
+        """
         states = outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0)
-        return self.classifier(states)
+        logits = self.classifier(states)
+        if self.trees is None or self.config.tree_weights is None or self.training:
+            return logits
+        if place is None:
+            raise ValueError("The model's trees need `place`, as `StreamCollator` makes it.")
+        network, trees = self.config.tree_weights
+        return network * logits + trees * self.trees(self.read_pairs(outputs, place, elapsed)).to(logits)
+
+    def read_pairs(
+        self, outputs: PostTempoFormerModelOutput, place: torch.Tensor, elapsed: torch.Tensor | None
+    ) -> torch.Tensor:
+        """What the trees read (batch_size, num_streams, features), from the arguments of `classify_streams`."""
+        pairs = outputs.pairs
+        elapsed = None if elapsed is None else elapsed.to(pairs.device)
+        # The last of what each head reads.
+        return self.trees.read(pairs, outputs.last_hidden_state[..., -2:], place.to(pairs.device), elapsed)
 
 
 __all__ = [

@@ -483,7 +483,9 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
         self.classifier = StreamClassificationHead(config)
         self.post_init()
 
-    def classify_streams(self, outputs: TempoFormerModelOutput) -> torch.Tensor:
+    def classify_streams(
+        self, outputs: TempoFormerModelOutput, place: torch.Tensor | None, elapsed: torch.Tensor | None
+    ) -> torch.Tensor:
         """Logits (1, batch_size, num_streams, num_labels) of what the model without the head returns."""
         return self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask).unsqueeze(0)
 

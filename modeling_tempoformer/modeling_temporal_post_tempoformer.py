@@ -23,6 +23,7 @@ class TemporalPostTempoFormerConfig(PostTempoFormerConfig):
         encoder_config ([`TemporalBertConfig`], [`TemporalRobertaConfig`] or `dict`):
             Configuration of the encoder that reads the posts.
         window, post_pooling, num_stream_layers, num_members: As in [`PostTempoFormerConfig`].
+        num_trees, tree_weights: As in [`PostTempoFormerConfig`].
         stream_hidden_size, stream_dropout: As in [`PostTempoFormerConfig`].
         stream_attention, stream_position_initializer_range, rope_theta: As in [`PostTempoFormerConfig`].
         head_hidden_sizes, head_dropout, focal_gamma, class_weights: As in [`PostTempoFormerConfig`].

@@ -14,7 +14,7 @@ from torch import nn
 from transformers.utils import ModelOutput
 
 from .checks_tempoformer import check_shape, narrow_float
-from .data_collator_tempoformer import elapsed_seconds, row_bounds, stream_windows, to_seconds
+from .data_collator_tempoformer import elapsed_seconds, row_bounds, stream_places, stream_windows, to_seconds
 from .pipeline_tempoformer import check_finite, decide
 
 
@@ -25,10 +25,11 @@ class LatePostError(ValueError):
 class StreamState:
     """
     The memory of `step`, on the CPU: for each timeline what `forward` takes of
-    the last `window - 1` posts, and their times. In the post model that is a vector of each post,
-    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline in float32: 58,672 bytes with BERT-base and a window of
-    20. In bfloat16 the 4 is a 2. In the paper's model it is what the tokenizer returned, 8 bytes for each number: with
-    the three columns of a BERT `(window - 1) * (24 * tokens + 8)`, for 29 tokens a post 13,376 bytes.
+    the last `window - 1` posts, and their times; and how many posts it had, and when it began. In the post model that
+    is a vector of each post, `(window - 1) * (4 * hidden_size + 16)` bytes a timeline in float32: 58,672 bytes with
+    BERT-base and a window of 20. In bfloat16 the 4 is a 2. In the paper's model it is what the tokenizer returned, 8
+    bytes for each number: with the three columns of a BERT `(window - 1) * (24 * tokens + 8)`, for 29 tokens a post
+    13,376 bytes.
 
     Without limits the state grows with the number of timelines. A timeline that left because of a limit begins anew
     with its next post, unless its last `window` posts are given again in one step; `stream_lengths` of
@@ -58,6 +59,9 @@ class StreamState:
         # In the order of their last steps.
         self.posts: dict[str, list[dict[str, torch.Tensor]]] = {}
         self.times: dict[str, list[float] | None] = {}
+        # How many posts it had, and the time of the first.
+        self.num_seen: dict[str, int] = {}
+        self.start_times: dict[str, float] = {}
         # When the last step was, in seconds since 1970.
         self.last_used: dict[str, float] = {}
         self.num_dropped = 0
@@ -139,7 +143,7 @@ class StreamState:
     @property
     def by_timeline(self) -> tuple[dict[str, Any], ...]:
         """All that is kept of each timeline."""
-        return self.posts, self.times, self.last_used
+        return self.posts, self.times, self.num_seen, self.start_times, self.last_used
 
     def stream_lengths(self, timeline_ids: Sequence[str], window: int) -> list[int]:
         """For each new post the number of posts in its stream, itself included."""
@@ -214,14 +218,23 @@ class StreamState:
         times = self.times.get(timeline_id) or []
         return posts, times[len(times) - len(posts) :]
 
-    def remember(self, timeline_id: str, window: int, posts: list[dict[str, torch.Tensor]], times: list[float] | None):
-        """Replaces the remembered posts of a timeline by the last `window - 1` of `posts`."""
+    def remember(
+        self,
+        timeline_id: str,
+        window: int,
+        posts: list[dict[str, torch.Tensor]],
+        times: list[float] | None,
+        num_seen: int,
+    ):
+        """Replaces the remembered posts of a timeline, which had `num_seen`, by the last `window - 1` of `posts`."""
         # Behind all others: the first timelines are the least recently used.
         self.posts.pop(timeline_id, None)
         self.last_used[timeline_id] = now()
         self.posts[timeline_id] = posts[max(0, len(posts) - window + 1) :]
         # The newest time is needed even if no post is.
         self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
+        self.num_seen[timeline_id] = num_seen
+        self.start_times.setdefault(timeline_id, times[0] if times else 0.0)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """
@@ -229,8 +242,9 @@ class StreamState:
 
         Returns:
             `dict[str, torch.Tensor]`: The window and `weights` of the model, `num_dropped`, and the limits (infinite
-            where there is none). Of each timeline its id (a JSON list of all, as bytes), how many posts it has,
-            whether they have times, and when it was last used. Of the posts of all timelines, one after the other,
+            where there is none). Of each timeline its id (a JSON list of all, as bytes), how many posts are kept and
+            how many it had, whether they have times, when it began (0 without times), and when it was last used. Of
+            the posts of all timelines, one after the other,
             their times in seconds (float64), and as `posts.NAME` and `lengths.NAME` each input of `forward` and how
             many numbers each post has of it. A timeline without posts has one time.
         """
@@ -247,6 +261,8 @@ class StreamState:
             "num_posts": torch.tensor([len(of_timeline) for of_timeline in self.posts.values()], dtype=torch.long),
             "are_timed": torch.tensor([self.times[timeline_id] is not None for timeline_id in self.posts]).bool(),
             "last_used": torch.tensor(last_used, dtype=torch.float64),
+            "num_seen": torch.tensor([self.num_seen[timeline_id] for timeline_id in self.posts], dtype=torch.long),
+            "start_times": torch.tensor([self.start_times[name] for name in self.posts], dtype=torch.float64),
             "times": torch.tensor(times, dtype=torch.float64),
         }
         for name in dict.fromkeys(name for post in posts for name in post):
@@ -290,7 +306,8 @@ class StreamState:
         times = iter(read("times", int(num_times.sum())).tolist())
         max_timelines, max_idle = (None if math.isinf(limit) else limit for limit in tensors["limits"].tolist())
         state = cls(None if max_timelines is None else int(max_timelines), max_idle)
-        state.last_used = dict(zip(timeline_ids, read("last_used", len(timeline_ids)).tolist(), strict=True))
+        for name in ("last_used", "num_seen", "start_times"):
+            setattr(state, name, dict(zip(timeline_ids, read(name, len(timeline_ids)).tolist(), strict=True)))
         state.window, state.weights = int(tensors["window"]), tensors["weights"].cpu()
         state.num_dropped = int(tensors["num_dropped"])
         remembered = iter(posts)
@@ -430,13 +447,14 @@ class StreamStepMixin:
             state.check_model(window, weights)
             updates = self.join_posts(self.read_posts(inputs, kept), kept, timeline_ids, timestamps, state)
             if targets:
-                new_logits = self.classify(targets, updates)
+                new_logits = self.classify(targets, updates, state)
                 # Under autocast they need not have the model's dtype.
                 logits = logits.to(new_logits.dtype).index_copy(0, torch.tensor(targets), new_logits)
                 check_finite(logits, lambda post: f"Post {post} of timeline {timeline_ids[post]!r}")
             state.window, state.weights = window, weights
-            for timeline_id, (posts, times, _) in updates.items():
-                state.remember(timeline_id, window, posts, times)
+            for timeline_id, (posts, times, places) in updates.items():
+                num_seen = state.num_seen.get(timeline_id, 0) + len(places)
+                state.remember(timeline_id, window, posts, times, num_seen)
             state.evict_surplus()
         state.num_dropped += len(input_ids) - len(kept)
         return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
@@ -540,19 +558,27 @@ class StreamStepMixin:
                 times.append(float(timestamps[post]))
         return joined
 
-    def classify(self, targets: list[int], timelines: dict[str, tuple]) -> torch.Tensor:
-        """Logits (targets, classes), on the host, of new posts in `timelines`, as `join_posts` returns them."""
+    def classify(self, targets: list[int], timelines: dict[str, tuple], state: StreamState) -> torch.Tensor:
+        """
+        Logits (targets, classes), on the host, of new posts in `timelines`, as `join_posts` returns them from `state`.
+        """
         window = self.config.window
         rows, order, are_targets = [], [], set(targets)
-        for posts, times, places in timelines.values():
+        for name, (posts, times, places) in timelines.items():
             asked = {place: post for post, place in places.items() if post in are_targets}
+            # Posts that are not kept any more.
+            num_gone = state.num_seen.get(name, 0) + len(places) - len(posts)
+            start_time = state.start_times.get(name, times[0] if times else None)
             # Rows of a bounded length, as for a whole timeline.
             for start, first, end in row_bounds(len(posts), window, window, min(asked, default=len(posts))):
                 if chosen := [place for place in range(first, end) if place in asked]:
-                    index = stream_windows(torch.tensor(chosen) - start, window)
+                    newest = torch.tensor(chosen) - start
+                    index = stream_windows(newest, window)
                     row = {"posts": posts[start:end], "stream_index": index}
-                    if times is not None:
-                        row["elapsed"] = elapsed_seconds(torch.tensor(times[start:end], dtype=torch.float64), index)
+                    seconds = None if times is None else torch.tensor(times[start:end], dtype=torch.float64)
+                    row["place"] = stream_places(newest, num_gone + start, seconds, start_time)
+                    if seconds is not None:
+                        row["elapsed"] = elapsed_seconds(seconds, index)
                     rows.append(row)
                     order.append([asked[place] for place in chosen])
         lengths = [len(row["posts"]) for row in rows]

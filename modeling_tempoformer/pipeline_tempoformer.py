@@ -80,6 +80,7 @@ def explain_streams(
     model: torch.nn.Module,
     stream_index: torch.LongTensor,
     elapsed: torch.FloatTensor | None = None,
+    place: torch.FloatTensor | None = None,
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
@@ -89,9 +90,9 @@ def explain_streams(
 
     Args:
         model (`PreTrainedModel`): A model of streams, in evaluation mode.
-        stream_index, elapsed, posts:
+        stream_index, elapsed, place, posts:
             A batch of [`StreamCollator`] with a window of one post more than the model's: the oldest post of each
-            stream is the one that enters.
+            stream is the one that enters. A post keeps its place without the posts before it.
 
     Returns:
         `logits` (batch_size, num_streams, window, num_labels): of the stream itself, and without each of its posts but
@@ -106,12 +107,15 @@ def explain_streams(
     # Not computed where there is no post to leave out.
     is_absent = (stream_index[..., :window] < 0) & (slots > 0)
     streams = stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)
-    elapsed = None if elapsed is None else elapsed[..., kept]
+    # As `forward` takes them: (batch_size, streams, ...), those of a post one after the other.
+    inputs = {"stream_index": streams, "elapsed": None if elapsed is None else elapsed[..., kept]}
+    inputs["place"] = None if place is None else place.unsqueeze(2).expand(-1, -1, window, -1)
+    inputs = {name: values for name, values in inputs.items() if values is not None}
     logits, attention = [], []
     step = max(1, num_streams // window)
     for first in range(0, num_streams, step):
         part = slice(first, first + step)
-        output = classify(model, posts, streams[:, part], None if elapsed is None else elapsed[:, part])
+        output = classify(model, posts, **{name: values[:, part].flatten(1, 2) for name, values in inputs.items()})
         logits.append(output.logits.unflatten(1, (-1, window)))
         # From the newest post of the usual streams.
         of_layers = [
@@ -124,17 +128,16 @@ def explain_streams(
 
 
 def classify(
-    model: torch.nn.Module, posts: dict[str, torch.Tensor], streams: torch.LongTensor, elapsed: torch.Tensor | None
+    model: torch.nn.Module, posts: dict[str, torch.Tensor], stream_index: torch.LongTensor, **streams: torch.Tensor
 ) -> torch.nn.Module:
-    """The output for streams (batch_size, some, window, window), from the posts that they have and no others."""
-    streams = streams.flatten(1, 2)
+    """The output for streams (batch_size, some, window), from the posts that they have and no others."""
     num_posts = posts["attention_mask"].shape[1]
-    first = min(int(streams.where(streams >= 0, num_posts).min()), num_posts - 1)
-    end = max(int(streams.max()), first) + 1
+    first = min(int(stream_index.where(stream_index >= 0, num_posts).min()), num_posts - 1)
+    end = max(int(stream_index.max()), first) + 1
     return model(
         **{name: values[:, first:end] for name, values in posts.items()},
-        stream_index=streams.where(streams < 0, streams - first),
-        elapsed=None if elapsed is None else elapsed.flatten(1, 2),
+        stream_index=stream_index.where(stream_index < 0, stream_index - first),
+        **streams,
         output_stream_attentions=True,
     )
 

@@ -37,6 +37,7 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.trees_tempoformer import Trees
 
 
 ROOT = Path(__file__).parents[1]
@@ -53,6 +54,7 @@ POST_MODULES = {
     "modeling_post_tempoformer",
     "online_tempoformer",
     "pipeline_tempoformer",
+    "trees_tempoformer",
 }
 TEMPORAL_MODULES = {"configuration_temporal_bert", "modeling_temporal_bert"}
 HUB_MODULES = {
@@ -155,7 +157,18 @@ def tiny_model(
     for module in model.modules():
         if type(module).__name__ == "ZeroLinear" or getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
+    if getattr(config, "tree_weights", None):
+        plant(model.trees)
     return model
+
+
+def plant(trees: Trees):
+    """Random trees."""
+    for values in (trees.mean, trees.components, trees.center, trees.threshold):
+        torch.nn.init.normal_(values)
+    torch.nn.init.uniform_(trees.scale, 0.5, 2)
+    trees.feature.random_(len(trees.center))
+    trees.leaves.copy_(torch.randn_like(trees.leaves).softmax(-1))
 
 
 def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):
@@ -191,6 +204,10 @@ def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0)
         "elapsed": elapsed,
         "labels": labels,
     }
+
+
+def inputs_only(batch: dict) -> dict:
+    return {name: tensor for name, tensor in batch.items() if name != "labels"}
 
 
 TIMES = ["1810-1860", "1960-2010"]

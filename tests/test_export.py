@@ -27,6 +27,7 @@ SETTINGS = [
     {"num_stream_layers": 0, "head": "lstm", "recurrent_order": "reverse"},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls", "num_stream_layers": 2},
+    {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]},
 ]
 # Those that differ from BERT and from each other in what is exported.
 FAMILIES = [
@@ -89,6 +90,8 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_every_variant(settings):
     batches = [streams_of(*size) for size in SIZES]
+    for batch in batches if "tree_weights" in settings else ():
+        batch["place"] = batch["elapsed"][..., :2]
     check_exported(tiny_model(**settings), batches[0], batches[1:])
 
 

@@ -20,6 +20,7 @@ VARIANTS = [
     {"stream_attention": "rotary"},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "num_stream_layers": 2, "post_pooling": "cls"},
+    {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]},
 ]
 PEOPLE = {"ann": 7, "bob": 3, "cy": 1}
 
@@ -43,9 +44,13 @@ def timelines(seed: int = 0, timed: bool = True) -> dict[str, dict]:
 def at_once(model, timeline: dict) -> torch.Tensor:
     index = stream_windows(torch.arange(len(timeline["input_ids"])), model.config.window)
     batch = {name: timeline[name].unsqueeze(0) for name in ("input_ids", "attention_mask")}
+    place = torch.arange(len(index)).float().unsqueeze(-1).repeat(1, 2)
+    place[:, 1] = 0
     if timeline["timestamps"] is not None:
         times = torch.tensor(timeline["timestamps"], dtype=torch.float64)
         batch["elapsed"] = elapsed_seconds(times, index).unsqueeze(0)
+        place[:, 1] = times - times[0]
+    batch["place"] = place.unsqueeze(0)
     with torch.no_grad():
         return model(**batch, stream_index=index.unsqueeze(0)).logits[0]
 

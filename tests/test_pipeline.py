@@ -20,7 +20,7 @@ TIMELINES = [
 ]
 
 
-@pytest.fixture(params=MODELS, ids=str)
+@pytest.fixture(params=[*MODELS, {**MODELS[1], "num_trees": 20, "tree_weights": [0.5, 0.8]}], ids=str)
 def saved(tmp_path, request):
     """A saved model with its tokenizer."""
     return tmp_path / "saved", *tiny_reader(tmp_path / "saved", **LABELS, **request.param)

@@ -42,8 +42,8 @@ class DataTrainingArguments(DatasetArguments):
     validation_fraction: float = field(
         default=0.25,
         metadata={
-            "help": "Share of --train_file to validate on, after the test split is taken. Members over a frozen encoder "
-            "need none: they are validated on all training posts, each on those that it has not learned from."
+            "help": "Share of --train_file to validate on, after the test split is taken. Members over a frozen "
+            "encoder need none: they are validated on all training posts, each on those that it has not learned from."
         },
     )
     test_fraction: float = field(

@@ -190,8 +190,13 @@ def run_locked(
     if training.do_train:
         model.config.class_weights = choose_class_weights(timelines["train"], names)
         model.config.timed = timed
-        # An old calibration does not fit the new weights.
+        # An old calibration does not fit the new weights, nor old trees the vectors of an encoder that learns.
         model.config.calibration = None
+        if getattr(model.config, "tree_weights", None) and not training.freeze_encoder:
+            model.config.tree_weights = None
+            logger.warning(
+                "The model's trees are left out: they read the encoder as it was. --freeze_encoder keeps them."
+            )
         if not timed and data.task_name is None:
             logger.warning("The posts have no column of times: the model knows only their order.")
 

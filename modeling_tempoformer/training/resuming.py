@@ -88,8 +88,10 @@ def train(
         )
         check_whole(output_dir, info)
         trainer.model.load_state_dict(model.state_dict())
-        # A calibration belongs to the weights.
-        trainer.model.config.calibration = getattr(model.config, "calibration", None)
+        # They belong to the weights.
+        for name in ("calibration", "tree_weights"):
+            if hasattr(model.config, name):
+                setattr(trainer.model.config, name, getattr(model.config, name))
         trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
         *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
         clear_results(args)

@@ -30,6 +30,7 @@ from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, check_best_metric, name_dataset
 from .resuming import clear_results, report, train
+from .tree_growing import grow_trees
 
 
 # Arguments of the Trainer that must not be given, and why.
@@ -125,6 +126,14 @@ class StreamTrainer(HubTrainer):
         self.add_callback(WorthCallback(self.class_names))
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
+
+    def train(self, *args, **kwargs):
+        """As in the library. Then grows the trees of a model whose members hold out posts ([`grow_trees`])."""
+        result = super().train(*args, **kwargs)
+        model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
+        if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
+            grow_trees(model, self.get_test_dataloader(rows), self.args.seed)
+        return result
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         # A model without an encoder, over frozen embeddings, is new as a whole and has one rate.

@@ -247,8 +247,10 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     for name, weights in after.items():
         if name.startswith("tempoformer.encoder."):
             assert torch.equal(weights, pretrained[name.removeprefix("tempoformer.encoder.")]), name
-        else:
+        # Trees do not learn step by step, and these posts are too few for 48 components.
+        elif not name.startswith("trees."):
             assert not torch.equal(weights, before[name]), name
+    assert 0 < after["trees.leaves"].min() < after["trees.leaves"].max()
     files = ["--test_file", str(tmp_path / "posts.csv")]
     tokens = run(tmp_path / "tokens", "--model_name_or_path", str(tmp_path / "out"), *files)
     for one, other in zip(vectors, tokens, strict=True):
@@ -258,7 +260,7 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     trained, loaded = (read_json(tmp_path / name / "all_results.json") for name in ("out", "tokens"))
     # All posts that are not for test, each by the member that has not learned from it.
     assert trained["validation"]["posts"] + trained["test"]["posts"] == len(POSTS)
-    new = [weights for name, weights in after.items() if not name.startswith("tempoformer.encoder.")]
+    new = [weights for name, weights in after.items() if not name.startswith(("tempoformer.encoder.", "trees."))]
     assert trained["train"]["parameters"] == sum(weights.numel() for weights in new)
     for name in ("loss", "macro_f1"):
         assert loaded["test"][name] == pytest.approx(trained["test"][name], abs=1e-5), name

@@ -1,0 +1,123 @@
+"""Grows the trees of a post model over a frozen encoder, when its members are trained."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from sklearn.decomposition import PCA
+from sklearn.ensemble import ExtraTreesClassifier
+
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..trees_tempoformer import DEPTH, SPLITS
+
+
+# Posts that go to a leaf at least, and the share of the features among which a split is chosen.
+LEAST_POSTS, SHARE_OF_FEATURES = 3, 0.3
+POSTS_AT_ONCE = 512
+
+
+@torch.no_grad()
+def grow_trees(
+    model: PostTempoFormerForStreamClassification, batches: Iterable[Mapping[str, torch.Tensor]], seed: int
+):
+    """
+    Grows the trees of each member on the posts that it learns from, and weighs them against the members where neither
+    has learned.
+
+    Args:
+        model ([`PostTempoFormerForStreamClassification`]): Its members are trained; gets trees and `tree_weights`.
+        batches (`Iterable[Mapping[str, torch.Tensor]]`): All training posts, with their `labels` and `held_out`.
+        seed (`int`): Seed of the trees.
+    """
+    trees = model.trees
+    model.config.tree_weights = None
+    model.eval()
+    found = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
+    pairs, *others, logits, labels, held_out = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
+    logits, labels, held_out = logits.numpy(), labels.numpy(), held_out.numpy()
+
+    trees.cpu()
+    newest = pairs[:, 1].numpy()
+    components = PCA(min(len(trees.components), *newest.shape), random_state=seed).fit(newest)
+    trees.mean.copy_(torch.from_numpy(components.mean_))
+    trees.components[: components.n_components_] = torch.from_numpy(components.components_)
+    trees.center.zero_()
+    trees.scale.fill_(1)
+    features = trees.read(pairs, *others)
+    trees.center.copy_(features.mean(0))
+    # A component that does not vary counts nothing.
+    spread = features.std(0)
+    trees.scale.copy_(torch.where(spread > 1e-6, spread, 1.0))
+    features = trees.read(pairs, *others)
+    for member in range(model.config.num_members):
+        learned = held_out != member
+        forest = ExtraTreesClassifier(
+            model.config.num_trees,
+            max_depth=DEPTH,
+            min_samples_leaf=LEAST_POSTS,
+            max_features=SHARE_OF_FEATURES,
+            class_weight="balanced",
+            random_state=seed + member,
+        )
+        forest.fit(features[learned].numpy(), labels[learned])
+        trees.leaves[member] = 0
+        for number, tree in enumerate(forest.estimators_):
+            buffers = (values[member, number] for values in (trees.feature, trees.threshold, trees.leaves))
+            copy_tree(tree.tree_, forest.classes_, *buffers)
+    own = torch.cat([trees(part) for part in features.split(POSTS_AT_ONCE)], dim=1)[held_out, np.arange(len(labels))]
+    model.config.tree_weights = weigh(logits, own.numpy(), labels, model.config.class_weights)
+    model.to(model.device)
+
+
+def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """
+    Of each labelled post what the trees read, its logits by the member that has not learned from it, its label and
+    that member.
+    """
+    labels, held_out, place = (batch.pop(name) for name in ("labels", "held_out", "place"))
+    outputs = model.base_model(**batch, return_dict=True)
+    rows = torch.arange(len(held_out), device=held_out.device)
+    logits = model.classify_streams(outputs, place, None)[held_out, rows]
+    # The last two of what a head reads, and of a stream.
+    elapsed = batch.get("elapsed", torch.zeros_like(labels).float().unsqueeze(-1))[..., -2:]
+    values = (outputs.pairs, outputs.last_hidden_state[..., -2:], place, elapsed, logits, labels)
+    return [tensor[labels >= 0] for tensor in (*values, held_out.unsqueeze(-1).expand_as(labels))]
+
+
+def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
+    """Copies a tree of scikit-learn to a row of each buffer. A leaf above the last level is there for all below it."""
+    waiting = [(0, 0)]
+    while waiting:
+        place, node = waiting.pop()
+        left, right = grown.children_left[node], grown.children_right[node]
+        if place >= SPLITS:
+            leaves[place - SPLITS, classes] = torch.from_numpy(grown.value[node, 0]).to(leaves)
+            continue
+        if left == right:
+            left = right = node
+        else:
+            feature[place], threshold[place] = int(grown.feature[node]), float(grown.threshold[node])
+        waiting += [(2 * place + 1, left), (2 * place + 2, right)]
+
+
+def weigh(
+    network: np.ndarray, trees: np.ndarray, labels: np.ndarray, class_weights: list[float] | None
+) -> list[float]:
+    """
+    The weights of two experts' logits, at least 0, that give the labels the largest likelihood.
+
+    Args:
+        network, trees (`np.ndarray` of shape `(posts, classes)`): Logits of posts that neither has learned from.
+        labels (`np.ndarray` of shape `(posts,)`): Class ids.
+        class_weights (`list[float]`, *optional*): What a post of each class counts, as in the loss; 1 if omitted.
+    """
+    counts = np.ones(len(labels)) if class_weights is None else np.asarray(class_weights)[labels]
+
+    def loss(weights: np.ndarray) -> float:
+        log_p = log_softmax(weights[0] * network + weights[1] * trees, axis=-1)
+        return -np.average(log_p[np.arange(len(labels)), labels], weights=counts)
+
+    return minimize(loss, (1.0, 0.3), bounds=[(0, None)] * 2).x.tolist()

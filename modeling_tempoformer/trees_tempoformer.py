@@ -1,0 +1,75 @@
+"""
+The post model's second expert: trees that read a post, the post before it, and its place in the timeline. Where
+labels follow the place, or are few, trees learn more than a network does.
+"""
+
+import torch
+from torch import nn
+
+from .configuration_post_tempoformer import PostTempoFormerConfig
+
+
+COMPONENTS = 48
+# All trees have so many splits from root to leaf, in the order of a heap: the children of i are 2i + 1 and 2i + 2.
+DEPTH = 6
+SPLITS, LEAVES = 2**DEPTH - 1, 2**DEPTH
+# A post next to a threshold goes both ways, in part: so rounding errors of its vector stay as small in probabilities.
+SHARPNESS = 300.0
+LEAST_PROBABILITY = 1e-3
+
+
+class Trees(nn.Module):
+    """
+    Extremely randomised trees (Geurts et al., 2006) of each member. A script grows them ([`grow_trees`]).
+
+    Args:
+        config ([`PostTempoFormerConfig`]): `num_members` and `num_trees`, the trees of each member.
+
+    Buffers: `mean` (hidden,) and `components` (48, hidden) of the posts' vectors; `center` and `scale` (features,);
+    `feature` and `threshold` (members, trees, splits); `leaves` (members, trees, leaves, classes), probabilities.
+    """
+
+    def __init__(self, config: PostTempoFormerConfig):
+        super().__init__()
+        hidden, shape = config.encoder_config.hidden_size, (config.num_members, config.num_trees)
+        features = 3 * COMPONENTS + 5
+        self.register_buffer("mean", torch.zeros(hidden))
+        self.register_buffer("components", torch.zeros(COMPONENTS, hidden))
+        self.register_buffer("center", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+        self.register_buffer("feature", torch.zeros(*shape, SPLITS, dtype=torch.long))
+        self.register_buffer("threshold", torch.zeros(*shape, SPLITS))
+        self.register_buffer("leaves", torch.zeros(*shape, LEAVES, config.num_labels))
+
+    def read(
+        self, pairs: torch.Tensor, alike: torch.Tensor, place: torch.Tensor, elapsed: torch.Tensor | None
+    ) -> torch.Tensor:
+        """
+        What the trees read of streams, (..., features): the principal components of the newest post and of the post
+        before it, and their difference; how alike they are; and the logarithms of how many posts came before, of the
+        seconds since the first and since the last of them. Each feature has the mean 0 and the standard deviation 1.
+
+        Args:
+            pairs (`torch.FloatTensor` of shape `(..., 2, hidden)`):
+                The vectors of the post before the newest, 0 if there is none, and of the newest.
+            alike (`torch.FloatTensor` of shape `(..., 2)`): As [`likeness`] returns it.
+            place, elapsed: As `forward` of the model takes them.
+        """
+        has_previous = (pairs[..., :1, :] != 0).any(-1, keepdim=True)
+        previous, newest = ((pairs - self.mean) @ self.components.T).unbind(-2)
+        previous = previous * has_previous[..., 0, :]
+        step = (newest - previous) * has_previous[..., 0, :]
+        timed = elapsed is not None and elapsed.shape[-1] > 1
+        gap = elapsed[..., -2:-1] if timed else torch.zeros_like(place[..., :1])
+        seconds = torch.cat((place, gap), dim=-1).float().log1p().to(pairs)
+        return (torch.cat((newest, previous, step, alike, seconds), dim=-1) - self.center) / self.scale
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Each member's log-probabilities (members, ..., classes) for what `read` returns."""
+        right = ((features[..., self.feature] - self.threshold) * SHARPNESS).sigmoid()
+        reached = torch.ones_like(right[..., :1])
+        for level in range(DEPTH):
+            split = right[..., 2**level - 1 : 2 ** (level + 1) - 1]
+            reached = (reached.unsqueeze(-1) * torch.stack((1 - split, split), dim=-1)).flatten(-2)
+        probabilities = torch.einsum("...mtl,mtlc->m...c", reached, self.leaves) / self.leaves.shape[1]
+        return probabilities.clamp_min(LEAST_PROBABILITY).log()

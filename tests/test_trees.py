@@ -1,0 +1,140 @@
+"""The post model's trees: against scikit-learn, against a plain walk, and the same answer wherever a post is read."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import inputs_only, tiny_batch, tiny_model, tiny_reader
+from scipy.special import log_softmax
+from sklearn.ensemble import ExtraTreesClassifier
+
+from modeling_tempoformer import StreamClassificationPipeline, StreamCollator
+from modeling_tempoformer.data_collator_tempoformer import cut_rows
+from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
+from modeling_tempoformer.trees_tempoformer import DEPTH, SPLITS
+
+
+GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]}
+
+
+def walk(trees, member: int, tree: int, features: torch.Tensor) -> torch.Tensor:
+    """The leaf of one post, split by split."""
+    node = 0
+    while node < SPLITS:
+        goes_right = features[trees.feature[member, tree, node]] > trees.threshold[member, tree, node]
+        node = 2 * node + 1 + int(goes_right)
+    return trees.leaves[member, tree, node - SPLITS]
+
+
+def test_trees_give_the_mean_of_the_leaves_that_a_walk_ends_in():
+    trees = tiny_model(**GROWN).trees
+    # So far from every threshold that no post goes both ways.
+    features = torch.randint(-3, 4, (5, len(trees.center)), generator=torch.Generator().manual_seed(0)) * 100.0
+    trees.threshold.copy_((trees.threshold * 100).round() + 50.5)
+    for member, found in enumerate(trees(features).exp()):
+        for post, probabilities in zip(features, found, strict=True):
+            leaves = torch.stack([walk(trees, member, tree, post) for tree in range(20)])
+            torch.testing.assert_close(probabilities, leaves.mean(0), atol=1e-5, rtol=0)
+
+
+def test_a_tree_of_scikit_learn_is_copied():
+    generator = np.random.default_rng(0)
+    posts = generator.integers(-9, 9, (300, 4)) * 1e3
+    labels = (posts[:, 0] > posts[:, 1]).astype(int) + (posts[:, 2] > 4e3)
+    forest = ExtraTreesClassifier(20, max_depth=DEPTH, min_samples_leaf=3, random_state=0).fit(posts, labels)
+    trees = tiny_model(**GROWN).trees
+    for number, tree in enumerate(forest.estimators_):
+        buffers = (values[1, number] for values in (trees.feature, trees.threshold, trees.leaves))
+        trees.leaves[1, number] = 0
+        copy_tree(tree.tree_, forest.classes_, *buffers)
+    wide = torch.zeros(300, len(trees.center))
+    wide[:, :4] = torch.from_numpy(posts)
+    expected = np.maximum(forest.predict_proba(posts), 1e-3)
+    assert np.allclose(trees(wide)[1].exp().numpy(), expected, atol=1e-4)
+
+
+def test_features_are_of_the_two_newest_posts_and_their_place():
+    trees = tiny_model(**GROWN).trees
+    pairs, alike, place = torch.randn(2, 2, 16), torch.rand(2, 2), torch.tensor([[0.0, 0.0], [7.0, 5000.0]])
+    pairs[0, 0] = 0
+    elapsed = torch.tensor([[0.0, 0.0, 0.0], [900.0, 60.0, 0.0]])
+    found = trees.read(pairs, alike, place, elapsed) * trees.scale + trees.center
+    first, second = ((pairs - trees.mean) @ trees.components.T).unbind(1)
+    first[0] = 0
+    step = second - first
+    step[0] = 0
+    seconds = torch.tensor([[0.0, 0.0, 0.0], [7.0, 5000.0, 60.0]]).log1p()
+    torch.testing.assert_close(found, torch.cat((second, first, step, alike, seconds), -1), atol=1e-4, rtol=1e-4)
+
+
+def timelines(model, rule) -> list[dict]:
+    """Rows of 20 timelines whose labels follow from a post's position, not from its vector."""
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for number in range(20):
+        vectors = torch.randn(12, model.config.encoder_config.hidden_size, generator=generator).tolist()
+        columns = {"input_ids": [[1]] * 12, "post_embeds": vectors, "labels": [rule(post) for post in range(12)]}
+        columns["timestamps"] = [1.7e9 + 60 * post for post in range(12)]
+        for row in cut_rows(columns, window=4, targets_per_row=5):
+            row["labels"] = row["labels"][row["num_context"] :]
+            del row["input_ids"]
+            rows.append({**row, "held_out": number % 2})
+    return rows
+
+
+def grow(rule, change=None):
+    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=20)
+    rows = timelines(model, rule)
+    for row in rows if change else ():
+        row["labels"] = [change(row, label) for label in row["labels"]]
+    batch = StreamCollator(tokenizer, 4)(rows)
+    grow_trees(model, [dict(batch)], seed=0)
+    return model, batch
+
+
+def test_what_follows_from_the_place_is_learned():
+    model, batch = grow(lambda post: int(post < 4))
+    of_held_out = model(**inputs_only(batch)).logits.argmax(-1)
+    is_post = batch["labels"] >= 0
+    assert (of_held_out == batch["labels"])[is_post].float().mean() > 0.95
+    # The network has learned nothing, and counts little.
+    assert model.config.tree_weights[1] > model.config.tree_weights[0]
+
+
+def test_a_member_s_trees_have_not_seen_what_it_holds_out():
+    model, _ = grow(lambda post: int(post < 4))
+    other, _ = grow(lambda post: int(post < 4), lambda row, label: 1 - label if row["held_out"] else label)
+    same = [torch.equal(*pair) for pair in zip(model.trees.leaves, other.trees.leaves, strict=True)]
+    assert same == [False, True]
+
+
+def test_an_expert_that_knows_nothing_gets_no_weight():
+    labels = np.random.default_rng(0).integers(0, 2, 500)
+    knows = np.eye(2)[labels] * 2 + np.random.default_rng(1).normal(size=(500, 2))
+    noise = np.random.default_rng(2).normal(size=(500, 2))
+    network, trees = weigh(knows, noise, labels, [1.0, 1.0])
+    assert network > 10 * trees
+    best = -log_softmax(network * knows + trees * noise, -1)[np.arange(500), labels].mean()
+    for other in ((1.0, 0.0), (network, trees + 0.1), (network + 0.1, trees), (network - 0.1, trees)):
+        assert best <= -log_softmax(other[0] * knows + other[1] * noise, -1)[np.arange(500), labels].mean() + 1e-6
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_long_timeline_has_one_answer(timed):
+    """Posts far beyond the window, in rows of any length and explained."""
+    model, tokenizer = tiny_reader(**GROWN)
+    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
+    timeline = {"text": [f"post {number} of many" + " more" * (number % 3) for number in range(15)]}
+    if timed:
+        timeline["timestamp"] = [1.7e9 + 1000 * number**2 for number in range(15)]
+    columns = {"input_ids": tokenizer(timeline["text"])["input_ids"]}
+    columns |= {"timestamps": timeline["timestamp"]} if timed else {}
+    with torch.no_grad():
+        whole = model(**StreamCollator(tokenizer, 4, timed=timed)([columns])).logits[0].softmax(-1)
+    for targets_per_row in (1, 4, 64):
+        for post, expected in zip(pipe.explain(timeline, targets_per_row=targets_per_row), whole, strict=True):
+            assert list(post["probabilities"].values()) == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_a_place_is_needed_once_there_are_trees():
+    with pytest.raises(ValueError, match="`place`"):
+        tiny_model(**GROWN)(**inputs_only(tiny_batch()))
