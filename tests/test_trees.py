@@ -96,8 +96,6 @@ def test_what_follows_from_the_place_is_learned():
     of_held_out = model(**inputs_only(batch)).logits.argmax(-1)
     is_post = batch["labels"] >= 0
     assert (of_held_out == batch["labels"])[is_post].float().mean() > 0.95
-    # The network has learned nothing, and counts little.
-    assert model.config.tree_weights[1] > model.config.tree_weights[0]
 
 
 def test_a_member_s_trees_have_not_seen_what_it_holds_out():

@@ -17,6 +17,8 @@ from ..trees_tempoformer import DEPTH, SPLITS
 # Posts that go to a leaf at least, and the share of the features among which a split is chosen.
 LEAST_POSTS, SHARE_OF_FEATURES = 3, 0.3
 POSTS_AT_ONCE = 512
+# Where the experts separate all posts, the likelihood has no maximum.
+LARGEST_WEIGHT = 5.0
 
 
 @torch.no_grad()
@@ -107,7 +109,7 @@ def weigh(
     network: np.ndarray, trees: np.ndarray, labels: np.ndarray, class_weights: list[float] | None
 ) -> list[float]:
     """
-    The weights of two experts' logits, at least 0, that give the labels the largest likelihood.
+    The weights of two experts' logits, 0 to 5, that give the labels the largest likelihood.
 
     Args:
         network, trees (`np.ndarray` of shape `(posts, classes)`): Logits of posts that neither has learned from.
@@ -120,4 +122,4 @@ def weigh(
         log_p = log_softmax(weights[0] * network + weights[1] * trees, axis=-1)
         return -np.average(log_p[np.arange(len(labels)), labels], weights=counts)
 
-    return minimize(loss, (1.0, 0.3), bounds=[(0, None)] * 2).x.tolist()
+    return minimize(loss, (1.0, 0.3), bounds=[(0, LARGEST_WEIGHT)] * 2).x.tolist()
