@@ -2,6 +2,8 @@ r"""What the README's commands learn on real posts, and what each part of the de
 
     python benchmarks/quality.py commands --model_name_or_path google-bert/bert-base-uncased \
         --lrs threads.jsonl.gz --annomi annomi_full.csv.gz --output_dir outputs/quality
+    python benchmarks/quality.py time --model_name_or_path google-bert/bert-base-uncased \
+        --ubuntu_irc train --output_dir outputs/time
     python benchmarks/quality.py parts --output_dir outputs/parts -- \
         --task_name lrs --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
 
@@ -13,6 +15,10 @@ start to predictions. Every TempoFormer run also scores position and time alone.
 `parts`: the default with one field of the configuration changed, over the same five folds. What comes after `--` goes
 to run_cross_validation.py.
 
+`time`: the default, and the same with less time, on all timelines that are not held out: without any, and, of the
+network alone, rotated by time, by the distance in posts and not at all. Of IRC thirty days are held out. Differences
+are to the row above that has more time, with 95 % intervals over the timelines of all seeds.
+
 Finished runs are not repeated.
 """
 
@@ -22,17 +28,20 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from datasets import Dataset
+from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.splits import cut
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.evaluation.significance import paired_bootstrap
 
 
 ROOT = Path(__file__).parents[1]
@@ -66,15 +75,25 @@ PARTS = {
     "positions as small as published": {"stream_position_initializer_range": 0.02},
 }
 
+NETWORK = {"num_trees": 0}
+# Fields of the configuration, and the row that each is compared with. Without times the table of posts has none.
+TIMES = {
+    "default": ({}, None),
+    "no times": ({}, "default"),
+    "network alone": (NETWORK, "default"),
+    "network, rotated by the distance in posts": ({**NETWORK, "stream_attention": "rotary"}, "network alone"),
+    "network, no rotation": ({**NETWORK, "stream_attention": "full"}, "network alone"),
+}
+IRC_DAYS = 30
+
 
 def run(script: str, *arguments: str | Path, **settings):
     subprocess.run([sys.executable, ROOT / script, *map(str, arguments)], check=True, **settings)
 
 
-def run_commands(args: argparse.Namespace) -> pd.DataFrame:
-    """A row for each corpus, size and method."""
-    rows = []
-    for corpus, sizes in SIZES.items():
+def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], Dataset, pd.DataFrame]]:
+    """The name of each corpus that is given, its classes, its timelines that have labels, and its posts."""
+    for corpus in SIZES:
         path = getattr(args, corpus, None)
         if corpus == "synthetic":
             posts = Dataset.from_list(list(synthetic_posts(SYNTHETIC_TIMELINES, seed=0)))
@@ -85,11 +104,20 @@ def run_commands(args: argparse.Namespace) -> pd.DataFrame:
         names = label_names(posts)
         # Most of IRC has no label.
         timelines = to_timelines(posts, names).filter(lambda timeline: max(timeline["labels"]) >= 0)
-        posts = posts.to_pandas()
+        yield corpus, names, timelines, posts.to_pandas()
+
+
+def run_commands(args: argparse.Namespace) -> pd.DataFrame:
+    """A row for each corpus, size and method."""
+    rows = []
+    for corpus, names, timelines, posts in read_corpora(args):
+        sizes = SIZES[corpus]
         for seed, size in product(args.seeds, sizes):
             place = {"corpus": corpus, "size": size or "all", "seed": seed}
             folder = args.output_dir / "-".join(map(str, place.values()))
-            files = write_posts(folder, posts, timelines, size, seed)
+            rest, held_out = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
+            drawn = np.random.default_rng(seed).permutation(rest)[:size]
+            files = write_posts(folder, posts, timelines, drawn, held_out)
             for method in args.methods:
                 found = run_method(method, folder, [*files, "--labels", *names, "--seed", str(seed)], args)
                 rows.append({**place, "method": method, **found})
@@ -110,10 +138,51 @@ def run_commands(args: argparse.Namespace) -> pd.DataFrame:
     )
 
 
-def write_posts(folder: Path, posts: pd.DataFrame, timelines: Dataset, size: int | None, seed: int) -> list[str]:
+def run_times(args: argparse.Namespace) -> pd.DataFrame:
+    """A row for each corpus and use of time."""
+    rows = []
+    for corpus, names, timelines, posts in read_corpora(args):
+        found: dict[str, list[pd.DataFrame]] = {name: [] for name in TIMES}
+        for seed in args.seeds:
+            rest, held_out = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
+            if corpus == "ubuntu_irc":
+                days = np.array([name[: len("2000-01-01")] for name in timelines["timeline_id"]])
+                is_held_out = np.isin(days, np.random.default_rng(seed).permutation(np.unique(days))[:IRC_DAYS])
+                rest, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+            for name, (fields, _) in TIMES.items():
+                folder = args.output_dir / corpus / str(seed) / name.replace(" ", "_")
+                of_run = posts.drop(columns="timestamp") if name == "no times" else posts
+                files = write_posts(folder, of_run, timelines, rest, held_out)
+                if not (folder / "_predictions.csv").exists():
+                    own = ["--model_name_or_path", args.model_name_or_path, "--output_dir", folder]
+                    own += ["--labels", *names, "--seed", str(seed), "--config_overrides", json.dumps(fields)]
+                    with (folder / "log").open("w", encoding="utf-8") as log:
+                        run(*shlex.split(COMMANDS["TempoFormer"]), *files, *own, stdout=log, stderr=log)
+                predicted = pd.read_csv(folder / "_predictions.csv", dtype=str, keep_default_na=False)
+                predicted["timeline_id"] += f" {seed}"
+                found[name].append(predicted[predicted["label"] != ""])
+        ids = {name: number for number, name in enumerate(names)}
+        for name, (_, other) in TIMES.items():
+            own, compared = (pd.concat(found[of]) for of in (name, other or name))
+            scores = [f1_score(of_seed["label"], of_seed["prediction"], average="macro") for of_seed in found[name]]
+            rows.append({"corpus": corpus, "variant": name, "macro F1": 100 * np.mean(scores)})
+            if other is not None:
+                columns = [of[column].map(ids) for of, column in ((own, "label"), (own, "prediction"))]
+                paired = paired_bootstrap(*columns, compared["prediction"].map(ids), own["timeline_id"], len(names))
+                low, high = (100 * end for end in paired["interval"])
+                rows[-1] |= {
+                    "compared with": other,
+                    "difference": 100 * paired["difference"],
+                    "low": low,
+                    "high": high,
+                }
+    return pd.DataFrame(rows).set_index(["corpus", "variant"])
+
+
+def write_posts(
+    folder: Path, posts: pd.DataFrame, timelines: Dataset, drawn: np.ndarray, held_out: np.ndarray
+) -> list[str]:
     """The arguments that name the files, of drawn timelines and of those that are held out."""
-    rest, held_out = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
-    drawn = np.random.default_rng(seed).permutation(rest)[:size]
     ids = np.array(timelines["timeline_id"])
     folder.mkdir(parents=True, exist_ok=True)
     arguments = []
@@ -165,20 +234,24 @@ def run_parts(args: argparse.Namespace) -> pd.DataFrame:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     tables = parser.add_subparsers(required=True)
-    commands, parts = (tables.add_parser(name) for name in ("commands", "parts"))
+    commands, times, parts = (tables.add_parser(name) for name in ("commands", "time", "parts"))
     commands.set_defaults(make_table=run_commands)
-    commands.add_argument("--model_name_or_path", required=True, help="An encoder.")
-    commands.add_argument("--lrs", help="RumourEval-2017's threads; left out if not given.")
-    commands.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
-    commands.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
-    commands.add_argument("--mood_diaries", help="The diaries' table; left out if not given.")
-    commands.add_argument("--ubuntu_irc", help="The folder of IRC's logs; left out if not given.")
+    times.set_defaults(make_table=run_times)
+    for table in (commands, times):
+        table.add_argument("--model_name_or_path", required=True, help="An encoder.")
+        table.add_argument("--lrs", help="RumourEval-2017's threads; left out if not given.")
+        table.add_argument(
+            "--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given."
+        )
+        table.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
+        table.add_argument("--mood_diaries", help="The diaries' table; left out if not given.")
+        table.add_argument("--ubuntu_irc", help="The folder of IRC's logs; left out if not given.")
+        table.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     commands.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
-    commands.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parts.set_defaults(make_table=run_parts)
     parts.add_argument("--seeds", nargs="+", type=int, default=[0])
     parts.add_argument("passed_on", nargs="+", help="After `--`.")
-    for table in (commands, parts):
+    for table in (commands, times, parts):
         table.add_argument("--output_dir", type=Path, required=True)
     args = parser.parse_args()
     made = args.make_table(args)
