@@ -37,6 +37,7 @@ class ViewArguments:
     text_column: str = "text"
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
+    speaker_column: str | None = field(default=None, metadata={"help": "Default: 'speaker', if it exists."})
     max_predict_samples: int | None = field(default=None, metadata={"help": "At most so many timelines, the first."})
     cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
     model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})

@@ -57,6 +57,9 @@ class DataTrainingArguments(DatasetArguments):
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
+    speaker_column: str | None = field(
+        default=None, metadata={"help": "Who wrote a post, for the page to show. Default: 'speaker', if it exists."}
+    )
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
     window: int | None = field(
         default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}

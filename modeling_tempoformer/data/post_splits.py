@@ -80,7 +80,7 @@ def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]
     """The column names, in the order in which [`to_timelines`] takes them."""
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
     names = ("timeline_column", "timestamp_column", "text_column", "label_column")
-    return *(getattr(arguments, name) for name in names), id_column
+    return *(getattr(arguments, name) for name in names), id_column, arguments.speaker_column
 
 
 def split_posts(

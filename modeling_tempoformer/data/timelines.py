@@ -25,7 +25,7 @@ WHOLE_FLOAT = re.compile(r"(-?[0-9]+)\.0+")
 LARGEST_EXACT_FLOAT = 2**53
 JOINERS = dict.fromkeys((0x200C, 0x200D))
 # Columns that are read without being named, if the table has them.
-USUAL = {"timestamp": "timestamp", "label": "label"}
+USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker"}
 
 
 class PostError(ValueError):
@@ -44,7 +44,7 @@ class PostError(ValueError):
 
 
 class Post(NamedTuple):
-    """A checked post. Times are seconds, labels class ids."""
+    """A checked post. Times are seconds, labels class ids; `speaker` is None without such a column."""
 
     row: int
     post_id: str
@@ -52,6 +52,7 @@ class Post(NamedTuple):
     timestamp: float | None
     text: str
     label: int
+    speaker: str | None
 
 
 def to_name(value: Any) -> str | None:
@@ -193,7 +194,8 @@ def read_posts(
             if labels is not None and label is not None and label not in known:
                 problem = f"the label is not one of {', '.join(labels)}"
                 raise PostError(row, columns["label"], post["label"], problem)
-            yield Post(row, post_id, timeline_id, timestamp, post["text"], known.get(label, NO_LABEL))
+            speaker = (to_name(post["speaker"]) or "") if columns["speaker"] in batch else None
+            yield Post(row, post_id, timeline_id, timestamp, post["text"], known.get(label, NO_LABEL), speaker)
     if times.warning is not None:
         logger.warning_once(f"Column '{columns['timestamp']}': {times.warning}")
 
@@ -223,7 +225,11 @@ def make_timelines(posts: Iterable[Post], columns: dict[str, str | None]) -> Ite
             "texts": [post.text for post in ordered],
             "labels": [post.label for post in ordered],
         }
-        yield {**timeline, "timestamps": [post.timestamp for post in ordered]} if timed else timeline
+        if timed:
+            timeline["timestamps"] = [post.timestamp for post in ordered]
+        if of_timeline[0].speaker is not None:
+            timeline["speakers"] = [post.speaker for post in ordered]
+        yield timeline
 
 
 def to_timelines(
@@ -234,6 +240,7 @@ def to_timelines(
     text_column: str = "text",
     label_column: str | None = None,
     id_column: str | None = None,
+    speaker_column: str | None = None,
 ) -> Posts:
     """
     Groups posts to timelines.
@@ -243,22 +250,23 @@ def to_timelines(
             must follow each other.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids. All posts are unlabelled
             if omitted; single posts may be.
-        timeline_column, timestamp_column, text_column, label_column, id_column (`str`, *optional*): Column names. By
-            default, times are read from a column "timestamp" and labels from a column "label", if there is one. Times
-            are all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]); without them, timelines keep
+        timeline_column, timestamp_column, text_column, label_column, id_column, speaker_column (`str`, *optional*):
+            Column names. By default, times are read from a column "timestamp", labels from a column "label", and the
+            names of speakers, which people read and models do not, from a column "speaker", if there is one. Times are
+            all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]); without them, timelines keep
             the order of their posts. Without `id_column` a post's id is its row; ids must be unique (in a streaming
             dataset within each timeline).
 
     Returns:
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
         `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`,
-        `labels` (class ids, -100 = none). Raises a [`PostError`] that names the first bad row, column and value, and a
-        `ValueError` for the `labels` that [`check_labels`] refuses, for times or ids in floats of fewer than 64 bits,
+        `labels` (class ids, -100 = none), `speakers` (absent without their column). Raises a [`PostError`] that names
+        the first bad row, column and value, and a `ValueError` for the `labels` that [`check_labels`] refuses, for times or ids in floats of fewer than 64 bits,
         and if several workers of a DataLoader read a streamed dataset of several shards.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
-    columns |= {"label": label_column, "id": id_column}
+    columns |= {"label": label_column, "id": id_column, "speaker": speaker_column}
     if isinstance(posts, IterableDataset):
         # A tuple, because a list would be taken for shards.
         names = None if labels is None else tuple(labels)

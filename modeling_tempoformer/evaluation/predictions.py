@@ -106,14 +106,14 @@ def prediction_rows(
 ) -> pd.DataFrame:
     """
     A table with one row for each post, in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in
-    microseconds), `text`, `label`, `prediction` and the probability of each class. There is no `time` where the
-    timelines have no `timestamps`, and no `text` where they have no `texts`. A missing label or prediction is missing
-    there too. Arguments as of [`labelled_posts`].
+    microseconds), `text`, `speaker`, `label`, `prediction` and the probability of each class. There is no `time`,
+    `text` or `speaker` where the timelines have no `timestamps`, `texts` or `speakers`. A missing label or prediction
+    is missing there too. Arguments as of [`labelled_posts`].
     """
     class_names = dict(enumerate(names))
     columns = {
         **{"timeline_id": "timeline_id", "post_ids": "post_id", "timestamps": "time", "texts": "text"},
-        **{"labels": "label", "post_rows": "row"},
+        **{"speakers": "speaker", "labels": "label", "post_rows": "row"},
     }
     table = pd.DataFrame(
         {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}

@@ -13,10 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorthCallback(TrainerCallback):
-    """
-    Logs a line where the predictions of an evaluation are of one class only, or no better than guessing; and a warning
-    at the end of a training if the model that is kept is such a one.
-    """
+    """Logs a line where the predictions of an evaluation are of one class only, or no better than guessing."""
 
     def __init__(self, names: list[str]):
         self.names = names
@@ -26,16 +23,16 @@ class WorthCallback(TrainerCallback):
         if said and state.is_world_process_zero:
             logger.info("validation: %s", said)
 
-    def on_train_end(self, args, state, control, **kwargs):
-        kept = kept_evaluation(state, args.load_best_model_at_end)
-        said = verdict(nest(kept, "eval", self.names))
-        if said and state.is_world_process_zero:
-            logger.warning(
-                "The model that is kept has learned nothing that shows: on the validation split %s. Try more epochs, "
-                "another learning rate or more labelled timelines; %s says how.",
-                said,
-                TROUBLESHOOTING,
-            )
+
+def warn_of_worthless(metrics: dict[str, float], names: list[str]):
+    """Logs a warning at the end of a training if the model that is kept, with these `eval_` metrics, is such a one."""
+    if said := verdict(nest(metrics, "eval", names)):
+        logger.warning(
+            "The model that is kept has learned nothing that shows: on the validation split %s. Try more epochs, "
+            "another learning rate or more labelled timelines; %s says how.",
+            said,
+            TROUBLESHOOTING,
+        )
 
 
 def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:

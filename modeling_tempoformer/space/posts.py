@@ -13,7 +13,7 @@ from ..data.files import cells_of_any_length
 MOST_POSTS = 2000
 MOST_CHARACTERS = 1_000_000
 SEPARATORS = "\t;,"
-COLUMNS = ("timeline_id", "timestamp", "text", "label")
+COLUMNS = ("timeline_id", "timestamp", "text", "label", "speaker")
 # More times than the reader of times takes: what it refuses must not become part of a text.
 TIMED_LINE = re.compile(r"(\d{4}-\d\d?-\d\d?(?:[T ]+\d\d?:\d\d[\d:.]*(?: ?[+-]\d\d:?\d\d|Z)?)?)(?:[\s,;]+(.*))?")
 
@@ -25,9 +25,9 @@ def parse_posts(text: str) -> Dataset:
 
     Args:
         text (`str`): A table, separated by tabs, as a spreadsheet copies it, by semicolons or by commas. Its first
-            line names the columns, with `text` among them; `timeline_id`, `timestamp` and `label` are read if they are
-            there. Or one post on each line, after its time in ISO-8601. Without timeline ids all posts are one
-            timeline.
+            line names the columns, with `text` among them; `timeline_id`, `timestamp`, `label` and `speaker` are read
+            if they are there. Or one post on each line, after its time in ISO-8601. Without timeline ids all posts are
+            one timeline.
 
     Returns:
         `Dataset`: One row for each post, with the columns that were named. Raises a `ValueError` for no posts, more

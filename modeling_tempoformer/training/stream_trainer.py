@@ -24,7 +24,7 @@ from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, training_line
 from ..evaluation.results import RESULTS, nest, score_part, write_results
-from ..evaluation.verdicts import WorthCallback, kept_evaluation
+from ..evaluation.verdicts import WorthCallback, kept_evaluation, warn_of_worthless
 from ..pipeline_tempoformer import check_finite, decide
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
@@ -128,11 +128,19 @@ class StreamTrainer(HubTrainer):
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
     def train(self, *args, **kwargs):
-        """As in the library. Then grows the trees of a model whose members hold out posts ([`grow_trees`])."""
+        """
+        As in the library. Then grows the trees of a model whose members hold out posts ([`grow_trees`]), and warns of
+        a model that has learned nothing.
+        """
         result = super().train(*args, **kwargs)
+        kept = kept_evaluation(self.state, self.args.load_best_model_at_end)
         model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
         if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
             grow_trees(model, self.get_test_dataloader(rows), self.args.seed)
+            if kept:
+                kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
+        if self.is_world_process_zero():
+            warn_of_worthless(kept, self.class_names)
         return result
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:

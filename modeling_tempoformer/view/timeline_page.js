@@ -350,12 +350,12 @@ function showTipAtPost() {
 // ---- The posts to read
 
 function postHead(post) {
-  const { times, actual } = shown();
+  const { times, actual, speakers } = shown();
   const [kind, label] = [outcome(post), actual[post]];
   return element(
     "span",
     { className: "post-head" },
-    element("span", {}, `${post + 1}${times ? ` · ${date(times[post])}` : ""}`),
+    element("span", {}, [post + 1, ...(times ? [date(times[post])] : []), ...(speakers[post] ? [speakers[post]] : [])].join(" · ")),
     element(
       "span",
       {},
@@ -485,7 +485,7 @@ function cell(tag, words, className = "number") {
 }
 
 function whyRow(row) {
-  const about = row.earlier === state.chosen ? "the post itself" : `post ${row.post}, ${row.before}`;
+  const about = row.earlier === state.chosen ? "the post itself" : `${["post", row.post, shown().speakers[row.earlier]].join(" ").trim()}, ${row.before}`;
   const text = row.earlier === state.chosen ? [] : [element("span", { className: "post-text", dir: "auto" }, shown().texts[row.earlier])];
   return element(
     "tr",

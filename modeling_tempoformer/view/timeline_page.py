@@ -28,7 +28,8 @@ def timeline_page(
 
     Args:
         timelines: Each a dict of `id` (a string) and `posts`, what `explain` of the pipeline returns for the timeline:
-            a list of dicts, to each of which may be added `actual`, the name of its class (None without a label).
+            a list of dicts, to each of which may be added `actual`, the name of its class (None without a label), and
+            `speaker`, who wrote it.
         names (`Sequence[str]`): The classes in the order of their ids.
         thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration. With two
             classes the page's threshold begins at what they mean for the class to watch; else at 0.5.
@@ -67,6 +68,7 @@ def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str])
     return {
         "id": timeline_id,
         "texts": [post["text"] for post in posts],
+        "speakers": [post.get("speaker", "") for post in posts],
         "times": [round(time, 3) for time in times] if timed else None,
         "silence": silence,
         "silences": [] if silence is None else silences(times, silence),

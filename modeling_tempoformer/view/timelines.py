@@ -67,7 +67,7 @@ def write_view(
 
 
 def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) -> list[dict[str, Any]]:
-    """The explained timelines as [`timeline_page`] takes them, with the labels that the posts have."""
+    """The explained timelines as [`timeline_page`] takes them, with the labels and speakers that the posts have."""
     names, _ = classes_of(pipe.model.config)
     inputs = ({"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines)
     explained = tqdm(pipe.explain(inputs), total=len(timelines), desc="Explaining timelines")
@@ -75,8 +75,10 @@ def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) ->
         {
             "id": timeline["timeline_id"],
             "posts": [
-                {**post, "actual": names[label] if label >= 0 else None}
-                for post, label in zip(posts, timeline["labels"], strict=True)
+                {**post, "actual": names[label] if label >= 0 else None, "speaker": speaker}
+                for post, label, speaker in zip(
+                    posts, timeline["labels"], timeline.get("speakers", [""] * len(posts)), strict=True
+                )
             ],
         }
         for timeline, posts in zip(timelines, explained, strict=True)

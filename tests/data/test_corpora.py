@@ -68,7 +68,7 @@ def test_topic_shift(tmp_path):
         list(read_topic_shift(tmp_path))
     (tmp_path / "7.csv").write_text(",Person,Conversation,Class\n0,A,hi,0\n1,,gone,1\n2,B,so,2\n3,A,,0\n")
     posts = list(read_topic_shift(tmp_path))
-    assert [(p["post_id"], p["label"]) for p in posts] == [("7-0", "0"), ("7-2", "1")]
+    assert [(p["post_id"], p["speaker"], p["label"]) for p in posts] == [("7-0", "A", "0"), ("7-2", "B", "1")]
 
 
 def test_annomi(tmp_path):
@@ -76,6 +76,7 @@ def test_annomi(tmp_path):
     (tmp_path / "annomi.csv").write_text(ANNOMI + lines)
     posts = list(read_annomi(tmp_path / "annomi.csv"))
     assert [(p["post_id"], p["timestamp"], p["label"]) for p in posts] == [("1-0", 65, None), ("1-1", 65, "change")]
+    assert [post["speaker"] for post in posts] == ["therapist", "client"]
 
 
 def test_talklife(tmp_path):

@@ -59,6 +59,17 @@ def test_times_are_read(value, seconds):
     assert to_seconds(value) == seconds
 
 
+@STREAMING
+def test_speakers_come_along(streaming):
+    posts = sorted(POSTS, key=lambda post: post["timeline_id"])
+    posts = [{**post, "speaker": who} for post, who in zip(posts, (" Ann", None, "Ben", "Cy"), strict=True)]
+    spoken = list(to_timelines(dataset(posts, streaming), ["IS", "O"]))
+    assert [timeline["speakers"] for timeline in spoken] == [["", "Ann", "Ben"], ["Cy"]]
+    renamed = dataset([{("who" if name == "speaker" else name): post[name] for name in post} for post in posts])
+    assert list(to_timelines(renamed, ["IS", "O"], speaker_column="who")) == spoken
+    assert "speakers" not in list(to_timelines(renamed, ["IS", "O"]))[0]
+
+
 @pytest.mark.parametrize(
     ("value", "problem"),
     [

@@ -25,4 +25,5 @@ def read_annomi(path: str | Path) -> Iterator[dict[str, Any]]:
             "timestamp": latest[transcript],
             "text": line["utterance_text"],
             "label": line["client_talk_type"] if line["interlocutor"] == "client" else None,
+            "speaker": line["interlocutor"],
         }

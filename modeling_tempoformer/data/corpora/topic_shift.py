@@ -35,5 +35,6 @@ def read_topic_shift(path: str | Path) -> Iterator[dict[str, Any]]:
                     "timeline_id": conversation.stem,
                     "text": line["Conversation"],
                     "label": str(min(label, 1)),
+                    "speaker": line["Person"],
                 }
     logger.warning(f"Dropped {dropped} rows without text or speaker.")
