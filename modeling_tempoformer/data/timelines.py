@@ -261,8 +261,9 @@ def to_timelines(
         `Dataset` or `IterableDataset`, as `posts` is: one row for each timeline in the order of its first post, with
         `timeline_id`, `post_ids`, `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`,
         `labels` (class ids, -100 = none), `speakers` (absent without their column). Raises a [`PostError`] that names
-        the first bad row, column and value, and a `ValueError` for the `labels` that [`check_labels`] refuses, for times or ids in floats of fewer than 64 bits,
-        and if several workers of a DataLoader read a streamed dataset of several shards.
+        the first bad row, column and value, and a `ValueError` for the `labels` that [`check_labels`] refuses, for
+        times or ids in floats of fewer than 64 bits, and if several workers of a DataLoader read a streamed dataset of
+        several shards.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
