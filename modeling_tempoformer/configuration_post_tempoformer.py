@@ -225,5 +225,10 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         if self.num_stream_layers < 1:
             raise ValueError(f"`num_stream_layers` must be at least 1, got {self.num_stream_layers}.")
 
+    def validate_trees(self):
+        """There must be a weight for the network and one for the trees."""
+        if self.tree_weights is not None and (not self.num_trees or len(self.tree_weights) != 2):
+            raise ValueError(f"`tree_weights` are two numbers for a model with trees, got {self.tree_weights}.")
+
 
 __all__ = ["PostTempoFormerConfig"]
