@@ -7,7 +7,7 @@ from helpers import inputs_only, tiny_batch, tiny_model, tiny_reader
 from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
-from modeling_tempoformer import StreamClassificationPipeline, StreamCollator
+from modeling_tempoformer import PostTempoFormerConfig, StreamClassificationPipeline, StreamCollator
 from modeling_tempoformer.data_collator_tempoformer import cut_rows
 from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
 from modeling_tempoformer.trees_tempoformer import DEPTH, SPLITS
@@ -136,3 +136,9 @@ def test_a_long_timeline_has_one_answer(timed):
 def test_a_place_is_needed_once_there_are_trees():
     with pytest.raises(ValueError, match="`place`"):
         tiny_model(**GROWN)(**inputs_only(tiny_batch()))
+
+
+@pytest.mark.parametrize("fields", [{"tree_weights": [1.0]}, {"num_trees": 0, "tree_weights": [1.0, 1.0]}], ids=str)
+def test_weights_are_for_a_network_and_its_trees(fields):
+    with pytest.raises(ValueError, match="`tree_weights`"):
+        PostTempoFormerConfig.from_dict(fields)
