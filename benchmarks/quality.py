@@ -149,6 +149,7 @@ def run_times(args: argparse.Namespace) -> pd.DataFrame:
                 days = np.array([name[: len("2000-01-01")] for name in timelines["timeline_id"]])
                 is_held_out = np.isin(days, np.random.default_rng(seed).permutation(np.unique(days))[:IRC_DAYS])
                 rest, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+            rest = np.random.default_rng(seed).permutation(rest)[: args.most]
             for name, (fields, _) in TIMES.items():
                 folder = args.output_dir / corpus / str(seed) / name.replace(" ", "_")
                 of_run = posts.drop(columns="timestamp") if name == "no times" else posts
@@ -247,6 +248,7 @@ def main():
         table.add_argument("--mood_diaries", help="The diaries' table; left out if not given.")
         table.add_argument("--ubuntu_irc", help="The folder of IRC's logs; left out if not given.")
         table.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    times.add_argument("--most", type=int, help="Learn from so many timelines at most.")
     commands.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     parts.set_defaults(make_table=run_parts)
     parts.add_argument("--seeds", nargs="+", type=int, default=[0])
