@@ -485,7 +485,7 @@ function cell(tag, words, className = "number") {
 }
 
 function whyRow(row) {
-  const about = row.earlier === state.chosen ? "the post itself" : `${["post", row.post, shown().speakers[row.earlier]].join(" ").trim()}, ${row.before}`;
+  const about = row.earlier === state.chosen ? "the post itself" : [`post ${row.post}`, shown().speakers[row.earlier], row.before].filter(Boolean).join(", ");
   const text = row.earlier === state.chosen ? [] : [element("span", { className: "post-text", dir: "auto" }, shown().texts[row.earlier])];
   return element(
     "tr",
