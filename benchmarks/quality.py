@@ -241,13 +241,12 @@ def main():
     for table in (commands, times):
         table.add_argument("--model_name_or_path", required=True, help="An encoder.")
         table.add_argument("--lrs", help="RumourEval-2017's threads; left out if not given.")
-        table.add_argument(
-            "--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given."
-        )
         table.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
         table.add_argument("--mood_diaries", help="The diaries' table; left out if not given.")
         table.add_argument("--ubuntu_irc", help="The folder of IRC's logs; left out if not given.")
         table.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    # Its conversations have no times.
+    commands.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
     times.add_argument("--most", type=int, help="Learn from so many timelines at most.")
     commands.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     parts.set_defaults(make_table=run_parts)

@@ -935,16 +935,18 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if place is None:
             raise ValueError("The model's trees need `place`, as `StreamCollator` makes it.")
         network, trees = self.config.tree_weights
-        return network * logits + trees * self.trees(self.read_pairs(outputs, place, elapsed)).to(logits)
+        features = self.trees.read(*self.tree_inputs(outputs, place, elapsed))
+        return network * logits + trees * self.trees(features).to(logits)
 
-    def read_pairs(
+    def tree_inputs(
         self, outputs: PostTempoFormerModelOutput, place: torch.Tensor, elapsed: torch.Tensor | None
-    ) -> torch.Tensor:
-        """What the trees read (batch_size, num_streams, features), from the arguments of `classify_streams`."""
-        pairs = outputs.pairs
-        elapsed = None if elapsed is None else elapsed.to(pairs.device)
-        # The last of what each head reads.
-        return self.trees.read(pairs, outputs.last_hidden_state[..., -2:], place.to(pairs.device), elapsed)
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """What [`Trees.read`] takes, from the arguments of `classify_streams`."""
+        timed = elapsed is not None and elapsed.shape[-1] > 1
+        gap = elapsed[..., -2:-1] if timed else torch.zeros_like(place[..., :1])
+        # The last two of what a head reads.
+        alike = outputs.last_hidden_state[..., -2:]
+        return outputs.pairs, alike, torch.cat((place, gap), dim=-1).to(outputs.pairs.device)
 
 
 __all__ = [

@@ -41,9 +41,7 @@ class Trees(nn.Module):
         self.register_buffer("threshold", torch.zeros(*shape, SPLITS))
         self.register_buffer("leaves", torch.zeros(*shape, LEAVES, config.num_labels))
 
-    def read(
-        self, pairs: torch.Tensor, alike: torch.Tensor, place: torch.Tensor, elapsed: torch.Tensor | None
-    ) -> torch.Tensor:
+    def read(self, pairs: torch.Tensor, alike: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         """
         What the trees read of streams, (..., features): the principal components of the newest post and of the post
         before it, and their difference; how alike they are; and the logarithms of how many posts came before, of the
@@ -53,16 +51,15 @@ class Trees(nn.Module):
             pairs (`torch.FloatTensor` of shape `(..., 2, hidden)`):
                 The vectors of the post before the newest, 0 if there is none, and of the newest.
             alike (`torch.FloatTensor` of shape `(..., 2)`): As [`likeness`] returns it.
-            place, elapsed: As `forward` of the model takes them.
+            place (`torch.FloatTensor` of shape `(..., 3)`):
+                How many posts came before, and seconds since the first and since the last of them.
         """
         has_previous = (pairs[..., :1, :] != 0).any(-1, keepdim=True)
         previous, newest = ((pairs - self.mean) @ self.components.T).unbind(-2)
         previous = previous * has_previous[..., 0, :]
         step = (newest - previous) * has_previous[..., 0, :]
-        timed = elapsed is not None and elapsed.shape[-1] > 1
-        gap = elapsed[..., -2:-1] if timed else torch.zeros_like(place[..., :1])
-        seconds = torch.cat((place, gap), dim=-1).float().log1p().to(pairs)
-        return (torch.cat((newest, previous, step, alike, seconds), dim=-1) - self.center) / self.scale
+        place = place.float().log1p().to(pairs)
+        return (torch.cat((newest, previous, step, alike, place), dim=-1) - self.center) / self.scale
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Each member's log-probabilities (members, ..., classes) for what `read` returns."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import nn
+from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback, EvalPrediction
 
 from ..configuration_post_tempoformer import StreamFields
@@ -136,7 +137,9 @@ class StreamTrainer(HubTrainer):
         kept = kept_evaluation(self.state, self.args.load_best_model_at_end)
         model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
         if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
-            grow_trees(model, self.get_test_dataloader(rows), self.args.seed)
+            # Not the Trainer's own loader: of several processes each grows the same trees, on all posts.
+            batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
+            grow_trees(model, batches, self.args.seed)
             if kept:
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
         if self.is_world_process_zero():

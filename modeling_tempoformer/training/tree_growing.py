@@ -38,22 +38,23 @@ def grow_trees(
     model.config.tree_weights = None
     model.eval()
     found = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
-    pairs, *others, logits, labels, held_out = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
-    logits, labels, held_out = logits.numpy(), labels.numpy(), held_out.numpy()
+    pairs, alike, place, *known = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
+    logits, labels, held_out = (values.numpy() for values in known)
 
     trees.cpu()
     newest = pairs[:, 1].numpy()
     components = PCA(min(len(trees.components), *newest.shape), random_state=seed).fit(newest)
     trees.mean.copy_(torch.from_numpy(components.mean_))
+    trees.components.zero_()
     trees.components[: components.n_components_] = torch.from_numpy(components.components_)
     trees.center.zero_()
     trees.scale.fill_(1)
-    features = trees.read(pairs, *others)
+    features = trees.read(pairs, alike, place)
     trees.center.copy_(features.mean(0))
     # A component that does not vary counts nothing.
     spread = features.std(0)
     trees.scale.copy_(torch.where(spread > 1e-6, spread, 1.0))
-    features = trees.read(pairs, *others)
+    features = trees.read(pairs, alike, place)
     for member in range(model.config.num_members):
         learned = held_out != member
         forest = ExtraTreesClassifier(
@@ -82,11 +83,10 @@ def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, t
     labels, held_out, place = (batch.pop(name) for name in ("labels", "held_out", "place"))
     outputs = model.base_model(**batch, return_dict=True)
     rows = torch.arange(len(held_out), device=held_out.device)
-    logits = model.classify_streams(outputs, place, None)[held_out, rows]
-    # The last two of what a head reads, and of a stream.
-    elapsed = batch.get("elapsed", torch.zeros_like(labels).float().unsqueeze(-1))[..., -2:]
-    values = (outputs.pairs, outputs.last_hidden_state[..., -2:], place, elapsed, logits, labels)
-    return [tensor[labels >= 0] for tensor in (*values, held_out.unsqueeze(-1).expand_as(labels))]
+    arguments = (outputs, place, batch.get("elapsed"))
+    logits = model.classify_streams(*arguments)[held_out, rows]
+    values = (*model.tree_inputs(*arguments), logits, labels, held_out.unsqueeze(-1).expand_as(labels))
+    return [tensor[labels >= 0] for tensor in values]
 
 
 def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):

@@ -136,6 +136,20 @@ def test_two_processes_train_as_one_and_one_process_goes_on(tmp_path, files, one
     assert "--per_device_train_batch_size 4" in refused(again)
 
 
+def test_two_processes_grow_the_trees_of_one(tmp_path, files):
+    files = {name: path for name, path in files.items() if name != "validation_file"}
+    frozen = {"model_type": "post_tempoformer", "freeze_encoder": "true", "max_steps": 1}
+    frozen["config_overrides"] = '{"num_trees": 5, "stream_hidden_size": 8}'
+    for processes in (1, 2):
+        run(
+            training(files, tmp_path / str(processes), **frozen, per_device_train_batch_size=8 // processes), processes
+        )
+    one, two = (load_file(tmp_path / folder / "model.safetensors") for folder in ("1", "2"))
+    assert one["trees.leaves"].sum(-1).min() > 0.99
+    for name in (name for name in one if name.startswith("trees.")):
+        torch.testing.assert_close(two[name], one[name], atol=1e-5, rtol=0, msg=name)
+
+
 # Runs the script that is its first argument.
 ON_CPU = "tests/sharded_on_cpu.py"
 FSDP = ["--fsdp", "--fsdp_config", '{"transformer_layer_cls_to_wrap": "BertLayer"}']
