@@ -8,7 +8,8 @@ A service that classifies posts as they arrive: read it, copy it, change it.
 POST /score     {"timeline_id": "ann", "post_id": "17", "text": "...", "timestamp": "2024-05-01T09:00:00Z"}
 POST /explain   {"text": ["...", "..."], "timestamp": ["...", "..."]}: what the pipeline's `explain` returns
 POST /forget    {"timeline_id": "ann"}
-GET  /health    200 while posts can be scored
+GET  /health    200 while posts can be scored, and what the model's own test says of it
+GET  /          what this is, for a person; /openapi.json is for programs
 GET  /metrics   for Prometheus
 
 Send a post again, with the same `post_id`, until there is an answer: it is read once. Start several on ports of their
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from html import escape
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple
 
@@ -29,7 +31,7 @@ import redis
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -45,6 +47,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.data_collator_tempoformer import tokenize_posts
+from modeling_tempoformer.evaluation.report import worth
+from modeling_tempoformer.evaluation.results import read_test
 from modeling_tempoformer.live.classifier import LiveClassifier, read_times
 from modeling_tempoformer.live.redis_store import RedisStore
 
@@ -58,6 +62,19 @@ MAX_CHARACTERS = 10_000  # of a text
 MAX_BODY = 1_000_000  # bytes
 MAX_IDLE_SECONDS = 90 * 86400  # then a timeline is forgotten
 AGAIN = {"Retry-After": "1"}  # seconds
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<title>Posts as they arrive</title>
+<meta name="viewport" content="width=device-width">
+<h1>Posts as they arrive</h1>
+<p>This server gives each post of a timeline a label, from the post and those before it.</p>
+<p><strong>How good the model is:</strong> {said}</p>
+<pre>{paths}</pre>
+<p>For programs: <a href="openapi.json">openapi.json</a>. Predictions about people are sensitive; a person has to
+check each.</p>
+</html>
+"""
 
 logger = logging.getLogger("uvicorn.error")
 
@@ -165,6 +182,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
     classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
+    said = worth(read_test(model))
     batches, explaining = Batches(), asyncio.Lock()
 
     def forget_all(timeline_ids: list[str]) -> list[bool]:
@@ -188,7 +206,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         app.state.serving.cancel()
 
     # Without the pages of documentation, whose scripts are on another server.
-    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Posts as they arrive", description=__doc__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY)
 
     @app.exception_handler(RequestValidationError)
@@ -239,7 +257,11 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         client.ping()
         if app.state.serving.done():
             raise HTTPException(503, "No posts are read any more.")
-        return {"status": "ok"}
+        return {"status": "ok", "test": said}
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def root():
+        return PAGE.format(said=escape(" ".join(said)), paths=escape(__doc__.split("\n\n")[2]))
 
     @app.get("/metrics")
     def metrics():

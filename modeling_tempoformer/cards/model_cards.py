@@ -72,6 +72,7 @@ def write_card(
     timed: bool | None = None,
     max_tokens: int | None = None,
     scores: Mapping[str, Mapping[str, float]] | None = None,
+    verdict: Sequence[str] = (),
     figures: Mapping[str, str] | None = None,
     training: TrainingFacts | None = None,
     titles: Mapping[str, str] | None = None,
@@ -100,6 +101,7 @@ def write_card(
         scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and
             by name, as [`compute_scores`] and the Trainer name them. If the configuration holds a
             calibration, the card says that they were measured with it.
+        verdict (`list[str]`, *optional*): What the test says of the model, in sentences.
         figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
         training ([`TrainingFacts`], *optional*): How the model was trained.
         titles (`dict[str, str]`, *optional*): What the card calls the scores, without the classes in their names, and
@@ -173,6 +175,7 @@ def write_card(
         datasets=as_list(dataset) or datasets,
         license=license,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
+        verdict=verdict,
         figures=figures,
         training=training,
         evaluations=training and [row.values() for row in training.evaluations],

@@ -25,6 +25,7 @@ from .timeline_metrics import (
     median_delay_seconds,
     missed,
     timeline_f1,
+    timelines_of_half,
     window_precision,
     window_recall,
 )
@@ -87,6 +88,7 @@ MISSED = "Share of the runs of the class that are not found before the next one 
 TIMELINE_F1 = (
     "Mean over timelines of F1; 1 where no post has the class and none is predicted as it (CLPsych 2026, task 2)."
 )
+OF_HALF = "How few of the timelines have half of the posts of the class; where it is one or two, the score is of them."
 UNANSWERED = "Share of the labelled posts that have no prediction, which counts as wrong."
 
 
@@ -108,6 +110,7 @@ METRICS = (
     ),
     Metric("support", support, "Number of posts that have the class as their label.", of_class=True),
     of_timelines("timeline_f1", timeline_f1, TIMELINE_F1),
+    of_timelines("timelines_of_half", timelines_of_half, OF_HALF),
     of_timelines("window_precision", window_precision, f"Precision where one post beside counts, {MEAN}."),
     of_timelines("window_recall", window_recall, f"Recall where one post beside counts, {MEAN}."),
     of_timelines("coverage_precision", coverage_precision, f"How well labels cover predicted runs (0 to 1), {MEAN}."),

@@ -1,10 +1,11 @@
-"""What costs nothing to compare a model with, on the same posts: the larger class, and position and time alone."""
+"""What costs nothing to compare a model with, on the same posts: the larger class, and boosted trees."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from datasets import Dataset
+from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import f1_score
 
@@ -13,12 +14,18 @@ from .significance import macro_f1_interval, paired_bootstrap
 
 
 DAY, HOUR = 86_400, 3_600  # seconds
+# Principal components of a post's vector that trees read.
+COMPONENTS = 48
 # Instead of a member.
 NOBODY = -1
 
 
 def compare(
-    timelines: Dataset, predictions: np.ndarray, names: list[str], train: Dataset | None = None
+    timelines: Dataset,
+    predictions: np.ndarray,
+    names: list[str],
+    train: Dataset | None = None,
+    vectors: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """
     How sure a macro F1 is, and how far it is above what costs nothing, on the labelled posts.
@@ -26,11 +33,13 @@ def compare(
     Args:
         timelines, predictions, names: As of [`labelled_posts`]; at least one post has a label.
         train (`Dataset`, *optional*): The training part, from which position and time are learned.
+        vectors (`tuple[np.ndarray, np.ndarray]`, *optional*):
+            The vectors (posts, hidden) of the posts of `train` and of `timelines`, for [`boosted_trees`].
 
     Returns:
-        `macro_f1_interval`, and `compared_with`: for `larger_class` and `position_and_time` the `macro_f1`, the
-        `difference` (macro F1 of `predictions` less it) and `difference_interval`. Intervals are of 95 % over
-        timelines; there are none if only one timeline has labels.
+        `macro_f1_interval`, and `compared_with`: for `larger_class`, `position_and_time` and with `vectors` for
+        `trees` the `macro_f1`, the `difference` (macro F1 of `predictions` less it) and `difference_interval`.
+        Intervals are of 95 % over timelines; there are none if only one timeline has labels.
     """
     posts = labelled_posts(timelines, predictions, names)
     larger = np.bincount(posts.labels).argmax()
@@ -39,6 +48,9 @@ def compare(
         learned, features = position_and_time(train, timelines, len(names))
         ids = learned.argmax(-1)[labels_of(timelines) >= 0]
         references["position_and_time"] = (ids, {"features": features})
+        if vectors is not None:
+            ids = boosted_trees(train, timelines, *vectors, len(names)).argmax(-1)[labels_of(timelines) >= 0]
+            references["trees"] = (ids, {})
 
     def macro_f1(ids: np.ndarray) -> float:
         return float(f1_score(posts.labels, ids, labels=range(len(names)), average="macro", zero_division=0.0))
@@ -85,6 +97,47 @@ def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tu
         trees.fit(known.loc[learned, features], labels[learned])
         probabilities[own] = class_probabilities(trees, asked.loc[own, features], num_labels)
     return probabilities, features
+
+
+def boosted_trees(
+    train: Dataset, timelines: Dataset, known: np.ndarray, asked: np.ndarray, num_labels: int, seed: int = 0
+) -> np.ndarray:
+    """
+    Classifies posts by gradient-boosted trees with balanced classes. They read the first 48 principal components of a
+    post's vector and of the previous post's, their difference, the cosines of the post with the previous one and with
+    the mean of all before it, and its position and times.
+
+    Args:
+        train (`Dataset`): The timelines that are learned from.
+        timelines (`Dataset`): Those whose posts are classified.
+        known, asked (`np.ndarray` of shape `(posts, hidden)`): The vectors of their posts, 0 for one not read.
+        num_labels (`int`): The number of classes.
+        seed (`int`, *optional*, defaults to 0): Of components and trees.
+
+    Returns:
+        The probability of each class, shape `(posts, num_labels)`.
+    """
+    labels = labels_of(train)
+    components = PCA(min(COMPONENTS, *known.shape), random_state=seed).fit(known[known.any(axis=1)])
+    trees = HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
+    trees.fit(pair_features(train, known, components)[labels >= 0], labels[labels >= 0])
+    return class_probabilities(trees, pair_features(timelines, asked, components), num_labels)
+
+
+def pair_features(timelines: Dataset, vectors: np.ndarray, components: PCA) -> np.ndarray:
+    """What boosted trees read of each post; NaN where there is no post before it."""
+    place = post_features(timelines)
+    is_first = (place["position"] == 0).to_numpy()
+    timeline = is_first.cumsum()
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    sums = pd.DataFrame(units).groupby(timeline).cumsum().to_numpy() - units
+    before = np.roll(units, 1, axis=0)
+    cosines = [(units * before).sum(1), (units * sums).sum(1) / np.maximum(np.linalg.norm(sums, axis=1), 1e-9)]
+    newest = components.transform(vectors)
+    previous = np.roll(newest, 1, axis=0)
+    steps = np.column_stack((previous, newest - previous, *cosines))
+    steps[is_first] = np.nan
+    return np.column_stack((newest, steps, place))
 
 
 def held_out_posts(timelines: Dataset) -> np.ndarray:

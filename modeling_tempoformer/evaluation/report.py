@@ -10,6 +10,8 @@ from .metrics import METRICS
 
 
 TROUBLESHOOTING = "docs/troubleshooting.md"
+# A score of so few timelines follows from which they are.
+FEW_TIMELINES = 4
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 
 
@@ -30,6 +32,46 @@ def verdict(results: Mapping[str, Any], so_far: str = "") -> str | None:
     if macro_f1 <= guessed:
         return f"macro F1 {macro_f1:.3f} does not beat guessing by the classes' shares, {guessed:.3f}"
     return None
+
+
+def remarks(results: Mapping[str, Any]) -> list[str]:
+    """
+    Where the results of a part are worth little, in sentences: a model of one class, one that is no better than what
+    costs nothing, and classes that few timelines have half of. Empty if all is well, or if no post has a label.
+    """
+    said = verdict(results)
+    found = [f"{said[0].upper()}{said[1:]}. What helps: {TROUBLESHOOTING}"] if said else []
+    no_better = [
+        describe_reference(name, score)
+        for name, score in results.get("compared_with", {}).items()
+        if score.get("difference_interval", [score["difference"]])[0] <= 0
+    ]
+    if no_better:
+        found.append(f"As far as these posts can tell, this model is no better than {' or '.join(no_better)}.")
+    counts = {name: scores.get("timelines_of_half") for name, scores in results.get("classes", {}).items()}
+    if few := [f"{name} in {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
+        found.append(
+            f"Of {results['timelines']} timelines few have half of a class ({', '.join(few)}): other timelines may "
+            "score otherwise. run_cross_validation.py tests on all."
+        )
+    return found
+
+
+def worth(results: Mapping[str, Any]) -> list[str]:
+    """
+    What a test says of its model, in sentences: macro F1 with its interval, what costs nothing on the same posts, and
+    the [`remarks`]. A single sentence if there is no test with labels. `results` are those of the test part.
+    """
+    if "macro_f1" not in results:
+        return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
+    interval = results.get("macro_f1_interval")
+    sure = f" (95 % interval {to_text(interval)})" if interval else ""
+    rivals = [f"{describe_reference(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
+    posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
+    return [
+        f"Macro F1 {results['macro_f1']:.3f}{sure} on the {posts} of its test; {', '.join(rivals)}.",
+        *remarks(results),
+    ]
 
 
 def training_line(results: Mapping[str, Any]) -> str:
@@ -56,7 +98,7 @@ def results_line(part: str, results: Mapping[str, Any]) -> str:
 
 def results_table(part: str, results: Mapping[str, Any]) -> str:
     """The results of a part, from [`nest`] and with the scores of [`score_part`], on one screen."""
-    paragraphs, remarks = [count_line(part, results)], []
+    paragraphs, last = [count_line(part, results)], []
     for name, words in (("posts_per_second", "posts"), ("embedded_posts_per_second", "embedded posts")):
         if name in results:
             paragraphs[0] += f"; {results[name]:.0f} {words} a second"
@@ -66,26 +108,21 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
         columns = [metric.name for metric in METRICS if metric.of_class and metric.title is not None]
         classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
         rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
-        no_better = []
         for name, score in results["compared_with"].items():
             what, interval = describe_reference(name, score), score.get("difference_interval")
             rows[what] = [f"{score['macro_f1']:.3f}", "", f"{score['difference']:+.3f}", to_text(interval, "+")]
-            if (score["difference"] if interval is None else interval[0]) <= 0:
-                no_better.append(what)
         scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
         paragraphs += [classes.to_string(float_format="{:.3f}".format), scores.to_string()]
-        remarks += [f"{titles[name]} {results[name]:.3f}" for name in titles if name in results]
-        if said := verdict(results):
-            remarks.append(f"{said[0].upper()}{said[1:]}. What helps: {TROUBLESHOOTING}")
-        if no_better:
-            remarks.append(f"As far as these posts can tell, this model is no better than {' or '.join(no_better)}.")
-    return "\n\n".join([*paragraphs, *(["\n".join(remarks)] if remarks else [])])
+        last = [f"{titles[name]} {results[name]:.3f}" for name in titles if name in results] + remarks(results)
+    return "\n\n".join([*paragraphs, *(["\n".join(last)] if last else [])])
 
 
 def describe_reference(name: str, score: Mapping[str, Any]) -> str:
     """What a macro F1 is compared with, in plain words."""
     if name == "larger_class":
         return f"always {score['class']}"
+    if name == "trees":
+        return "boosted trees on pairs of posts"
     return "position alone" if score["features"] == ["position"] else "position and time alone"
 
 

@@ -1,11 +1,14 @@
 """`all_results.json`: the scores of every part of a run, nested and explained."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 
 from ..data.files import write_json
 from .metrics import METRICS, compute_scores
@@ -27,6 +30,7 @@ EXPLAINED = {
     "compared_with": "Macro F1, on the same posts, of what costs nothing.",
     "larger_class": "The class that most of these posts have, for every post.",
     "position_and_time": "Small boosted trees over the `features` of a post, without its text; learned in training.",
+    "trees": "Boosted trees over the vectors of a post and of the one before, and the features; learned in training.",
     "class": "Its name.",
     "features": "What is known of a post: its place in the timeline from 0, times in seconds, and the hour in UTC.",
     "difference": "Macro F1 of the method less this one.",
@@ -50,6 +54,7 @@ def score_part(
     probabilities: np.ndarray,
     names: list[str],
     train: Dataset | None = None,
+    vectors: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """
     All that is known of the predictions of a part, by name: how many posts, labelled posts and timelines there are,
@@ -60,7 +65,7 @@ def score_part(
     counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
     if not len(posts.labels):
         return counts
-    return counts | compute_scores(posts) | compare(timelines, predictions, names, train)
+    return counts | compute_scores(posts) | compare(timelines, predictions, names, train, vectors)
 
 
 def nest(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
@@ -88,6 +93,21 @@ def write_results(output_dir: str | Path, parts: Mapping[str, Mapping[str, Any]]
     known |= {f"macro_{metric.name}": MACRO.format(metric.title) for metric in METRICS if metric.has_mean}
     explained = {name: text for name, text in (known | EXPLAINED).items() if name in names}
     write_json(Path(output_dir) / RESULTS, {**parts, "explained": explained})
+
+
+def read_test(model: str, **downloads: Any) -> dict[str, Any]:
+    """
+    The results of a model's own test, which lie beside its weights; empty without them.
+
+    Args:
+        model (`str`): A folder or a Hub id, of which the model was loaded before.
+        downloads: As in `hf_hub_download`.
+    """
+    try:
+        path = Path(model, RESULTS) if Path(model).is_dir() else Path(hf_hub_download(model, RESULTS, **downloads))
+        return json.loads(path.read_text(encoding="utf-8")).get("test", {})
+    except (FileNotFoundError, EntryNotFoundError):
+        return {}
 
 
 def all_names(values: Any) -> list[str]:

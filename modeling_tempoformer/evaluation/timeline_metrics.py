@@ -108,6 +108,15 @@ def delays_of(posts: Predictions, label: int) -> pd.DataFrame:
     return pd.DataFrame(delays, columns=["posts", "seconds"], dtype=float)
 
 
+def timelines_of_half(posts: Predictions) -> list[float]:
+    """How few timelines have half of the posts of a class among them; NaN for a class that no post has."""
+    found = []
+    for label in range(len(posts.names)):
+        counts = np.sort(np.bincount(posts.timelines[posts.labels == label]))[::-1].cumsum()
+        found.append(np.searchsorted(counts, counts[-1] / 2) + 1.0 if len(counts) else math.nan)
+    return found
+
+
 def median_delay_posts(posts: Predictions) -> list[float]:
     """The median delay of the runs that are found, in posts."""
     return [delays_of(posts, label)["posts"].median() for label in range(len(posts.names))]

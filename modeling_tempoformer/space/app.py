@@ -19,6 +19,8 @@ from ..cards.model_cards import public_id
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.predictions import PREDICTIONS, prediction_rows, to_csv
+from ..evaluation.report import worth
+from ..evaluation.results import read_test
 from ..view.timeline_page import timeline_page
 from ..view.timelines import classes_of, explain_timelines, load_pipeline
 from .posts import MOST_CHARACTERS, MOST_POSTS, parse_posts
@@ -94,7 +96,8 @@ def predict_posts(text: str, name: str, default: str, public: bool) -> str:
     if is_stranger_s and public_id(name) is None:
         raise ValueError("Name a model by its id on the Hub, as in me/my-model.")
     # Strangers do not see what the token of this machine may read.
-    pipe = load_pipeline(name, token=False if is_stranger_s else None)
+    token = False if is_stranger_s else None
+    pipe = load_pipeline(name, token=token)
     names, thresholds = classes_of(pipe.model.config)
     timelines = hold_back("test", to_timelines(posts, names), read_split(name), name)
     explained = explain_timelines(pipe, timelines)
@@ -107,7 +110,7 @@ def predict_posts(text: str, name: str, default: str, public: bool) -> str:
         timelines=len(timelines),
         name=PREDICTIONS,
         table=b64encode(table.encode()).decode(),
-        page=timeline_page(explained, names, thresholds),
+        page=timeline_page(explained, names, thresholds, verdict=worth(read_test(name, token=token))),
     )
 
 

@@ -107,6 +107,17 @@ def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
     return digest.hexdigest()
 
 
+def vectors_of(rows: Dataset, post_ids: list[str]) -> np.ndarray:
+    """The vectors (posts, hidden) of posts by their ids, from rows of [`embed_rows`]; 0 for one that no row has."""
+    known = {
+        post_id: vector
+        for row in rows
+        for post_id, vector in zip(row["post_ids"], row["post_embeds"].numpy(), strict=True)
+    }
+    absent = np.zeros_like(next(iter(known.values())))
+    return np.stack([known.get(post_id, absent) for post_id in post_ids])
+
+
 def look_up(vectors: torch.Tensor, rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Rows with the vectors of their posts."""
     return {**rows, "post_embeds": [vectors[index] for index in rows["post_index"]]}

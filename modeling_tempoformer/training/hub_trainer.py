@@ -142,6 +142,7 @@ class HubTrainer(Trainer):
             timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
+            verdict=self.card_verdict(),
             figures=figures_in(folder),
             training=self.training_facts(summary) if self.state.global_step else None,
             **facts,
@@ -198,6 +199,10 @@ class HubTrainer(Trainer):
             split: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
             for prefix, split in splits.items()
         }
+
+    def card_verdict(self) -> list[str]:
+        """What the test says of the model, in sentences."""
+        return []
 
     def training_facts(self, summary: TrainingSummary) -> TrainingFacts:
         """How the model was trained."""

@@ -23,12 +23,13 @@ from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import print_figures, write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
-from ..evaluation.report import results_line, results_table, training_line
-from ..evaluation.results import RESULTS, nest, score_part, write_results
+from ..evaluation.report import results_line, results_table, training_line, worth
+from ..evaluation.results import RESULTS, nest, read_test, score_part, write_results
 from ..evaluation.verdicts import WorthCallback, kept_evaluation, warn_of_worthless
 from ..pipeline_tempoformer import check_finite, decide
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
+from .frozen_encoder import vectors_of
 from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, check_best_metric, name_dataset
 from .resuming import clear_results, report, train
 from .tree_growing import grow_trees
@@ -209,7 +210,8 @@ class StreamTrainer(HubTrainer):
             split (`str`): `"validation"` or `"test"`.
             items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each split.
             timelines (`dict[str, Dataset]`): The timelines of each split. Posts that no item classifies are not
-                scored. Position and time alone are learned from `train`, if it is there and not streamed.
+                scored. Position and time alone are learned from `train`, if it is there and not streamed; boosted
+                trees, too, if it was embedded and the split is the test.
 
         Returns:
             The metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
@@ -237,7 +239,11 @@ class StreamTrainer(HubTrainer):
             write_test_figures(self.args.output_dir, of_split, predictions, probabilities, names, uncalibrated)
         train_split = timelines.get("train")
         train_split = train_split if isinstance(train_split, Dataset) else None
-        scores = score_part(of_split, predictions, probabilities, names, train_split)
+        vectors = None
+        if split == "test" and train_split is not None and "post_index" in getattr(items["train"], "column_names", ()):
+            parts = ((items["train"], train_split), (items["test"], of_split))
+            vectors = tuple(vectors_of(rows, post_ids_of(posts)) for rows, posts in parts)
+        scores = score_part(of_split, predictions, probabilities, names, train_split, vectors)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings the encoder's time is not in it.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix
@@ -263,6 +269,9 @@ class StreamTrainer(HubTrainer):
                 print(f"\n{results_table(SPLITS['eval'], validation)}")
             print(f"\n{results_table(name, results)}")
             print(f"All numbers, and what they mean: {Path(self.args.output_dir) / RESULTS}")
+
+    def card_verdict(self) -> list[str]:
+        return worth(nest(self.saved_metrics.get("predict", {}), "predict", self.class_names))
 
     def write_results(self):
         parts = {SPLITS.get(of, of): nest(saved, of, self.class_names) for of, saved in self.saved_metrics.items()}
@@ -326,7 +335,11 @@ def run_steps(
         report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
         if model_args.view and trainer.is_world_process_zero():
             page = Path(training.output_dir) / TIMELINES
-            write_view(page, trainer.model, trainer.processing_class, shown, "Test timelines")
+            said = trainer.card_verdict()
+            if not training.do_train:
+                downloads = {"cache_dir": model_args.cache_dir, "revision": model_args.model_revision}
+                said = worth(read_test(model_args.source, token=model_args.token, **downloads))
+            write_view(page, trainer.model, trainer.processing_class, shown, "Test timelines", said)
     if trainer.is_world_process_zero():
         print_figures(training.output_dir)
     if training.push_to_hub:

@@ -22,6 +22,8 @@ def timeline_page(
     names: Sequence[str],
     thresholds: Sequence[float] | None = None,
     title: str = "Timelines",
+    verdict: Sequence[str] = (),
+    watched_speakers: Sequence[str] | None = None,
 ) -> str:
     """
     One HTML file in which a person looks at timelines. It needs no server and asks no other machine for anything.
@@ -34,11 +36,16 @@ def timeline_page(
         thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration. With two
             classes the page's threshold begins at what they mean for the class to watch; else at 0.5.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
+        verdict (`Sequence[str]`, *optional*): What the model's own test says of it, in sentences.
+        watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
 
     Returns:
         `str`: The page.
     """
     packed = [pack_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
+    for timeline in packed:
+        speakers = timeline["speakers"]
+        timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
     labels = [label for timeline in packed for label in timeline["actual"]]
     layers = max((len(layers) for timeline in packed for layers in timeline["attention"]), default=0)
     data = {
@@ -49,7 +56,16 @@ def timeline_page(
         "timelines": packed,
     }
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers)
-    return render_page("timeline_page.html.jinja", data, charts, title=title, posts=len(labels), timelines=len(packed))
+    return render_page(
+        "timeline_page.html.jinja",
+        data,
+        charts,
+        title=title,
+        verdict=verdict,
+        speakers=watched_speakers,
+        posts=len(labels),
+        timelines=len(packed),
+    )
 
 
 def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str]) -> dict[str, Any]:

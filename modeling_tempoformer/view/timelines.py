@@ -53,16 +53,19 @@ def write_view(
     tokenizer: PreTrainedTokenizerBase,
     timelines: Dataset,
     title: str,
+    verdict: Sequence[str],
+    watched_speakers: Sequence[str] | None = None,
 ):
     """
     Explains timelines, as [`to_timelines`] returns them, by a trained model on its device, and writes their page with
-    their labels and a title.
+    their labels, a title and what the model's test says of it. Other arguments as of [`timeline_page`].
     """
     # Here, because the extra `view` is not always installed.
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
-    write_page(path, timeline_page(explain_timelines(pipe, timelines), *classes_of(model.config), title=title))
+    explained = explain_timelines(pipe, timelines)
+    write_page(path, timeline_page(explained, *classes_of(model.config), title, verdict, watched_speakers))
     logger.info("Timelines to look at: %s", path)
 
 

@@ -1,0 +1,36 @@
+"""The collator of `examples/numpy_collator.py` makes the batches of `StreamCollator`."""
+
+import runpy
+
+import numpy as np
+import pytest
+from helpers import ROOT
+from transformers import AutoTokenizer
+
+from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.data_collator_tempoformer import cut_rows
+
+
+TEXTS = ["sad today", "so glad that we met again", "tired", "home", "a long day in a small town", "sad"]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("window", [1, 3, 8])
+def test_same_batches(tokenization, window, timed):
+    """Of timelines of different lengths; the last is in rows, with posts before them that are context or left out."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    rows = []
+    for number in (1, 4, 6):
+        columns = {"input_ids": tokenizer(TEXTS[:number])["input_ids"]}
+        if timed:
+            columns["timestamps"] = (1_714_554_000.5 + 40_000 * np.arange(number) ** 2).tolist()
+        rows.append(columns)
+    rows = [*rows, *cut_rows(rows.pop(), window, targets_per_row=2)]
+    collate = runpy.run_path(str(ROOT / "examples" / "numpy_collator.py"))["collate"]
+    found = collate(rows, window, tokenizer.pad_token_id)
+    expected = StreamCollator(tokenizer, window, timed=timed)(rows)
+    assert set(expected) <= set(found) <= {*expected, "token_type_ids"}
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.numpy().dtype, name
+        np.testing.assert_array_equal(found[name], tensor.numpy(), err_msg=name)
+    assert not found["token_type_ids"].any() and found["token_type_ids"].shape == found["input_ids"].shape
