@@ -108,11 +108,11 @@ def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
 
 
 def vectors_of(rows: Dataset, post_ids: list[str]) -> np.ndarray:
-    """The vectors (posts, hidden) of posts by their ids, from rows of [`embed_rows`]; 0 for one that no row has."""
+    """The vectors (posts, hidden) of posts by id, from rows of [`embed_rows`]; 0 for one that no row classifies."""
     known = {
         post_id: vector
         for row in rows
-        for post_id, vector in zip(row["post_ids"], row["post_embeds"].numpy(), strict=True)
+        for post_id, vector in zip(row["post_ids"], row["post_embeds"].numpy()[row["num_context"] :], strict=True)
     }
     absent = np.zeros_like(next(iter(known.values())))
     return np.stack([known.get(post_id, absent) for post_id in post_ids])

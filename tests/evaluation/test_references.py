@@ -111,3 +111,17 @@ def test_a_part_of_the_held_out_posts_is_scored_as_in_the_whole():
     whole, _ = position_and_time(rule, rule, 2)
     part, _ = position_and_time(rule, rule.select(range(5, 15)), 2)
     assert np.allclose(part, whole[30:90])
+
+
+def test_trees_know_what_the_vectors_say():
+    """A label that follows from a vector alone, at any position and time."""
+    generator = np.random.default_rng(0)
+    parts = [make_timelines(lambda place, gap: generator.random() < 0.5, seed) for seed in (0, 1)]
+    vectors = [generator.normal(size=(240, 5)) for _ in parts]
+    for part, own in zip(parts, vectors, strict=True):
+        own[:, 2] += 20 * (np.concatenate(part["labels"]) == 1)
+    train, test = parts
+    actual = np.concatenate(test["labels"])
+    found = compare(test, actual, NAMES, train, tuple(vectors))["compared_with"]
+    assert found["trees"]["macro_f1"] > 0.95 > 0.7 > found["position_and_time"]["macro_f1"]
+    assert found["trees"]["difference"] == pytest.approx(1 - found["trees"]["macro_f1"])

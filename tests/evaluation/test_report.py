@@ -8,8 +8,8 @@ from datasets import Dataset
 
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.evaluation.report import results_table, verdict
-from modeling_tempoformer.evaluation.results import nest, score_part, write_results
+from modeling_tempoformer.evaluation.report import remarks, results_table, verdict, worth
+from modeling_tempoformer.evaluation.results import nest, read_test, score_part, write_results
 
 
 NAMES = ["No-Switch", "Switch"]
@@ -119,3 +119,25 @@ def test_the_table_of_unlabelled_posts_has_no_scores():
     assert results_table("test", results) == "test: 6 posts of 2 timelines, none labelled"
     partly = nest(score_part(*make_part(num_labelled=4), NAMES), "predict", NAMES)
     assert partly["labelled_posts"] == 4 and "macro F1" in results_table("test", partly)
+
+
+def test_a_score_of_one_timeline_is_called_so(tmp_path):
+    """All posts of the second class but one are in the first of twelve timelines."""
+    timelines = Dataset.from_list([{"labels": [1] * 9 + [0]}, {"labels": [1] + [0] * 9}, *[{"labels": [0] * 9}] * 10])
+    actual = np.concatenate(timelines["labels"])
+    results = nest(score_part(timelines, actual, np.eye(2)[actual], NAMES), "predict", NAMES)
+    *others, remark = remarks(results)
+    assert "of Switch in 1 of 12 timelines" in remark and "No-Switch" not in remark
+    said = worth(results)
+    assert said[1:] == [*others, remark] and "1.000" in said[0] and "110 labelled posts of 12 timelines" in said[0]
+    write_results(tmp_path, {"test": results})
+    assert worth(read_test(str(tmp_path))) == said
+    spread = Dataset.from_list([{"labels": [1, 0, 0]}] * 12)
+    actual = np.concatenate(spread["labels"])
+    assert remarks(nest(score_part(spread, actual, np.eye(2)[actual], NAMES), "predict", NAMES)) == []
+
+
+def test_a_model_without_a_test_has_no_score(tmp_path):
+    unlabelled = nest(score_part(*make_part(num_labelled=0), NAMES), "predict", NAMES)
+    assert read_test(str(tmp_path)) == {} and worth({}) == worth(unlabelled)
+    assert len(worth({})) == 1 and "No score" in worth({})[0] and remarks({}) == []

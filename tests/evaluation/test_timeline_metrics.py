@@ -103,3 +103,18 @@ def test_f1_of_timelines():
     """Half of a change, a false alarm, a missed change, and no change that nobody announces."""
     scores = scores_of(("0110", "0100"), ("000", "010"), ("010", "000"), ("000", "000"))
     assert scores["timeline_f1_Switch"] == pytest.approx((2 / 3 + 0 + 0 + 1) / 4)
+
+
+@pytest.mark.parametrize(
+    "timelines, switches",
+    [
+        (["1111111100", "1000", "0100"], 1),
+        # Five of ten.
+        (["10000", "1111", "11111"], 1),
+        (["0110", "0011", "0101", "1001", "1000"], 3),
+        (["000", "00"], None),
+    ],
+)
+def test_how_few_timelines_have_half_of_a_class(timelines, switches):
+    scores = scores_of(*((labels, labels) for labels in timelines))
+    assert scores.get("timelines_of_half_Switch") == switches

@@ -182,6 +182,13 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     # Explaining leaves nothing.
     assert client.post("/forget", json={"timeline_id": "bob"}).json() == {"forgotten": False}
 
+    root = client.get("/")
+    # A model without a test is not shown as if it had one.
+    assert root.headers["content-type"].startswith("text/html") and "No score" in root.text
+    described = client.get("/openapi.json").json()["paths"]
+    assert {"/score", "/explain", "/forget", "/health", "/metrics"} == set(described)
+    assert "POST /score" in root.text
+
     metrics = client.get("/metrics").text.splitlines()
     for line in ('posts_total{outcome="scored"} 6.0', 'posts_total{outcome="late"} 1.0', "waiting_posts 0.0"):
         assert line in metrics, metrics
@@ -221,7 +228,8 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
     # A value that is none of ours is an error of that timeline alone, and no answer names another one.
     database.lpush(f"{KEY}bob", "no memory")
     with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
-        assert client.get("/health").json()["status"] == "ok"
+        health = client.get("/health").json()
+        assert health["status"] == "ok" and "No score" in health["test"][0]
         names = ["ann", "bob"] * 10
         answers = list(pool.map(lambda name: client.post("/score", json=post_of(name, 5)), names))
         assert {name: answer.status_code for name, answer in zip(names, answers, strict=True)} == {

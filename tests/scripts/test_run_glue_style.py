@@ -259,6 +259,13 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
             [float(other[name]) for name in PROBABILITIES], abs=1e-5
         )
     trained, loaded = (read_json(tmp_path / name / "all_results.json") for name in ("out", "tokens"))
+    # Both rivals stand beside the model, also on its card.
+    rivals = trained["test"]["compared_with"]
+    assert {"position_and_time", "trees"} < set(rivals) and "trees" not in trained["validation"]["compared_with"]
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    low, high = trained["test"]["macro_f1_interval"]
+    assert f"{trained['test']['macro_f1']:.3f} (95 % interval {low:.3f} to {high:.3f})" in card
+    assert f"boosted trees on pairs of posts {rivals['trees']['macro_f1']:.3f}" in card
     # All posts that are not for test, each by the member that has not learned from it.
     assert trained["validation"]["posts"] + trained["test"]["posts"] == len(POSTS)
     new = [weights for name, weights in after.items() if not name.startswith(("tempoformer.encoder.", "trees."))]

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import random
 import re
+import shutil
 from html import unescape
 
 import pytest
@@ -13,6 +14,7 @@ from transformers import pipeline
 
 import run_glue_style
 import run_timeline_view
+from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
 from modeling_tempoformer.view.timeline_page import (
@@ -148,6 +150,47 @@ def test_the_script_writes_every_post(saved, tmp_path):
     assert sorted(label for timeline in data["timelines"] for label in timeline["actual"]) == sorted(
         NAMES.index(post["label"]) if post["label"] else -1 for post in posts
     )
+
+
+def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
+    """And not on the posts that it shows, which may be without labels."""
+    posts = [{**post, "label": ""} for post in synthetic_posts(3, seed=0, posts_per_timeline=5)]
+    file, output = write_posts(tmp_path / "posts.csv", posts), tmp_path / "timelines.html"
+    model = shutil.copytree(saved, tmp_path / "model")
+    given = ["--model_name_or_path", str(model), "--test_file", file]
+    pages = []
+    for has_test in (False, True):
+        if has_test:
+            test = {"macro_f1": 0.829, "macro_f1_interval": [0.4, 0.95], "labelled_posts": 60, "timelines": 9}
+            rival = {
+                "macro_f1": 0.8,
+                "difference": 0.029,
+                "difference_interval": [-0.2, 0.3],
+                "features": ["position"],
+            }
+            write_json(model / "all_results.json", {"test": {**test, "compared_with": {"position_and_time": rival}}})
+        run_timeline_view.main([*given, "--output", str(output)])
+        pages.append(output.read_text(encoding="utf-8").partition("<main")[0])
+        run_glue_style.main([*given, "--output_dir", str(tmp_path / "out"), "--do_predict", "--view"])
+        assert ("0.829" in (tmp_path / "out" / "_timelines.html").read_text(encoding="utf-8")) is has_test
+    assert "0.829" not in pages[0] and "No score" in pages[0]
+    assert all(said in pages[1] for said in ("0.829", "0.400 to 0.950", "no better than position alone"))
+
+
+def test_alarms_of_some_speakers_only(saved, tmp_path):
+    posts = list(synthetic_posts(2, seed=0, posts_per_timeline=4))
+    for place, post in enumerate(posts):
+        post["speaker"] = ("client", "therapist")[place % 2]
+    file, output = write_posts(tmp_path / "posts.csv", posts), tmp_path / "timelines.html"
+    given = ["--model_name_or_path", saved, "--test_file", file, "--output", str(output), "--watched_speakers"]
+    run_timeline_view.main([*given, "client"])
+    page = output.read_text(encoding="utf-8")
+    for timeline in data_of(page)["timelines"]:
+        assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
+        assert set(timeline["heeded"]) == {True, False}
+    assert "client" in page.partition("<main")[0]
+    with pytest.raises(ValueError, match="Client has no post; the speakers are: client, therapist"):
+        run_timeline_view.main([*given, "Client"])
 
 
 def test_view_beside_do_predict(saved, tmp_path):
