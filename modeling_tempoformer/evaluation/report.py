@@ -49,10 +49,10 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     if no_better:
         found.append(f"As far as these posts can tell, this model is no better than {' or '.join(no_better)}.")
     counts = {name: scores.get("timelines_of_half") for name, scores in results.get("classes", {}).items()}
-    if few := [f"of {name} in {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
+    if few := [f"{name}: {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
         found.append(
-            f"Half of the posts {', '.join(few)} of {results['timelines']} timelines: other timelines may score "
-            "otherwise. Do not trust one split; run_cross_validation.py tests on all."
+            f"Half of a class is in few of the {results['timelines']} timelines ({', '.join(few)}): with others the "
+            "score may differ. Do not trust one split; run_cross_validation.py tests on all."
         )
     return found
 

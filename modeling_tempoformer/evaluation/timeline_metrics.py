@@ -112,8 +112,9 @@ def timelines_of_half(posts: Predictions) -> list[float]:
     """How few timelines have half of the posts of a class among them; NaN for a class that no post has."""
     found = []
     for label in range(len(posts.names)):
-        counts = np.sort(np.bincount(posts.timelines[posts.labels == label]))[::-1].cumsum()
-        found.append(np.searchsorted(counts, counts[-1] / 2) + 1.0 if len(counts) else math.nan)
+        _, counts = np.unique(posts.timelines[posts.labels == label], return_counts=True)
+        together = np.sort(counts)[::-1].cumsum()
+        found.append(np.searchsorted(together, counts.sum() / 2) + 1.0 if len(counts) else math.nan)
     return found
 
 

@@ -127,7 +127,7 @@ def test_a_score_of_one_timeline_is_called_so(tmp_path):
     actual = np.concatenate(timelines["labels"])
     results = nest(score_part(timelines, actual, np.eye(2)[actual], NAMES), "predict", NAMES)
     *others, remark = remarks(results)
-    assert "of Switch in 1 of 12 timelines" in remark and "No-Switch" not in remark
+    assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
     said = worth(results)
     assert said[1:] == [*others, remark] and "1.000" in said[0] and "110 labelled posts of 12 timelines" in said[0]
     write_results(tmp_path, {"test": results})
