@@ -77,6 +77,8 @@ def test_predictions_and_page(tmp_path, dated):
         for entry in expected:
             assert row[f"probability_{entry['label']}"] == pytest.approx(entry["score"], abs=1e-5)
     assert table["label"].tolist() == ["IS", "", "O", ""]
+    # This model has no test.
+    assert "No score is known" in shown.page
     assert SECRET not in shown.page and "so glad today" in shown.page
     # No post is markup.
     html = show_posts(POSTS, folder, folder)
