@@ -351,7 +351,7 @@ def save_language_model(folder: Path, seed: int = 0):
     """A tiny GPT-2 that was never trained, with the words of the offline tokenizer and a chat template."""
     vocabulary = AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab()
     template = "{% for message in messages %}{{ message.content }}[SEP]{% endfor %}"
-    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=template)
+    tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=template, eos_token="[SEP]")
     sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
     torch.manual_seed(seed)
     GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)

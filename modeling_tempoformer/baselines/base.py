@@ -56,8 +56,8 @@ class UntrainedBaseline(Baseline, ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """
         Predicts the posts of `timelines["test"]`, with those of `train` as material; `names` are the classes in the
-        order of their ids. Returns the class id of each post (posts,), in the order of the timelines and -1 for no
-        prediction, and the probability of each class (posts, classes).
+        order of their ids. Returns the class id of each post (posts,), in the order of the timelines, and the
+        probability of each class (posts, classes).
         """
 
 

@@ -1,13 +1,18 @@
 """Few-shot prompting of a chat model, on a post alone or on the stream that ends with it."""
 
+import os
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from scipy.special import softmax
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
 from transformers.utils import logging
 
 from ..data.arguments import DataTrainingArguments, check_positive
@@ -35,6 +40,14 @@ TASKS = {
             "O": "none: the mood does not change",
         },
     ),
+    "mood_diaries": (
+        "You read a person's diary: short entries about feelings. Decide whether the newest entry's mood is far from "
+        "that of the entry before it.",
+        {
+            "Switch": "the mood has turned much better or much worse",
+            "No-Switch": "the mood is about the same",
+        },
+    ),
     "topic_shift": (
         "You read a conversation of two people who were given a topic to talk about. Decide whether the newest "
         "utterance belongs to that topic.",
@@ -51,7 +64,6 @@ TASKS = {
     ),
 }
 GENERIC = "You read a series of posts in the order of time. Decide which label the newest post has."
-BATCH_SIZE = 8  # prompts
 UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}
 # Starts of tags and of the control tokens of chat templates: </post>, <|im_end|>, [INST]; but not <3.
 CONTROL = re.compile(r"<(?=[^\s\d])|\[(?=/?INST\])")
@@ -125,24 +137,40 @@ def make_chat(
     return chat
 
 
-def parse_label(answer: str, label_names: Sequence[str]) -> int:
+@torch.no_grad()
+def score_answers(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
+) -> np.ndarray:
     """
-    The class whose name an answer begins with, or -1. Case, and quotes or punctuation before the name, do not
-    matter. The name must be a whole word ("Overall" is not "O"); of several such names the longest counts.
+    The log-probability of each answer after each prompt, the sum over its tokens: shape `(prompts, answers)`. All are
+    token ids. The prompts have a common beginning, which is read once; each has at least two tokens after it.
     """
-    named = [
-        label
-        for label, name in enumerate(label_names)
-        if re.match(rf"\W*?{re.escape(name)}(?!\w)", answer, re.IGNORECASE)
-    ]
-    return max(named, key=lambda label: len(label_names[label]), default=-1)
+    # The last token of a prompt is read with the answers, since it predicts their first token.
+    shared = os.path.commonprefix([list(prompt[:-2]) for prompt in prompts])
+    beginning = DynamicCache(config=model.config)
+    model(torch.tensor([shared], device=model.device), past_key_values=beginning, logits_to_keep=1)
+    answers = [torch.tensor(answer, device=model.device) for answer in answers]
+    # Padding is on the right, where nothing that counts attends to it.
+    targets = pad_sequence(answers, batch_first=True, padding_value=-100)
+    scores = []
+    for prompt in logging.tqdm(prompts, desc="Labelling posts"):
+        rest = torch.tensor([prompt[len(shared) :]], device=model.device)
+        cache = deepcopy(beginning)
+        model(rest[:, :-1], past_key_values=cache, logits_to_keep=1)
+        cache.batch_repeat_interleave(len(answers))
+        read = torch.cat((rest[:, -1:].expand(len(answers), 1), targets[:, :-1].clamp(min=0)), dim=1)
+        logits = model(read, past_key_values=cache).logits.float()
+        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+        scores.append(-losses.sum(1).cpu().numpy())
+    return np.stack(scores)
 
 
 @dataclass(kw_only=True)
 class Method(UntrainedBaseline):
     """
     Labels posts with a language model that is shown a few labelled posts (Tseriotou et al., 2024: 5 or 10, on the post
-    alone or with a window of 5). Decoding is greedy, on a GPU if there is one.
+    alone or with a window of 5). It generates nothing: the labels are compared by how likely they are as its answer,
+    on a GPU if there is one.
     """
 
     reads: ClassVar[str] = "language model"
@@ -158,8 +186,8 @@ class Method(UntrainedBaseline):
     ) -> tuple[np.ndarray, np.ndarray]:
         """
         As in [`UntrainedBaseline`]. The examples are drawn from the labelled training posts, the same for all posts.
-        The label that an answer names has the probability 1; an answer that names none is counted in a warning. Raises
-        a `ValueError` that names the post if a prompt does not fit the model.
+        The probability of a class is that of its name as the whole answer, among the names of all classes; it is not
+        normalised by the names' lengths. Raises a `ValueError` that names the post if a prompt does not fit the model.
         """
         posts = [
             (timeline, post, label) for timeline in timelines["train"] for post, label in enumerate(timeline["labels"])
@@ -171,37 +199,23 @@ class Method(UntrainedBaseline):
         tokenizer = AutoTokenizer.from_pretrained(source, **settings)
         if tokenizer.chat_template is None:
             raise ValueError(f"{source} has no chat template. Use an instruction-tuned model.")
-        if tokenizer.pad_token is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        model = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, **settings)
-        # A quote or a line break may come before the name.
-        max_new_tokens = max(len(tokenizer.tokenize(name)) for name in names) + 4
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, **settings).to(device)
+        # The end of the turn: a name that begins like another one is no likelier for that.
+        answers = [[*tokenizer.encode(name, add_special_tokens=False), tokenizer.eos_token_id] for name in names]
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
-        limit = min(positions, tokenizer.model_max_length) - max_new_tokens
+        limit = min(positions, tokenizer.model_max_length) - max(map(len, answers))
         instructions = build_instructions(names, data.task_name)
-        chats = []
+        prompts = []
         for timeline in timelines["test"]:
             for post, post_id in enumerate(timeline["post_ids"]):
-                chats.append(make_chat(instructions, examples, timeline, post, data.window or 1))
-                tokens = tokenizer.apply_chat_template(chats[-1], add_generation_prompt=True, **TEMPLATE_SETTINGS)
-                if (length := len(tokens["input_ids"])) > limit:
+                chat = make_chat(instructions, examples, timeline, post, data.window or 1)
+                tokens = tokenizer.apply_chat_template(chat, add_generation_prompt=True, **TEMPLATE_SETTINGS)
+                prompts.append(tokens["input_ids"])
+                if (length := len(prompts[-1])) > limit:
                     raise ValueError(
                         f"Timeline '{timeline['timeline_id']}', post '{post_id}': the prompt has {length} tokens, but "
                         f"the model has room for {limit}. Give a smaller --window or --num_examples."
                     )
-        answers = pipeline("text-generation", model=model, tokenizer=tokenizer)(
-            (chat for chat in chats),
-            batch_size=BATCH_SIZE,
-            max_new_tokens=max_new_tokens,
-            return_full_text=False,
-            tokenizer_encode_kwargs=TEMPLATE_SETTINGS,
-            # Greedy, also if the checkpoint's own settings say otherwise.
-            do_sample=False,
-            num_beams=1,
-            repetition_penalty=1.0,
-        )
-        answers = logging.tqdm(answers, desc="Labelling posts", total=len(chats))
-        predictions = np.array([parse_label(answer[0]["generated_text"], names) for answer in answers])
-        if unanswered := int((predictions < 0).sum()):
-            logger.warning(f"{unanswered} of {len(predictions)} answers name no label.")
-        return predictions, (predictions[:, None] == np.arange(len(names))).astype(np.float32)
+        probabilities = softmax(score_answers(model, prompts, answers), axis=1)
+        return probabilities.argmax(1), probabilities

@@ -92,8 +92,7 @@ def confusion_figure(
 ) -> "Figure":
     """
     The confusion matrix with the labels as rows. A cell has the number of posts and their share of the row, which
-    is also its colour. A post without a prediction (-1) counts in the shares only, and the title says how many there
-    are. With several seeds it says that each post is counted once for each seed.
+    is also its colour. With several seeds the title says that each post is counted once for each seed.
     """
     counts = confusion_matrix(labels, predictions, labels=range(len(label_names)))
     shares = counts / np.maximum(np.bincount(labels, minlength=len(label_names)), 1)[:, None]
@@ -109,10 +108,8 @@ def confusion_figure(
         label.set_parse_math(False)
     axes.set(xlabel="prediction", ylabel="label")
     display.im_.colorbar.set_label("share of the row")
-    title = [f"each post {num_seeds} times, once for each seed"] if num_seeds > 1 else []
-    if missing := len(labels) - counts.sum():
-        title.append(f"{missing} posts without a prediction are not shown")
-    axes.set_title("\n".join(title))
+    if num_seeds > 1:
+        axes.set_title(f"each post {num_seeds} times, once for each seed")
     return figure
 
 
@@ -173,10 +170,8 @@ def write_test_figures(
         return
     figure = confusion_figure(labels[labelled], predictions[labelled], names)
     write_figure(Path(output_dir) / CONFUSION, figure)
-    answered = labelled & (predictions >= 0)
-    if answered.any():
-        shown = {"this model": probabilities}
-        if uncalibrated is not None:
-            shown = {"after calibration": probabilities, "before calibration": uncalibrated}
-        figure = reliability_figure(labels[answered], {name: of[answered] for name, of in shown.items()})
-        write_figure(Path(output_dir) / RELIABILITY, figure)
+    shown = {"this model": probabilities}
+    if uncalibrated is not None:
+        shown = {"after calibration": probabilities, "before calibration": uncalibrated}
+    figure = reliability_figure(labels[labelled], {name: of[labelled] for name, of in shown.items()})
+    write_figure(Path(output_dir) / RELIABILITY, figure)

@@ -67,16 +67,8 @@ def support(posts: Predictions) -> np.ndarray:
 
 
 def calibration_error(posts: Predictions) -> float:
-    """[`expected_calibration_error`] of the posts with a prediction."""
-    answered = posts.predictions >= 0
-    if not answered.any():
-        return math.nan
-    return expected_calibration_error(posts.probabilities[answered], posts.labels[answered])
-
-
-def without_prediction(posts: Predictions) -> float:
-    """The share of posts without a prediction."""
-    return float((posts.predictions < 0).mean())
+    """[`expected_calibration_error`] of the posts."""
+    return expected_calibration_error(posts.probabilities, posts.labels)
 
 
 MEAN = "a mean over timelines (Tsakalidis et al., 2022)"
@@ -89,7 +81,6 @@ TIMELINE_F1 = (
     "Mean over timelines of F1; 1 where no post has the class and none is predicted as it (CLPsych 2026, task 2)."
 )
 OF_HALF = "How few of the timelines have half of the posts of the class; where it is one or two, the score is of them."
-UNANSWERED = "Share of the labelled posts that have no prediction, which counts as wrong."
 
 
 def of_timelines(name: str, compute: Callable[[Predictions], list[float]], text: str, *needs: str) -> Metric:
@@ -119,7 +110,6 @@ METRICS = (
     of_timelines("median_delay_seconds", median_delay_seconds, f"Seconds {DELAY}.", "times"),
     of_timelines("missed", missed, MISSED),
     Metric("expected_calibration_error", calibration_error, ERROR, "calibration error", needs=("probabilities",)),
-    Metric("without_prediction", without_prediction, UNANSWERED, needs=("probabilities",)),
 )
 
 

@@ -28,7 +28,7 @@ class Predictions:
 
     Attributes:
         labels (`np.ndarray` of shape `(posts,)`): Class ids.
-        predictions (`np.ndarray` of shape `(posts,)`): Class ids; -1 means no prediction, which counts as wrong.
+        predictions (`np.ndarray` of shape `(posts,)`): Class ids.
         names (`list[str]`): Names of the classes in the order of their ids.
         probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.
         timelines (`np.ndarray` of shape `(posts,)`, *optional*): Which timeline a post is in, as a number.
@@ -55,7 +55,7 @@ def labelled_posts(
 ) -> Predictions:
     """
     The posts of timelines that have a label. `predictions` (posts,) and `probabilities` (posts, classes) are of all
-    posts in the order of the timelines; a prediction of -1 is none.
+    posts in the order of the timelines.
     """
     labels = labels_of(timelines)
     labelled = labels >= 0
@@ -107,8 +107,8 @@ def prediction_rows(
     """
     A table with one row for each post, in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in
     microseconds), `text`, `speaker`, `label`, `prediction` and the probability of each class. There is no `time`,
-    `text` or `speaker` where the timelines have no `timestamps`, `texts` or `speakers`. A missing label or prediction
-    is missing there too. Arguments as of [`labelled_posts`].
+    `text` or `speaker` where the timelines have no `timestamps`, `texts` or `speakers`. A missing label is
+    missing there too. Arguments as of [`labelled_posts`].
     """
     class_names = dict(enumerate(names))
     columns = {

@@ -1,7 +1,6 @@
-"""Few-shot prompting: examples, prompts and answers worked by hand, and generation against a plain greedy loop."""
+"""Few-shot prompting: examples and prompts worked by hand, and answers' likelihoods against plain whole sequences."""
 
-import logging
-
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -14,7 +13,7 @@ from modeling_tempoformer.baselines.few_shot import (
     draw_examples,
     format_duration,
     format_stream,
-    parse_label,
+    score_answers,
 )
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.synthetic import WORDS
@@ -40,7 +39,7 @@ def tokenizer(tokenization) -> BertTokenizer:
     vocabulary = AutoTokenizer.from_pretrained(tokenization).get_vocab()
     for character in "<>/[]:\u2039":
         vocabulary[character] = len(vocabulary)
-    return BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=CHAT)
+    return BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=CHAT, eos_token="[SEP]")
 
 
 def test_examples_are_labelled_posts_of_every_class():
@@ -106,32 +105,6 @@ def test_instructions_name_the_task_and_the_labels():
     assert "\n- up\n- down\n" in build_instructions(["up", "down"])
 
 
-@pytest.mark.parametrize(
-    "answer, names, expected",
-    [
-        ("Switch", ["Switch", "No-Switch"], 0),
-        ("no-switch, because", ["Switch", "No-Switch"], 1),
-        (' \n"**SWITCH**', ["Switch", "No-Switch"], 0),
-        ("The stance is a Switch", ["Switch", "No-Switch"], -1),
-        ("", ["Switch", "No-Switch"], -1),
-        ("No, it", ["Switch", "No-Switch"], -1),
-        # The longest name.
-        ("Switch back", ["Switch", "Switch back", "Swi"], 1),
-        ("Switch, back", ["Switch", "Switch back"], 0),
-        # Whole words only.
-        ("Overall, the mood", ["IE", "IS", "O"], -1),
-        ("O\n\nThe mood", ["IE", "IS", "O"], 2),
-        ("10", ["0", "1"], -1),
-        # Punctuation in a name.
-        ("-1", ["1", "-1"], 1),
-        ("- 1", ["1", "-1"], 0),
-        ("C++ it is", ["C", "C++"], 1),
-    ],
-)
-def test_answers_are_parsed_as_labels(answer, names, expected):
-    assert parse_label(answer, names) == expected
-
-
 def render(instructions: str, turns: list[tuple[str, str]], query: str) -> str:
     """A prompt in the form of `CHAT`."""
     text = "".join(f"[user]{shown}[SEP][assistant]{label}[SEP]" for shown, label in turns) + f"[user]{query}[SEP]"
@@ -144,8 +117,8 @@ def test_a_prompt_that_does_not_fit_names_its_post(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     method = Method(method="few_shot", model_name_or_path=str(tmp_path), num_examples=2)
     parts = dict.fromkeys(("train", "test"), Dataset.from_list([TIMELINE]))
-    # An answer has a word of one token, and up to 4 more.
-    with pytest.raises(ValueError, match=r"Timeline 'a', post '0': .* \d+ tokens, .*room for 55"):
+    # An answer is a word of one token, and the end.
+    with pytest.raises(ValueError, match=r"Timeline 'a', post '0': .* \d+ tokens, .*room for 58"):
         method.predict(parts, ["calm", "sad"], DataTrainingArguments(), seed=0)
 
 
@@ -159,30 +132,41 @@ def save_language_model(tokenizer, folder) -> GPT2LMHeadModel:
     for parameter in model.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.6, generator=generator)
-    # Settings of a checkpoint that must not matter.
-    model.generation_config.update(do_sample=True, temperature=2.0, repetition_penalty=1.5)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return model
 
 
 @torch.no_grad()
-def greedy_answer(model, tokenizer, prompt: str, max_new_tokens: int) -> str:
-    ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-    prompt_length = len(ids)
-    for _ in range(max_new_tokens):
-        ids.append(model(torch.tensor([ids])).logits[0, -1].argmax().item())
-        if ids[-1] == tokenizer.sep_token_id:
-            break
-    return tokenizer.decode(ids[prompt_length:], skip_special_tokens=True)
+def log_probability(model, prompt: list[int], answer: list[int]) -> float:
+    """Of the answer's tokens after the prompt, in one pass over both."""
+    log_probabilities = model(torch.tensor([[*prompt, *answer]])).logits[0].log_softmax(-1)
+    return sum(log_probabilities[len(prompt) + step - 1, token].item() for step, token in enumerate(answer))
 
 
-def test_predictions_of_a_tiny_model(tokenizer, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+def test_answers_of_any_length_are_scored_as_whole_sequences(tokenizer, tmp_path):
     model = save_language_model(tokenizer, tmp_path)
-    # Some of the answers begin with one of these words.
-    names = sorted(word for word in tokenizer.get_vocab() if word.isalpha())[1::2]
-    posts = [{"timeline_id": row // 4, "text": f"{word} {row}", "label": names[row]} for row, word in enumerate(WORDS)]
+    random = np.random.default_rng(0)
+    beginning = random.integers(5, len(tokenizer), size=9).tolist()
+    prompts = [[*beginning, *random.integers(5, len(tokenizer), size=size).tolist()] for size in (7, 2, 30)]
+    answers = [random.integers(5, len(tokenizer), size=size).tolist() for size in (1, 4, 2)]
+    expected = [[log_probability(model, prompt, answer) for answer in answers] for prompt in prompts]
+    assert score_answers(model, prompts, answers) == pytest.approx(np.array(expected), rel=1e-5)
+    # Neither other prompts nor other answers matter, and prompts may be the same.
+    alone = score_answers(model, prompts[1:2], answers[:1])
+    assert alone == pytest.approx(np.array(expected)[1:2, :1], rel=1e-5)
+    same = score_answers(model, prompts[:1] * 2, answers)
+    assert same == pytest.approx(np.array([expected[0]] * 2), rel=1e-5)
+
+
+def test_predictions_of_a_tiny_model(tokenizer, tmp_path):
+    model = save_language_model(tokenizer, tmp_path)
+    # Names of one and of two words, one of which begins like the other.
+    words = sorted(word for word in tokenizer.get_vocab() if word.isalpha())
+    names = [words[0], f"{words[0]} {words[1]}", words[2]]
+    posts = [
+        {"timeline_id": row // 4, "text": f"{word} {row}", "label": names[row % 3]} for row, word in enumerate(WORDS)
+    ]
     timelines = to_timelines(Dataset.from_list(posts), names)
     method = Method(method="few_shot", model_name_or_path=str(tmp_path), num_examples=3)
     parts = {"train": timelines, "test": timelines}
@@ -193,17 +177,14 @@ def test_predictions_of_a_tiny_model(tokenizer, tmp_path, monkeypatch, caplog):
         streams += [format_stream(timeline, post, 2) for post in range(len(timeline["texts"]))]
         labels += timeline["labels"]
     turns = [(streams[row], names[labels[row]]) for row in draw_examples(labels, 3, seed=1)]
-    max_new_tokens = 4 + max(len(tokenizer.tokenize(name)) for name in names)
-    expected = [
-        parse_label(
-            greedy_answer(model, tokenizer, render(build_instructions(names), turns, stream), max_new_tokens), names
-        )
-        for stream in streams
-    ]
-    assert predictions.tolist() == expected and len(set(expected)) > 2
-    one_hot = [[float(label == column) for column in range(len(names))] for label in expected]
-    assert probabilities.tolist() == one_hot
-    assert f"{expected.count(-1)} of {len(WORDS)} answers name no label" in caplog.text
+    answers = [tokenizer(f"{name}[SEP]", add_special_tokens=False)["input_ids"] for name in names]
+    expected = []
+    for stream in streams:
+        prompt = tokenizer(render(build_instructions(names), turns, stream), add_special_tokens=False)["input_ids"]
+        likelihoods = np.exp([log_probability(model, prompt, answer) for answer in answers])
+        expected.append(likelihoods / likelihoods.sum())
+    assert probabilities == pytest.approx(np.array(expected), abs=1e-5)
+    assert predictions.tolist() == np.argmax(expected, axis=1).tolist()
 
 
 def test_models_without_a_chat_template_are_refused(tokenizer, tmp_path):

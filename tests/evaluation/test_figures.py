@@ -74,12 +74,6 @@ def test_the_title_tells_several_seeds():
     assert titles[0] == "" and "4" in titles[1]
 
 
-def test_posts_without_a_prediction_count_in_the_shares():
-    axes = confusion_figure([0, 0, 0, 1], [0, -1, -1, 1], ["a", "b"]).axes[0]
-    assert np.asarray(axes.images[0].get_array()) == pytest.approx(np.array([[1 / 3, 0], [0, 1]]))
-    assert "2 posts" in axes.get_title()
-
-
 def test_a_long_class_name_leaves_room_for_the_matrix(tmp_path):
     names = ["mood " * 40, "x" * 300]
     figure = confusion_figure([0, 1], [0, 1], names)
@@ -132,14 +126,10 @@ def test_every_post_is_within_the_reliability_diagram():
 def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
     print_figures(tmp_path)
     assert capsys.readouterr().out == ""
-    names, predicted = ["a", "b"], np.array([0, 1, -1])
-    probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.0, 0.0]])
+    names, predicted = ["a", "b"], np.array([0, 1, 1])
+    probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
     write_test_figures(tmp_path, Dataset.from_list([{"labels": [-100] * 3}]), predicted, probabilities, names)
     assert figures_in(tmp_path) == {}
-    # There is no probability of a post without a prediction.
-    unanswered = Dataset.from_list([{"labels": [-100, -100, 1]}])
-    write_test_figures(tmp_path, unanswered, predicted, probabilities, names)
-    assert list(figures_in(tmp_path)) == ["confusion_matrix.png"]
     write_test_figures(tmp_path, Dataset.from_list([{"labels": [0, 0, 1]}]), predicted, probabilities, names)
     assert list(figures_in(tmp_path)) == ["confusion_matrix.png", "reliability.png"]
     for name in figures_in(tmp_path):

@@ -56,15 +56,6 @@ def test_scores_of_labelled_posts_timelines_and_probabilities(timelines):
     assert scores["median_delay_seconds_Switch"] == pytest.approx(15)
 
 
-def test_a_post_without_prediction_is_wrong_for_every_class(timelines):
-    predicted = np.array([0, 1, 1, -1, 1])
-    probabilities = np.eye(2)[predicted] * (predicted >= 0)[:, None]
-    scores = compute_scores(labelled_posts(timelines, predicted, NAMES, probabilities))
-    assert scores["recall_Switch"] == pytest.approx(2 / 3) and scores["precision_No-Switch"] == pytest.approx(1)
-    assert scores["expected_calibration_error"] == pytest.approx(0)
-    assert scores["without_prediction"] == pytest.approx(1 / 4)
-
-
 # Every line break, what a spreadsheet takes for a formula, what pandas takes for a missing cell, quotes.
 TEXTS = ["a\rb", "a\r\nb\n", "=1+1", "@sum(a1)", "NA", "", '"so," she said', "007", "ｅ\u2028🙂"]
 # All the same moment, but the last two: the first that can be, and one within a second.

@@ -51,13 +51,14 @@ def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, ours, encode
     assert of_switch["recall"] == pytest.approx(right / of_switch["posts"])
 
 
-def test_few_shot_answers_that_name_no_label_are_counted(tmp_path):
-    """A language model that was never trained names none."""
+def test_a_prompted_model_predicts_a_label_for_every_post(tmp_path):
+    """Also a language model that was never trained, whose own answers would name none."""
     save_language_model(tmp_path / "llm")
     recipe = ["configuration/baseline_few_shot_stream.yaml", "--model_name_or_path", str(tmp_path / "llm")]
-    rows, results = run(tmp_path / "out", *recipe)
-    none = [row["prediction"] for row in rows].count("")
-    assert none > 0 and results["test"]["without_prediction"] == pytest.approx(none / len(rows))
+    rows, _ = run(tmp_path / "out", *recipe)
+    assert {row["prediction"] for row in rows} <= {"Switch", "No-Switch"}
+    for row in rows:
+        assert float(row["probability_Switch"]) + float(row["probability_No-Switch"]) == pytest.approx(1)
 
 
 def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path, encoder):
