@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from datasets import Dataset
+from huggingface_hub.utils import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.utils import logging
 
@@ -200,7 +201,7 @@ class Method(UntrainedBaseline):
             num_beams=1,
             repetition_penalty=1.0,
         )
-        answers = logging.tqdm(answers, desc="Labelling posts", total=len(chats))
+        answers = tqdm(answers, desc="Labelling posts", total=len(chats))
         predictions = np.array([parse_label(answer[0]["generated_text"], names) for answer in answers])
         if unanswered := int((predictions < 0).sum()):
             logger.warning(f"{unanswered} of {len(predictions)} answers name no label.")
