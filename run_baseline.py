@@ -10,8 +10,6 @@ post alone or after its history; or ffn_history, bilstm, swnu, seq_sig_net, smal
 Without a recipe the method's own is read, configuration/baseline_METHOD.yaml.
 """
 
-import logging
-
 from datasets import Dataset
 from transformers import AutoConfig, set_seed
 
@@ -26,7 +24,7 @@ from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.evaluation.results import nest, score_part, write_results
 from modeling_tempoformer.training.arguments import check_asked
 from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.training.resuming import clear_results
+from modeling_tempoformer.training.resuming import check_posts, clear_results
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
@@ -50,7 +48,6 @@ def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: S
 def main(arguments: list[str]):
     kind, arguments = with_own_recipe(arguments)
     baseline, data, training = parse([kind, DataTrainingArguments, StreamTrainingArguments], arguments)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     check_arguments(baseline, data, training)
     check_asked(training, baseline.calibrate)
     with lock_folder(training.output_dir, training.process_index == 0):
@@ -82,6 +79,7 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
     if isinstance(baseline, UntrainedBaseline):
         predict(baseline, timelines, names, data, training)
         return
+    check_posts(training, timelines["train"])
     prepared = baseline.prepare(timelines, names, data)
     trainer = StreamTrainer(
         model=prepared.model,

@@ -14,7 +14,6 @@ GPUs set CUDA_VISIBLE_DEVICES to one of them; other seeds can run on another one
 """
 
 import hashlib
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -175,7 +174,6 @@ def prepare_folds(
 
 
 def main(arguments: list[str]):
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own, passed_on = arguments[:end], arguments[end + 1 :]
     if {"-h", "--help"} & set(own):

@@ -12,8 +12,6 @@ the command line wins over all, and dicts such as `config_overrides` are merged.
 too. `run_baseline.py` runs the methods that TempoFormer is compared with.
 """
 
-import logging
-
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.fine_tuning import run, with_default_settings
@@ -22,7 +20,6 @@ from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 
 
 def main(arguments: list[str]):
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     kinds = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
     run(*parse(kinds, with_default_settings(arguments)))
 

@@ -13,8 +13,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from huggingface_hub.utils import tqdm
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
-from transformers.utils.logging import tqdm
 
 from modeling_tempoformer.configuration_post_tempoformer import StreamFields
 from modeling_tempoformer.data.arguments import check_positive
@@ -64,7 +64,6 @@ class ScoringArguments:
 
 
 def main(arguments: list[str]):
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     (args,) = parse([ScoringArguments], arguments)
     output, tables = open_folder(args.output_dir), find_tables(args.input_files, args.output_dir)
     pipe = load_pipeline(args)

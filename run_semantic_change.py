@@ -8,7 +8,6 @@ page to look at the words and their usages.
 If the first argument ends in .yaml or .json, it is a recipe: its values are defaults that the command line overrides.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -245,7 +244,6 @@ def score_words(
 
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     check_extras(args)
     truth = None if args.truth is None else read_truth(args.truth)
     words = list(truth) if args.targets is None else read_targets(args.targets)

@@ -170,7 +170,6 @@ def main(arguments: list[str]):
     model_args, data, training = parse(
         [ModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
     )
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     check_asked(training)
     with lock_folder(training.output_dir, training.process_index == 0):
         run(model_args, data, training)

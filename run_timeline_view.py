@@ -6,7 +6,6 @@ The page is one HTML file that opens from disk and asks no other machine for any
 --view` writes the same page of its test part.
 """
 
-import logging
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -55,7 +54,6 @@ class ViewArguments:
 
 
 def main(arguments: list[str]):
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     (args,) = parse([ViewArguments], arguments)
     check_view()
     downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}

@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers import initialization as init
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .checks_tempoformer import check_shape, check_whole, only_safetensors
 from .configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
@@ -30,6 +30,9 @@ from .online_tempoformer import StreamState, StreamStepMixin
 # Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
 from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
 from .trees_tempoformer import Trees
+
+
+logger = logging.get_logger(__name__)
 
 
 # Arguments that the library passes to every model.
@@ -355,7 +358,9 @@ class StreamPreTrainedModel(PreTrainedModel):
         # From a dict, so that the settings are validated with this encoder's configuration, before it is loaded.
         settings = settings if config is None else config.to_dict()
         config = cls.config_class.from_dict({**settings, "encoder_config": encoder_config.to_dict()})
-        encoder = cls.load_encoder(name, config, **only_safetensors(kwargs))
+        encoder, info = cls.load_encoder(name, config, **only_safetensors(kwargs))
+        if missing := sorted(info["missing_keys"] & encoder.state_dict().keys()):
+            logger.warning(f"Not in {name}, so that they are random numbers: {', '.join(missing)}.")
         model = cls._from_config(
             config, dtype=encoder.dtype, attn_implementation=encoder.config._attn_implementation
         ).eval()
@@ -470,11 +475,15 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         return cls.own_encoders.get(config.model_type, auto_class)
 
     @classmethod
-    def load_encoder(cls, name: str, config: PostTempoFormerConfig, **kwargs) -> PreTrainedModel:
-        """The pretrained encoder `name`, without its pooler."""
-        encoder = cls.encoder_class(config.encoder_config).from_pretrained(name, **kwargs)
+    def load_encoder(
+        cls, name: str, config: PostTempoFormerConfig, **kwargs
+    ) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """The pretrained encoder `name`, without its pooler, and the library's loading info."""
+        encoder, info = cls.encoder_class(config.encoder_config).from_pretrained(
+            name, output_loading_info=True, **kwargs
+        )
         encoder.pooler = None
-        return encoder
+        return encoder, info
 
 
 class StreamLayer(nn.Module):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import nn
@@ -170,8 +170,8 @@ class TempoFormerPreTrainedModel(StreamPreTrainedModel):
     _no_split_modules = ["StreamPosition", "StreamAttention", "GateAndNorm"]
 
     @classmethod
-    def load_encoder(cls, name: str, config: TempoFormerConfig, **kwargs) -> PreTrainedModel:
-        """The pretrained encoder `name`, with its pooler if the model uses it."""
+    def load_encoder(cls, name: str, config: TempoFormerConfig, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """The pretrained encoder `name`, with its pooler if the model uses it, and the library's loading info."""
         return get_encoder_adapter(config.encoder_config).load(name, has_pooler(config), **kwargs)
 
 

@@ -134,9 +134,10 @@ class EncoderAdapter:
         # The dtype of our own parts, not the one that the encoder was saved in.
         return AutoModel.from_config(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
 
-    def load(self, name: str, add_pooler: bool, **kwargs) -> PreTrainedModel:
-        """The pretrained encoder `name`."""
-        return AutoModel.from_pretrained(name, **self.pooler_settings(add_pooler), **kwargs)
+    def load(self, name: str, add_pooler: bool, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """The pretrained encoder `name`, and the library's loading info."""
+        kwargs |= self.pooler_settings(add_pooler)
+        return AutoModel.from_pretrained(name, output_loading_info=True, **kwargs)
 
     def pooler_settings(self, add_pooler: bool) -> dict[str, bool]:
         """The argument that tells the encoder's class whether to build its pooler."""
@@ -454,8 +455,9 @@ class TemporalAdapter(GroupsAdapter):
     def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         return self.encoder_class(config, add_pooling_layer=add_pooler)
 
-    def load(self, name: str, add_pooler: bool, **kwargs) -> PreTrainedModel:
-        return self.encoder_class.from_pretrained(name, add_pooling_layer=add_pooler, **kwargs)
+    def load(self, name: str, add_pooler: bool, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
+        kwargs |= {"add_pooling_layer": add_pooler}
+        return self.encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
 
     def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
         inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)

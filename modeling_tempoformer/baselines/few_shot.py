@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from datasets import Dataset
+from huggingface_hub.utils import tqdm
 from scipy.special import softmax
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
@@ -153,7 +154,7 @@ def score_answers(
     # Padding is on the right, where nothing that counts attends to it.
     targets = pad_sequence(answers, batch_first=True, padding_value=-100)
     scores = []
-    for prompt in logging.tqdm(prompts, desc="Labelling posts"):
+    for prompt in tqdm(prompts, desc="Labelling posts"):
         rest = torch.tensor([prompt[len(shared) :]], device=model.device)
         cache = deepcopy(beginning)
         model(rest[:, :-1], past_key_values=cache, logits_to_keep=1)

@@ -24,15 +24,26 @@ class WorthCallback(TrainerCallback):
             logger.info("validation: %s", said)
 
 
-def warn_of_worthless(metrics: dict[str, float], names: list[str]):
+def warn_of_worthless(metrics: dict[str, float], names: list[str], state: TrainerState):
     """Logs a warning at the end of a training if the model that is kept, with these `eval_` metrics, is such a one."""
     if said := verdict(nest(metrics, "eval", names)):
         logger.warning(
-            "The model that is kept has learned nothing that shows: on the validation split %s. Try more epochs, "
-            "another learning rate or more labelled timelines; %s says how.",
+            "The model that is kept has learned nothing that shows: on the validation split %s. %s; %s says how.",
             said,
+            advise(state),
             TROUBLESHOOTING,
         )
+
+
+def advise(state: TrainerState) -> str:
+    """What may help a training: other things where its validation loss rose than where it still fell."""
+    losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
+    if len(losses) > 1 and losses[-1] > min(losses):
+        return (
+            "Its loss there rose while it went on learning, so that more epochs will not help: try more labelled "
+            "timelines, a lower learning rate or more --weight_decay"
+        )
+    return "Try more epochs, another learning rate or more labelled timelines"
 
 
 def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:

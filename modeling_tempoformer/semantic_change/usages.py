@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -189,7 +190,7 @@ def batches_by_length(
 ) -> Iterator[tuple[list[int], BatchEncoding]]:
     """The rows in padded batches, from short to long, with their indices; a progress bar has the description."""
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]["input_ids"]))
-    for start in logging.tqdm(range(0, len(rows), batch_size), desc=description):
+    for start in tqdm(range(0, len(rows), batch_size), desc=description):
         indices = order[start : start + batch_size]
         batch = tokenizer.pad([rows[index] for index in indices], padding_side="right", return_tensors="pt")
         del batch["special_tokens_mask"]

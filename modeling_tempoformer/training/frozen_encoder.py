@@ -10,6 +10,7 @@ import datasets
 import numpy as np
 import torch
 from datasets import Dataset
+from huggingface_hub.utils import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -89,7 +90,7 @@ def embed(
     vectors = np.zeros((len(posts), model.config.encoder_config.hidden_size), dtype=np.float32)
     # Posts of similar lengths share a batch, for little padding.
     order = sorted(range(len(posts)), key=lambda post: len(posts[post]["input_ids"]))
-    for begin in logging.tqdm(range(0, len(order), BATCH_SIZE), desc="Embedding posts"):
+    for begin in tqdm(range(0, len(order), BATCH_SIZE), desc="Reading posts", leave=False, delay=2):
         chosen = order[begin : begin + BATCH_SIZE]
         batch = tokenizer.pad([posts[post] for post in chosen], padding_side="right", return_tensors="pt")
         vectors[chosen] = model.base_model.embed_posts(**batch.to(model.device)).float().cpu().numpy()

@@ -1,6 +1,7 @@
 """The Trainer with our model card. Everything it pushes has code and card and can be loaded, and holds no token."""
 
 import json
+import logging
 from collections import ChainMap
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from huggingface_hub import CommitInfo
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
@@ -24,6 +25,7 @@ from ..evaluation.figures import FIGURES, figures_in
 from ..evaluation.metrics import card_titles
 from ..evaluation.results import RESULTS
 from ..evaluation.verdicts import kept_evaluation
+from .progress import QuietProgressCallback
 
 
 CARD_ARGUMENTS = (
@@ -91,6 +93,11 @@ class HubTrainer(Trainer):
                 "FSDP would save no model.safetensors, only a part of the weights for each process: give the script "
                 "--fsdp, or `accelerate launch` --fsdp_state_dict_type FULL_STATE_DICT."
             )
+        if self.args.get_process_log_level() > logging.INFO:
+            # Lines of raw numbers.
+            self.remove_callback(PrinterCallback)
+            if self.pop_callback(ProgressCallback) is not None:
+                self.add_callback(QuietProgressCallback)
         # Those of each split that were saved since the last training.
         self.saved_metrics: dict[str, dict[str, Any]] = {}
         self.add_callback(NewTrainingCallback(self))

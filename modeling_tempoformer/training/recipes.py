@@ -4,14 +4,17 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import yaml
+from datasets import disable_progress_bars
 from huggingface_hub.errors import StrictDataclassError
+from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers import HfArgumentParser, PreTrainedConfig
+from transformers.utils import logging as transformers_logging
 
 
 logger = logging.getLogger(__name__)
@@ -29,16 +32,45 @@ SET_ELSEWHERE = {
 REPLACED = {"num_train_epochs": "min_steps"}
 
 
+@dataclass
+class ConsoleArguments:
+    """How much a script says. The Trainer's arguments have it, too."""
+
+    log_level: str = "passive"
+
+
 def run_script(main: Callable[[list[str]], None]):
     """
     Runs a script's `main` on the command line. A user's error (`ValueError`, or `OSError` of a path or a Hub id) is
     one line on stderr, without a traceback, and exit status 1. Any other exception is a bug and keeps its traceback.
     """
+    arguments = sys.argv[1:]
     try:
-        main(sys.argv[1:])
+        known = [word for word in arguments if word not in ("-h", "--help")]
+        set_up_console(*parse([ConsoleArguments], known, only_these=False))
+        with logging_redirect_tqdm():
+            main(arguments)
     except (ValueError, OSError, StrictDataclassError) as problem:
         logger.debug("Traceback of the error:", exc_info=True)
         sys.exit(f"error: {' '.join(str(problem).split())}")
+
+
+def set_up_console(console: ConsoleArguments):
+    """
+    By default this package says what it does, other libraries only warn, short steps have no bar, and the report of
+    weights that an encoder has besides is left out. A `log_level` of info or lower shows what all say, and who.
+    """
+    level = transformers_logging.get_log_levels_dict().get(console.log_level, logging.INFO)
+    if console.log_level != "passive" and level <= logging.INFO:
+        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+        return
+    logging.basicConfig(format="%(message)s")
+    for name in (__package__.split(".")[0], "__main__"):
+        logging.getLogger(name).setLevel(level)
+    # No level: from WARNING on the library would go through its plans for many devices, and warn of them.
+    logging.getLogger("transformers.modeling_utils").addFilter(lambda record: record.levelno > logging.WARNING)
+    transformers_logging.disable_progress_bar()
+    disable_progress_bars()
 
 
 def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:

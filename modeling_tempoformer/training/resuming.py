@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,8 @@ def train(
     for script_arguments in arguments:
         settings |= {name: value for name, value in vars(script_arguments).items() if name not in NOT_COMPARED}
     settings["labels"] = getattr(trainer.model.config, "id2label", None)
-    posts = fingerprint(data) if isinstance(data, Dataset) else None
     # Through JSON, as the record is read back.
-    trained_on = json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
+    trained_on = json.loads(json.dumps({"posts": fingerprint(data), **settings}, sort_keys=True, default=str))
     size = {"train_parameters": trainer.get_num_trainable_parameters()}
     checkpoint = get_last_checkpoint(output_dir)
     if checkpoint is not None:
@@ -162,7 +161,8 @@ def check_same(checkpoint: Path, trained_on: dict[str, Any]):
         if name not in before or before[name] != value:
             what = "other training posts" if name == "posts" else f"--{name} {before.get(name)}, not {value}"
             raise ValueError(
-                f"{checkpoint} was trained with {what}: give another --output_dir, or delete this one's checkpoints."
+                f"{checkpoint} was trained with {what}: give another --output_dir to keep its model, or delete "
+                "this one's checkpoints to train in its place."
             )
 
 
@@ -172,8 +172,20 @@ def report(trainer: Trainer, split: str, metrics: dict[str, float]):
     trainer.save_metrics(split, metrics)
 
 
-def fingerprint(rows: Iterable[dict[str, Any]]) -> str:
-    """SHA-256 of all rows, in their order."""
+def check_posts(training: TrainingArguments, data: Dataset | IterableDataset):
+    """
+    Raises a `ValueError` if training would go on from a checkpoint that has learned from other posts than `data`. A
+    script asks before it reads the posts: what else a checkpoint must share, [`train`] compares.
+    """
+    checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
+    if checkpoint is not None and (Path(checkpoint).parent / TRAINED_ON).exists():
+        check_same(Path(checkpoint), {"posts": fingerprint(data)})
+
+
+def fingerprint(rows: Dataset | IterableDataset) -> str | None:
+    """SHA-256 of all rows, in their order; None for streamed ones."""
+    if isinstance(rows, IterableDataset):
+        return None
     digest = hashlib.sha256()
     for row in rows:
         digest.update(repr(sorted(row.items())).encode())

@@ -144,7 +144,7 @@ class StreamTrainer(HubTrainer):
             if kept:
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
         if self.is_world_process_zero():
-            warn_of_worthless(kept, self.class_names)
+            warn_of_worthless(kept, self.class_names, self.state)
         return result
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 from datasets import Dataset
+from huggingface_hub.utils import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
-from transformers.utils.logging import tqdm
 
 from ..configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
 from ..configuration_tempoformer import TempoFormerConfig

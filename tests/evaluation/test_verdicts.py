@@ -7,8 +7,10 @@ import torch
 from datasets import Dataset
 from helpers import NAMES, tiny_encoder, tiny_model
 from transformers import AutoTokenizer
+from transformers.trainer_callback import TrainerState
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.evaluation.verdicts import advise
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -85,3 +87,19 @@ def test_a_model_that_ends_better_than_it_began_is_not_warned_of(tmp_path, token
     trainer.train()
     assert trainer.state.best_metric == pytest.approx(1)
     assert not [entry for entry in caplog.records if entry.levelname == "WARNING" and "kept" in entry.getMessage()]
+
+
+@pytest.mark.parametrize(
+    ("losses", "goes_on"), [([0.3, 0.5, 0.6], False), ([0.5, 0.3, 0.4], False), ([0.5, 0.4, 0.3], True), ([0.5], True)]
+)
+def test_more_epochs_are_advised_only_while_the_validation_loss_falls(losses, goes_on):
+    history = [{"eval_loss": loss, "step": step} for step, loss in enumerate(losses)]
+    assert ("Try more epochs" in advise(TrainerState(log_history=history))) == goes_on
+
+
+@pytest.mark.parametrize("level", ["passive", "info"])
+def test_raw_numbers_are_shown_on_demand(tmp_path, tokenization, capsys, level):
+    make(tmp_path, tokenization, disable_tqdm=False, logging_steps=1, log_level=level).train()
+    shown = "".join(capsys.readouterr())
+    assert "4/4" in shown
+    assert ("'grad_norm'" in shown) == (level == "info")
