@@ -31,12 +31,15 @@ class DatedSentence:
             its first character in `text`, and the character after its last.
         tokens (`tuple[str, ...]`): Tokens or lemmas, for static embeddings. An occurrence of a target is one token,
             the target's name.
+        date, source (`str`): When and where it was written, as the corpus has it; empty if it does not say.
     """
 
     time: str
     text: str
     targets: tuple[tuple[str, int, int], ...]
     tokens: tuple[str, ...]
+    date: str = ""
+    source: str = ""
 
 
 def read_words(path: str | Path, num_scores: int) -> dict[str, list[float]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import binomtest
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 
@@ -46,16 +47,29 @@ class Senses:
         counts (`np.ndarray` of shape `(senses, times)`): Number of usages.
         nearest (`list[list[np.ndarray]]`): For each sense and time the indices of its usages at that time, from the
             one nearest to the mean of the sense to the farthest, by Euclidean distance, as k-means has it.
+        keywords (`list[list[str]]`): For each sense up to five words that stand near the word in this sense more than
+            in the others, the most telling first. Empty lists if there is one sense.
     """
 
     labels: list[np.ndarray]
     counts: np.ndarray
     nearest: list[list[np.ndarray]]
+    keywords: list[list[str]]
 
     @property
     def shares(self) -> np.ndarray:
         """The share of each sense in the usages of each time, shape `(senses, times)`; 0 at a time without usages."""
         return self.counts / np.maximum(self.counts.sum(axis=0), 1)
+
+    @property
+    def intervals(self) -> np.ndarray:
+        """The 95 % intervals (Wilson) of the shares, shape `(senses, times, 2)`; NaN at a time without usages."""
+        ends = np.full((*self.counts.shape, 2), np.nan)
+        for (sense, time), count in np.ndenumerate(self.counts):
+            if total := self.counts[:, time].sum():
+                found = binomtest(int(count), int(total)).proportion_ci(method="wilson")
+                ends[sense, time] = found.low, found.high
+        return ends
 
 
 def find_senses(vectors: Sequence[np.ndarray], num_clusters: int = 5, seed: int = 0) -> Senses:
@@ -93,6 +107,7 @@ def find_senses(vectors: Sequence[np.ndarray], num_clusters: int = 5, seed: int 
             [near[part[near] == sense] for near, part in zip(nearest, by_time, strict=True)]
             for sense in range(len(order))
         ],
+        keywords=[[] for _ in order],
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from scipy.stats import binomtest
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -30,16 +31,44 @@ class Usage:
         text (`str`): The text around the word.
         start (`int`): The word's first character in `text`.
         end (`int`): The character after its last.
+        date, source (`str`): When and where it was written, as the corpus has it; empty if it does not say.
     """
 
     time: str
     text: str
     start: int
     end: int
+    date: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """
+    How often a word is in the whole corpus of a time, not only in the sample.
+
+    Attributes:
+        count (`int`): Occurrences of the word.
+        corpus_words (`int`): Words of the corpus.
+    """
+
+    count: int
+    corpus_words: int
+
+    @property
+    def per_million(self) -> float:
+        return 1e6 * self.count / self.corpus_words
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of `per_million` (Wilson), as if occurrences were independent."""
+        ends = binomtest(self.count, self.corpus_words).proportion_ci(method="wilson")
+        return 1e6 * ends.low, 1e6 * ends.high
 
 
 # For each word and time.
 Usages = dict[str, dict[str, list[Usage]]]
+Frequencies = dict[str, dict[str, Frequency]]
 # Files whose names begin with an underscore are never pushed: it holds texts.
 USAGES = "_usages.parquet"
 
@@ -72,7 +101,7 @@ def sample_usages(
         present = found[word][time]
         sample = random.Random(f"{seed} {word} {time}").sample(present, min(num_samples, len(present)))
         return [
-            Usage(time, sentence.text, start, end)
+            Usage(time, sentence.text, start, end, sentence.date, sentence.source)
             for sentence in sample
             for name, start, end in sentence.targets
             if name == word
