@@ -34,8 +34,9 @@ from modeling_tempoformer.semantic_change.corpora import (
 from modeling_tempoformer.semantic_change.measures import (
     MIN_WORDS,
     average_pairwise_distance,
+    change_score,
     cluster_distances,
-    pairwise_distance_interval,
+    prototype_deviations,
     prototype_distance,
     shuffled_prototypes,
 )
@@ -63,10 +64,16 @@ from modeling_tempoformer.view.words_page import PAGE, words_page
 Vectors = dict[str, np.ndarray]
 
 
+def score_change(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
+    scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
+    deviations = (0, *prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
+    # The interval of a distance that lies too high by what chance makes: mirrored, without the bootstrap's own excess.
+    middle, high, low = (change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations)
+    return {"change": middle, "change_low": low, "change_high": high, **scores}
+
+
 def score_apd(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
-    pair = [vectors[time] for time in args.ends]
-    low, high = pairwise_distance_interval(*pair, args.seed)
-    return {"apd": average_pairwise_distance(*pair), "apd_low": low, "apd_high": high}
+    return {"apd": average_pairwise_distance(*(vectors[time] for time in args.ends))}
 
 
 def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
@@ -86,7 +93,7 @@ def score_clusters(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") 
 
 # Each makes the columns of one word from the vectors of its usages, and of those of the first and the last time as if
 # they were of the other one: a temporal model reads one text differently at two times.
-CONTEXTUAL = {"apd": score_apd, "prt": score_prt, "clusters": score_clusters}
+CONTEXTUAL = {"change": score_change, "apd": score_apd, "prt": score_prt, "clusters": score_clusters}
 # Each makes the column of all words from static vectors.
 STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
 MEASURES = (*CONTEXTUAL, "time_diff", *STATIC)
@@ -108,13 +115,14 @@ class ChangeArguments:
     )
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
     measures: list[str] = field(
-        default_factory=lambda: ["apd", "prt"],
+        default_factory=lambda: ["change"],
         metadata={
             "choices": MEASURES,
-            "help": "apd: average pairwise distance. prt: distance of the prototypes (averaged embeddings), as it is "
-            "and less the distance that chance makes (prt_corrected). clusters: distances of the distributions over "
-            "clusters of usages. time_diff: difference of predicted times. sgns: distance of aligned static "
-            "embeddings. neighbours: share of nearest neighbours that differ. The first measure orders the table.",
+            "help": "change: from 0 to 100, made of the next two. apd: average pairwise distance. prt: distance of "
+            "the prototypes (averaged embeddings), as it is and less the distance that chance makes (prt_corrected). "
+            "clusters: distances of the distributions over clusters of usages. time_diff: difference of predicted "
+            "times. sgns: distance of aligned static embeddings. neighbours: share of nearest neighbours that differ. "
+            "The first measure orders the table.",
         },
     )
     corpora: list[str] | None = field(
@@ -126,7 +134,17 @@ class ChangeArguments:
         default=None, metadata={"help": "A file of words and phrases; default: those of --truth."}
     )
     truth: str | None = field(default=None, metadata={"help": "Gold scores: a word, a tab and a number on each line."})
-    num_last_layers: int = field(default=1, metadata={"help": "Hidden layers to average, h in the paper."})
+    num_last_layers: int | None = field(
+        default=None,
+        metadata={"help": "Hidden layers to average, h in the paper; by default 4, or 1 with --target_marks."},
+    )
+    target_marks: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "What stands before and after the word, for encoders that read a marked word: <t> </t> for "
+            "XL-LEXEME. The vector is then that of the whole text."
+        },
+    )
     min_usages: int = field(
         default=20, metadata={"help": "Words with fewer usages at some time are left out, and named."}
     )
@@ -148,6 +166,8 @@ class ChangeArguments:
             raise ValueError("Give exactly one of --corpora and --dwug.")
         if self.targets is None and self.truth is None:
             raise ValueError("Give the words: --targets or --truth.")
+        if self.target_marks is not None and len(self.target_marks) != 2:
+            raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
         if self.model_name_or_path is None and (needy := [m for m in self.measures if m not in STATIC]):
             raise ValueError(f"--measures {' '.join(needy)} need --model_name_or_path.")
         if self.times is None:
@@ -225,7 +245,8 @@ def score_words(
     model = None if tokenizer is None else load_model(args)
     if has_vectors:
         first, last = args.ends
-        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
+        batch, length = args.per_device_eval_batch_size, args.max_seq_length
+        settings = (args.num_last_layers, batch, length, args.target_marks)
         vectors = embed_usages(model, tokenizer, usages, *settings)
         if hasattr(tokenizer, "time_points"):
             swapped = embed_usages(model, tokenizer, swap_times(usages, first, last), *settings)

@@ -17,8 +17,8 @@ from .measures import Agreement, agreement
 from .usages import describe_counts
 
 
-# The columns of the ends of the 95 % interval of `apd`.
-INTERVAL = ("apd_low", "apd_high")
+# The columns of the ends of the 95 % interval of `change`.
+INTERVAL = ("change_low", "change_high")
 # How sure the scores are: these columns come after them and are no scores.
 CERTAINTY = ("p", "p_fdr", *INTERVAL)
 
@@ -111,12 +111,12 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
     axes = figure.subplots()
     axes.barh(range(len(shown)), shown[measure], height=0.6)
     axes.set_xlabel(measure)
-    if measure == "apd" and INTERVAL[0] in shown:
-        lengths = shown[list(INTERVAL)].sub(shown["apd"], axis=0).abs().T
+    if measure == "change":
+        lengths = shown[list(INTERVAL)].sub(shown["change"], axis=0).abs().T
         axes.errorbar(
-            shown["apd"], range(len(shown)), xerr=lengths, fmt="none", ecolor="black", elinewidth=1, capsize=2
+            shown["change"], range(len(shown)), xerr=lengths, fmt="none", ecolor="black", elinewidth=1, capsize=2
         )
-        axes.set_xlabel("apd, with 95 % intervals")
+        axes.set_xlabel("change (0 to 100), with 95 % intervals")
     # A word with dollar signs is not a formula.
     plain = {"fontsize": 8, "parse_math": False}
     axes.set_yticks(range(len(shown)), shown["word"].map(escape_control_characters), **plain)
@@ -131,6 +131,19 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
     axes.set_title(f"{most}{len(scored)} words by change from {first} to {last}", parse_math=False)
     axes.margins(y=0.01)
     return figure
+
+
+def conclude(table: pd.DataFrame) -> str:
+    """
+    One sentence on which words changed: more than chance where `p_fdr` is below 0.05; surely little where the upper
+    end of the interval is below a quarter of the largest change.
+    """
+    changed = table["p_fdr"] < 0.05
+    of = f"{changed.sum()} of {len(table)} words changed more than chance (p below 0.05 after false discovery control)"
+    little = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
+    if not changed.any() or little.empty:
+        return f"{of}."
+    return f"{of}. Surely less than a quarter as much as '{table['word'].iloc[0]}': {', '.join(little)}."
 
 
 def write_report(
@@ -161,7 +174,8 @@ def write_report(
     scores = table.set_index("word")[measures]
     missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in measures}
     found: dict[str, Agreement] = {}
-    notes = [f"Left out, with too few usages: {describe_counts(left_out)}."] if left_out else []
+    notes = [conclude(table)] if "change" in table else []
+    notes += [f"Left out, with too few usages: {describe_counts(left_out)}."] if left_out else []
     if truth is not None:
         missing["No gold score"] = [word for word in scores.index if word not in truth]
         if others := [word for word in truth if word not in {*scores.index, *left_out}]:
