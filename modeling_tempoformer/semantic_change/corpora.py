@@ -245,7 +245,7 @@ def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
         yield from read_rows(path, columns)
         return
     for file in corpus_files(path):
-        name = file.name if file == path else file.relative_to(path)
+        name = file.relative_to(path) if path.is_dir() else path.name
         for number, line in read_lines(file):
             yield "", f"{name}, line {number}", line
 
@@ -377,11 +377,11 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
         `source` is the identifier of the use. Raises a `ValueError` that names the first line with another form, or if
         there is no use, or if there are more or fewer groupings than `times`.
     """
-    periods = dwug_periods(path)
-    names = dict(zip(periods, periods.values() if times is None else times, strict=False))
-    if times is not None and len(times) != len(periods):
-        raise ValueError(f"--times must name {len(periods)} time points ({', '.join(periods)}), got {len(times)}.")
-    where = None
+    names, where = dwug_periods(path), None
+    if times is not None:
+        if len(times) != len(names):
+            raise ValueError(f"--times must name {len(names)} time points ({', '.join(names)}), got {len(times)}.")
+        names = dict(zip(names, times, strict=True))
     for where, use in read_uses(path):
         try:
             yield to_use(use, names)
