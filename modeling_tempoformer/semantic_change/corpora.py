@@ -79,7 +79,7 @@ def read_targets(path: str | Path) -> dict[str, list[str]]:
     def parse(line: str) -> tuple[str, list[str]]:
         word, colon, others = line.partition(": ")
         forms = [" ".join(form.split()) for form in (others.split(",") if colon else [word])]
-        if "\t" in line or not all(forms):
+        if "\t" in line or not all([word, *forms]):
             raise ValueError(f"expected a word or a phrase, or one with its forms (a: b, c), got {line!r}")
         return word, forms
 

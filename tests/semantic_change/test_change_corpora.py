@@ -241,7 +241,7 @@ def test_a_form_of_two_words_is_refused(tmp_path):
         read_one(tmp_path / "c.txt", "they lay", {"lie": ["lie", "lay"], "lay": ["lay", "laid"]})
 
 
-@pytest.mark.parametrize("line", ["a: b,,c", "a: b,", "a: b\tc", "a\t1"])
+@pytest.mark.parametrize("line", ["a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1"])
 def test_lists_of_forms_that_are_refused(tmp_path, line):
     (tmp_path / "words.txt").write_text(f"x\n{line}\n", encoding="utf-8")
     with pytest.raises(ValueError, match="words.txt, line 2"):
