@@ -25,7 +25,13 @@ from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.dated_texts import numbers_in
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change.corpora import (
+    TABLE_SUFFIXES,
+    Columns,
     DatedSentence,
+    Targets,
+    dwug_periods,
+    is_table,
+    read_dated_table,
     read_dwug,
     read_semeval,
     read_targets,
@@ -45,7 +51,9 @@ from modeling_tempoformer.semantic_change.static_embeddings import neighbour_cha
 from modeling_tempoformer.semantic_change.time_prediction import time_differences
 from modeling_tempoformer.semantic_change.usages import (
     USAGES,
+    Frequencies,
     Usages,
+    count_frequencies,
     count_usages,
     drop_rare,
     drop_unknown,
@@ -126,14 +134,29 @@ class ChangeArguments:
         },
     )
     corpora: list[str] | None = field(
-        default=None, metadata={"help": "A text file, or a folder of text files, for each time point, in order."}
+        default=None,
+        metadata={
+            "help": "A text file, a folder of text files or a table (CSV, TSV, JSON lines, Parquet) for each time "
+            "point, in order; or one table with dates, and --times such as 1790-1860 1950-2020."
+        },
     )
-    dwug: str | None = field(default=None, metadata={"help": "Uses of a word usage graph (uses.jsonl) instead."})
+    text_column: str = "text"
+    time_column: str | None = field(default=None, metadata={"help": "Dates of texts. Default: 'date', if it exists."})
+    source_column: str | None = field(
+        default=None, metadata={"help": "Where a text is from, for citations. Default: 'source', if it exists."}
+    )
+    dwug: str | None = field(
+        default=None, metadata={"help": "A DWUG data set instead: its folder, or its uses as JSON lines."}
+    )
     times: list[str] | None = field(default=None, metadata={"help": "Names of the time points, if not the corpora's."})
     targets: str | None = field(
-        default=None, metadata={"help": "A file of words and phrases; default: those of --truth."}
+        default=None,
+        metadata={"help": "A file of words and phrases, with forms if you like (a: b, c); default: those of --truth."},
     )
-    truth: str | None = field(default=None, metadata={"help": "Gold scores: a word, a tab and a number on each line."})
+    truth: str | None = field(
+        default=None,
+        metadata={"help": "Gold scores: a word, a tab and a number on each line, or DWUG's stats_groupings.csv."},
+    )
     num_last_layers: int | None = field(
         default=None,
         metadata={"help": "Hidden layers to average, h in the paper; by default 4, or 1 with --target_marks."},
@@ -171,8 +194,7 @@ class ChangeArguments:
         if self.model_name_or_path is None and (needy := [m for m in self.measures if m not in STATIC]):
             raise ValueError(f"--measures {' '.join(needy)} need --model_name_or_path.")
         if self.times is None:
-            names = [Path(path).name.removesuffix(".gz").removesuffix(".txt") for path in self.corpora or ()]
-            self.times = names or ["1810-1860", "1960-2010"]
+            self.times = [time_name(path) for path in self.corpora or ()] or [*dwug_periods(self.dwug).values()]
             # A shell lists 900.txt after 1000.txt.
             numbers = [numbers_in(name) for name in self.times]
             if all(numbers) and numbers != sorted(numbers):
@@ -181,10 +203,16 @@ class ChangeArguments:
                     "name them in your order with --times."
                 )
         if len(self.times) < 2 or len(set(self.times)) < len(self.times):
-            raise ValueError(f"There must be at least two different time points, got {', '.join(self.times)}.")
-        expected = 2 if self.corpora is None else len(self.corpora)
-        if len(self.times) != expected:
-            raise ValueError(f"--times must name {expected} time points, got {len(self.times)}.")
+            raise ValueError(
+                f"There must be at least two different time points, got {', '.join(self.times)}: name them by --times."
+            )
+        if self.corpora and not self.is_one_table and len(self.times) != len(self.corpora):
+            raise ValueError(f"--times must name {len(self.corpora)} time points, got {len(self.times)}.")
+
+    @property
+    def is_one_table(self) -> bool:
+        """Whether the texts of all times are in one table."""
+        return self.corpora is not None and len(self.corpora) == 1 and is_table(self.corpora[0])
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -192,11 +220,20 @@ class ChangeArguments:
         return self.times[0], self.times[-1]
 
 
-def read_sentences(args: ChangeArguments, words: list[str], ignore_case: bool) -> Iterator[DatedSentence]:
+def time_name(path: str) -> str:
+    """A time point's name from that of its file."""
+    name = Path(path).name.removesuffix(".gz")
+    return name.rpartition(".")[0] if name.endswith((".txt", *TABLE_SUFFIXES)) else name
+
+
+def read_sentences(args: ChangeArguments, words: Targets, ignore_case: bool) -> Iterator[DatedSentence]:
     """Reads the sentences from the start."""
     if args.dwug is not None:
-        return read_dwug(args.dwug, tuple(args.times))
-    return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words, ignore_case)
+        return read_dwug(args.dwug, args.times)
+    columns = Columns(args.text_column, args.time_column, args.source_column)
+    if args.is_one_table:
+        return read_dated_table(args.corpora[0], args.times, words, ignore_case, columns)
+    return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words, ignore_case, columns)
 
 
 def check_extras(args: ChangeArguments):
@@ -226,16 +263,20 @@ def load_model(args: ChangeArguments) -> PreTrainedModel:
 
 
 def score_words(
-    args: ChangeArguments, words: list[str]
-) -> tuple[dict[str, dict[str, float]], Usages, dict[str, Vectors], dict[str, dict[str, int]]]:
+    args: ChangeArguments, words: Targets
+) -> tuple[dict[str, dict[str, float]], Usages, dict[str, Vectors], dict[str, dict[str, int]], Frequencies]:
     """
-    The columns of the measures, for [`ranked_table`]; the usages and their vectors, none if no measure needs them; and
-    for each word that is too rare its number of usages at each time.
+    The columns of the measures, for [`ranked_table`]; the usages and their vectors, none if no measure needs them; for
+    each word that is too rare its number of usages at each time; and the frequencies of all words, none if there are
+    no whole corpora.
     """
     has_vectors, has_static = (bool(set(args.measures) & kind.keys()) for kind in (CONTEXTUAL, STATIC))
     tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
     ignore_case = tokenizer is not None and ignores_case(tokenizer)
-    usages = sample_usages(read_sentences(args, words, ignore_case), words, args.times, args.num_samples, args.seed)
+    sentences, frequencies = read_sentences(args, words, ignore_case), {}
+    if args.corpora:
+        sentences = count_frequencies(sentences, words, args.times, frequencies)
+    usages = sample_usages(sentences, words, args.times, args.num_samples, args.seed)
     usages, left_out = drop_rare(drop_unknown(tokenizer, usages) if has_vectors else usages, args.min_usages)
     static, vectors, swapped = {}, {}, {}
     # Before a model is loaded, because the texts may be too small for static embeddings.
@@ -261,7 +302,7 @@ def score_words(
             columns[measure] = STATIC[measure](static, list(usages), args.ends)
         else:
             columns[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
-    return columns, usages, vectors, left_out
+    return columns, usages, vectors, left_out, frequencies
 
 
 def main(arguments: list[str]):
@@ -276,11 +317,11 @@ def main(arguments: list[str]):
             f"{args.targets or args.truth} are in {args.truth}."
         )
     with lock_folder(args.output_dir):
-        columns, usages, vectors, left_out = score_words(args, words)
+        columns, usages, vectors, left_out, frequencies = score_words(args, words)
         folder = Path(args.output_dir)
         if vectors:
             write_usages(folder / USAGES, usages, vectors)
-        table = ranked_table(columns, count_usages(usages), truth)
+        table = ranked_table(columns, count_usages(usages), truth, frequencies)
         print(write_report(folder, table, args.times, truth, left_out, args.seed))
         write_page(folder / PAGE, words_page(table, args.times, usages, vectors, args.num_clusters, args.seed))
 

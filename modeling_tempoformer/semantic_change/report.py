@@ -14,7 +14,7 @@ from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
 from ..evaluation.figures import new_figure
 from .measures import Agreement, agreement
-from .usages import describe_counts
+from .usages import Frequencies, describe_counts
 
 
 # The columns of the ends of the 95 % interval of `change`.
@@ -39,6 +39,7 @@ def ranked_table(
     columns: Mapping[str, Mapping[str, float]],
     counts: dict[str, dict[str, int]],
     truth: Mapping[str, float] | None = None,
+    frequencies: Frequencies | None = None,
 ) -> pd.DataFrame:
     """
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
@@ -48,11 +49,13 @@ def ranked_table(
             p-values `p`, `p_fdr` is adjusted for the number of words (Benjamini and Hochberg, 1995).
         counts: For each word its number of usages at each time.
         truth: Gold scores by word.
+        frequencies: How often each word is at each time, if whole corpora were read.
 
     Returns:
-        The columns `rank`, `word`, the measures, those of [`CERTAINTY`], `gold`, `gold_rank` and `usages_TIME`. Rank 1
-        changed most, and words with the same score share their mean rank. Gold ranks are among the words that have
-        both scores. Raises a `ValueError` if the first measure has no score for any word.
+        The columns `rank`, `word`, the measures, those of [`CERTAINTY`], `gold`, `gold_rank`, `usages_TIME` and, with
+        frequencies, `per_million_TIME`. Rank 1 changed most, and words with the same score share their mean rank. Gold
+        ranks are among the words that have both scores. Raises a `ValueError` if the first measure has no score for
+        any word.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in CERTAINTY]
@@ -69,15 +72,22 @@ def ranked_table(
     for name, of_words in ranks.items():
         table[name] = of_words.map("{:g}".format, na_action="ignore")
     usages = pd.DataFrame.from_dict(counts, orient="index").add_prefix("usages_")
-    table = table.join(usages).sort_values(first, ascending=False, kind="stable").reset_index()
+    table = table.join(usages).join(per_million(frequencies or {}))
+    table = table.sort_values(first, ascending=False, kind="stable").reset_index()
     table.insert(0, "rank", table.pop("rank"))
     return table
+
+
+def per_million(frequencies: Frequencies) -> pd.DataFrame:
+    """The frequencies of words (rows) in a million words of each time (columns)."""
+    rows = {word: {time: one.per_million for time, one in by_time.items()} for word, by_time in frequencies.items()}
+    return pd.DataFrame.from_dict(rows, orient="index").add_prefix("per_million_")
 
 
 def measures_of(table: pd.DataFrame) -> list[str]:
     """The measures that a [`ranked_table`] has, the one that orders it first."""
     others = ("rank", "word", *CERTAINTY, "gold", "gold_rank")
-    return [name for name in table if name not in others and not name.startswith("usages_")]
+    return [name for name in table if name not in others and not name.startswith(("usages_", "per_million_"))]
 
 
 def plot_ranks(scores: Mapping[str, float], truth: Mapping[str, float], title: str) -> Figure:

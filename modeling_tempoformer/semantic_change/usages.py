@@ -1,6 +1,7 @@
 """Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022)."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -74,14 +75,14 @@ USAGES = "_usages.parquet"
 
 
 def sample_usages(
-    sentences: Iterable[DatedSentence], targets: Sequence[str], times: Sequence[str], num_samples: int, seed: int = 42
+    sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str], num_samples: int, seed: int = 42
 ) -> Usages:
     """
     Samples sentences for each word and time, and returns every occurrence of the word in them.
 
     Args:
         sentences (`Iterable[DatedSentence]`): In any order.
-        targets (`Sequence[str]`): The words.
+        targets (`Iterable[str]`): The words.
         times (`Sequence[str]`): The names of the time points.
         num_samples (`int`): Number of sentences for each word and time, drawn without replacement; all if there are
             fewer.
@@ -108,6 +109,24 @@ def sample_usages(
         ]
 
     return {word: {time: draw(word, time) for time in times} for word in found}
+
+
+def count_frequencies(
+    sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str], frequencies: Frequencies
+) -> Iterator[DatedSentence]:
+    """
+    Passes on the sentences of whole corpora, for [`sample_usages`] to draw from. When they end, `frequencies` has how
+    often each word is at each time. The words of a corpus are what stands between spaces.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    corpus_words: Counter[str] = Counter()
+    for sentence in sentences:
+        corpus_words[sentence.time] += sentence.text.count(" ") + 1
+        for word, _, _ in sentence.targets:
+            counts[word, sentence.time] += 1
+        yield sentence
+    for word in targets:
+        frequencies[word] = {time: Frequency(counts[word, time], corpus_words[time]) for time in times}
 
 
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:

@@ -14,7 +14,9 @@ from modeling_tempoformer.semantic_change.corpora import DatedSentence
 from modeling_tempoformer.semantic_change.report import conclude, format_table, plot_scores, ranked_table, write_report
 from modeling_tempoformer.semantic_change.time_prediction import predict_times, time_differences
 from modeling_tempoformer.semantic_change.usages import (
+    Frequency,
     Usage,
+    count_frequencies,
     embed_usages,
     encode_usage,
     sample_usages,
@@ -50,6 +52,12 @@ def test_every_occurrence_in_a_sampled_sentence_is_a_usage():
     assert usages["air"] == {TIMES[0]: [], TIMES[1]: []}
 
 
+def test_a_usage_has_the_date_and_the_source_of_its_sentence():
+    dated = DatedSentence(TIMES[0], "the plane", (("plane", 4, 9),), ("the", "plane"), "1815-06-18", "letter")
+    (usage,) = sample_usages([dated], ["plane"], TIMES, num_samples=1)["plane"][TIMES[0]]
+    assert (usage.date, usage.source) == ("1815-06-18", "letter")
+
+
 def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
     many = [sentence(TIMES[0], f"plane {number}", "plane") for number in range(50)]
     drawn = sample_usages(many, ["plane"], TIMES, num_samples=5)["plane"][TIMES[0]]
@@ -58,6 +66,23 @@ def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
     assert drawn != sample_usages(many, ["plane"], TIMES, num_samples=5, seed=1)["plane"][TIMES[0]]
     with pytest.raises(KeyError, match="1900"):
         sample_usages([sentence("1900", "plane", "plane")], ["plane"], TIMES, num_samples=5)
+
+
+def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
+    frequencies = {}
+    counted = count_frequencies(SENTENCES, ["plane", "trees", "air"], TIMES, frequencies)
+    usages = sample_usages(counted, ["plane"], TIMES, num_samples=1)
+    assert len(usages["plane"][TIMES[1]]) == 1
+    assert frequencies == {
+        "plane": {TIMES[0]: Frequency(1, 9), TIMES[1]: Frequency(2, 4)},
+        "trees": {TIMES[0]: Frequency(2, 9), TIMES[1]: Frequency(1, 4)},
+        "air": {TIMES[0]: Frequency(0, 9), TIMES[1]: Frequency(0, 4)},
+    }
+    table = ranked_table(
+        {"apd": {"trees": 0.1, "plane": 0.2}}, dict.fromkeys(["trees", "plane"], {}), None, frequencies
+    )
+    assert list(table[f"per_million_{TIMES[0]}"]) == pytest.approx([1e6 / 9, 2e6 / 9])
+    assert list(table["word"]) == ["plane", "trees"]
 
 
 @pytest.mark.parametrize(
