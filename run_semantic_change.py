@@ -40,6 +40,7 @@ from modeling_tempoformer.semantic_change.measures import (
     shuffled_prototypes,
 )
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
+from modeling_tempoformer.semantic_change.senses import find_senses
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
 from modeling_tempoformer.semantic_change.time_prediction import time_differences
 from modeling_tempoformer.semantic_change.usages import (
@@ -102,7 +103,7 @@ class ChangeArguments:
 
     output_dir: str = field(
         metadata={
-            "help": "Folder for changes.csv, changes.png, ranks.png and results.json; and, with texts in them, "
+            "help": "Folder for changes.csv, results.json, the figures changes and ranks; and, with texts in them, "
             "_changes.html and _usages.parquet."
         }
     )
@@ -261,7 +262,11 @@ def main(arguments: list[str]):
             write_usages(folder / USAGES, usages, vectors)
         table = ranked_table(columns, count_usages(usages), truth)
         print(write_report(folder, table, args.times, truth, left_out, args.seed))
-        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, args.num_clusters, args.seed))
+        senses = {
+            word: find_senses(list(by_time.values()), args.num_clusters, args.seed)
+            for word, by_time in vectors.items()
+        }
+        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, None, args.seed))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from itertools import product
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -76,14 +77,15 @@ def test_words_are_sorted_and_searched(opened, folder):
     sort_by("word")
     assert opened.texts("#rows a") == sorted(by_change, reverse=True)
     assert opened.find('th[aria-sort="descending"]').text.startswith("word")
-    sort_by("prt_corrected")
+    opened.find("#measures").click()
+    sort_by("distance of means, less chance")
     by_prt = sorted(rows, key=lambda row: -float(row["prt_corrected"]))
     assert opened.texts("#rows a") == [row["word"] for row in by_prt]
     cells = opened.texts("#rows tr:first-child > *")
-    assert cells[headings.index("apd")] == f"{float(by_prt[0]['apd']):.3f}"
+    assert cells[headings.index("average distance")] == f"{float(by_prt[0]['apd']):.3f}"
     ends = (f"{float(by_prt[0][f'apd_{end}']):.3f}" for end in ("low", "high"))
-    assert cells[headings.index("95 % of apd")] == " to ".join(ends)
-    assert cells[headings.index("usages 1900")] == by_prt[0]["usages_1900"]
+    assert cells[headings.index("95 % interval of it")] == " to ".join(ends)
+    assert cells[headings.index("usages, 1900")] == by_prt[0]["usages_1900"]
     opened.set_value("#search", "L")
     assert set(opened.texts("#rows a")) == {"flew", "glad"} and opened.text("#found") == "2 of 4 words"
 
@@ -96,8 +98,8 @@ def test_shares_and_sentences_are_those_of_the_vectors_in_the_file(opened, folde
     counts = table.groupby(["sense", "time"]).size().unstack(fill_value=0)
     found = {}
     for article in range(1, 4):
-        headings = opened.texts(f"#senses article:nth-child({article}) h5")
-        numbers = [int(heading.split("(")[1].split(" of ")[0]) for heading in headings]
+        headings = opened.texts(f"#senses article:nth-child({article}) .times h5")
+        numbers = [int(heading.split(", ")[1].split(" of ")[0]) for heading in headings]
         assert [heading.split(":")[0] for heading in headings] == TIMES
         assert [heading.split(": ")[1].split(" %")[0] for heading in headings] == [
             f"{np.floor(100 * number / 30 + 0.5):.0f}" for number in numbers
@@ -134,13 +136,45 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     shown = [text.split(": ", 1) for text in opened.texts("#usages li")]
     assert Counter(text for _, text in shown) == Counter(table.loc[table["time"] == "2000", "text"])
     # A sense that is chosen for the map is chosen for the list.
-    opened.find("#senses article:nth-child(2) button").click()
-    expected = opened.texts("#senses article:nth-child(2) h5")[2].split("(")[1].split(" of ")[0]
+    opened.find("#senses article:nth-child(2) .title button").click()
+    expected = opened.texts("#senses article:nth-child(2) .times h5")[2].split(", ")[1].split(" of ")[0]
     opened.wait_for(lambda: len(opened.texts("#usages li")) == int(expected))
     assert {text.split(", ")[1].split(":")[0] for text in opened.texts("#usages li")} <= {"sense 2"}
     assert opened.find("#senses article:nth-child(2) button").get_attribute("aria-pressed") == "true"
     opened.find_all("#rows a")[0].send_keys(Keys.ARROW_DOWN)
     assert opened.driver.switch_to.active_element.text == opened.texts("#rows a")[1]
+
+
+def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
+    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    assert not opened.find("#citations").is_displayed()
+    choose(opened, "flew")
+    texts = opened.texts("#senses article:nth-child(3) .times > :first-child li")
+    for box in opened.find_all("#senses article:nth-child(3) .times > :first-child .cite"):
+        box.send_keys(Keys.SPACE)
+    # Chosen in one list, and in the other.
+    opened.find("#all summary").click()
+    opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
+    choose(opened, "the")
+    opened.find("#senses .times .cite").click()
+    opened.find("#save").click()
+    opened.wait_for((tmp_path / "citations.csv").exists)
+    rows = read_table(tmp_path / "citations.csv", encoding="utf-8-sig")
+    assert [row["left"] + row["form"] + row["right"] for row in rows[:-1]] == texts
+    assert [(row["word"], row["sense"], row["time"]) for row in rows[:-1]] == [("flew", "3", "1800")] * len(texts)
+    assert rows[-1]["word"] == rows[-1]["form"] == "the" and rows[-1]["date"] == ""
+    opened.find("#forget").click()
+    assert not opened.find_all(".cite:checked") and not opened.find("#citations").is_displayed()
+
+
+def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
+    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    choose(opened, "flew")
+    for name in ("map", "shares", "distance"):
+        opened.find(f"#{name} + .save").click()
+        path = tmp_path / f"flew_{name}.svg"
+        opened.wait_for(path.exists)
+        assert ElementTree.parse(path).getroot().tag.endswith("svg") and "var(" not in path.read_text()
 
 
 def test_a_sentence_that_is_markup_is_text(opened, folder):
@@ -157,7 +191,7 @@ def test_nothing_is_wider_than_the_screen(browser, folder, width):
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", settings)
     try:
         browser.open(folder / "_changes.html", READY)
-        browser.wait_for(lambda: len(browser.find_all("#curve svg")) == 1)
+        browser.wait_for(lambda: len(browser.find_all("#distance svg")) == 1)
         assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
