@@ -156,10 +156,10 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
     choose(opened, "the")
-    opened.find("#senses .times .cite").click()
+    opened.find("#senses .times .cite").send_keys(Keys.SPACE)
     opened.find("#save").click()
     opened.wait_for((tmp_path / "citations.csv").exists)
-    rows = read_table(tmp_path / "citations.csv", encoding="utf-8-sig")
+    rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
     assert [row["left"] + row["form"] + row["right"] for row in rows[:-1]] == texts
     assert [(row["word"], row["sense"], row["time"]) for row in rows[:-1]] == [("flew", "3", "1800")] * len(texts)
     assert rows[-1]["word"] == rows[-1]["form"] == "the" and rows[-1]["date"] == ""
