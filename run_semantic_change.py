@@ -25,7 +25,13 @@ from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.dated_texts import numbers_in
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change.corpora import (
+    TABLE_SUFFIXES,
+    Columns,
     DatedSentence,
+    Targets,
+    dwug_periods,
+    is_table,
+    read_dated_table,
     read_dwug,
     read_semeval,
     read_targets,
@@ -34,18 +40,23 @@ from modeling_tempoformer.semantic_change.corpora import (
 from modeling_tempoformer.semantic_change.measures import (
     MIN_WORDS,
     average_pairwise_distance,
+    change_score,
     cluster_distances,
-    pairwise_distance_interval,
+    prototype_deviations,
     prototype_distance,
     shuffled_prototypes,
 )
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
-from modeling_tempoformer.semantic_change.senses import find_senses
+from modeling_tempoformer.semantic_change.senses import Senses, find_senses
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
 from modeling_tempoformer.semantic_change.time_prediction import time_differences
 from modeling_tempoformer.semantic_change.usages import (
     USAGES,
+    Frequencies,
+    Usage,
     Usages,
+    context,
+    count_frequencies,
     count_usages,
     drop_rare,
     drop_unknown,
@@ -64,10 +75,16 @@ from modeling_tempoformer.view.words_page import PAGE, words_page
 Vectors = dict[str, np.ndarray]
 
 
+def score_change(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
+    scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
+    deviations = (0, *prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
+    # The interval of a distance that lies too high by what chance makes: mirrored, without the bootstrap's own excess.
+    middle, high, low = (change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations)
+    return {"change": middle, "change_low": low, "change_high": high, **scores}
+
+
 def score_apd(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
-    pair = [vectors[time] for time in args.ends]
-    low, high = pairwise_distance_interval(*pair, args.seed)
-    return {"apd": average_pairwise_distance(*pair), "apd_low": low, "apd_high": high}
+    return {"apd": average_pairwise_distance(*(vectors[time] for time in args.ends))}
 
 
 def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
@@ -87,7 +104,7 @@ def score_clusters(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") 
 
 # Each makes the columns of one word from the vectors of its usages, and of those of the first and the last time as if
 # they were of the other one: a temporal model reads one text differently at two times.
-CONTEXTUAL = {"apd": score_apd, "prt": score_prt, "clusters": score_clusters}
+CONTEXTUAL = {"change": score_change, "apd": score_apd, "prt": score_prt, "clusters": score_clusters}
 # Each makes the column of all words from static vectors.
 STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
 MEASURES = (*CONTEXTUAL, "time_diff", *STATIC)
@@ -109,25 +126,51 @@ class ChangeArguments:
     )
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
     measures: list[str] = field(
-        default_factory=lambda: ["apd", "prt"],
+        default_factory=lambda: ["change"],
         metadata={
             "choices": MEASURES,
-            "help": "apd: average pairwise distance. prt: distance of the prototypes (averaged embeddings), as it is "
-            "and less the distance that chance makes (prt_corrected). clusters: distances of the distributions over "
-            "clusters of usages. time_diff: difference of predicted times. sgns: distance of aligned static "
-            "embeddings. neighbours: share of nearest neighbours that differ. The first measure orders the table.",
+            "help": "change: from 0 to 100, made of the next two. apd: average pairwise distance. prt: distance of "
+            "the prototypes (averaged embeddings), as it is and less the distance that chance makes (prt_corrected). "
+            "clusters: distances of the distributions over clusters of usages. time_diff: difference of predicted "
+            "times. sgns: distance of aligned static embeddings. neighbours: share of nearest neighbours that differ. "
+            "The first measure orders the table.",
         },
     )
     corpora: list[str] | None = field(
-        default=None, metadata={"help": "A text file, or a folder of text files, for each time point, in order."}
+        default=None,
+        metadata={
+            "help": "A text file, a folder of text files or a table (CSV, TSV, JSON lines, Parquet) for each time "
+            "point, in order; or one table with dates, and --times such as 1790-1860 1950-2020."
+        },
     )
-    dwug: str | None = field(default=None, metadata={"help": "Uses of a word usage graph (uses.jsonl) instead."})
+    text_column: str = "text"
+    time_column: str | None = field(default=None, metadata={"help": "Dates of texts. Default: 'date', if it exists."})
+    source_column: str | None = field(
+        default=None, metadata={"help": "Where a text is from, for citations. Default: 'source', if it exists."}
+    )
+    dwug: str | None = field(
+        default=None, metadata={"help": "A DWUG data set instead: its folder, or its uses as JSON lines."}
+    )
     times: list[str] | None = field(default=None, metadata={"help": "Names of the time points, if not the corpora's."})
     targets: str | None = field(
-        default=None, metadata={"help": "A file of words and phrases; default: those of --truth."}
+        default=None,
+        metadata={"help": "A file of words and phrases, with forms if you like (a: b, c); default: those of --truth."},
     )
-    truth: str | None = field(default=None, metadata={"help": "Gold scores: a word, a tab and a number on each line."})
-    num_last_layers: int = field(default=1, metadata={"help": "Hidden layers to average, h in the paper."})
+    truth: str | None = field(
+        default=None,
+        metadata={"help": "Gold scores: a word, a tab and a number on each line, or DWUG's stats_groupings.csv."},
+    )
+    num_last_layers: int | None = field(
+        default=None,
+        metadata={"help": "Hidden layers to average, h in the paper; by default 4, or 1 with --target_marks."},
+    )
+    target_marks: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "What stands before and after the word, for encoders that read a marked word: <t> </t> for "
+            "XL-LEXEME. The vector is then that of the whole text."
+        },
+    )
     min_usages: int = field(
         default=20, metadata={"help": "Words with fewer usages at some time are left out, and named."}
     )
@@ -149,11 +192,12 @@ class ChangeArguments:
             raise ValueError("Give exactly one of --corpora and --dwug.")
         if self.targets is None and self.truth is None:
             raise ValueError("Give the words: --targets or --truth.")
+        if self.target_marks is not None and len(self.target_marks) != 2:
+            raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
         if self.model_name_or_path is None and (needy := [m for m in self.measures if m not in STATIC]):
             raise ValueError(f"--measures {' '.join(needy)} need --model_name_or_path.")
         if self.times is None:
-            names = [Path(path).name.removesuffix(".gz").removesuffix(".txt") for path in self.corpora or ()]
-            self.times = names or ["1810-1860", "1960-2010"]
+            self.times = [time_name(path) for path in self.corpora or ()] or [*dwug_periods(self.dwug).values()]
             # A shell lists 900.txt after 1000.txt.
             numbers = [numbers_in(name) for name in self.times]
             if all(numbers) and numbers != sorted(numbers):
@@ -162,10 +206,16 @@ class ChangeArguments:
                     "name them in your order with --times."
                 )
         if len(self.times) < 2 or len(set(self.times)) < len(self.times):
-            raise ValueError(f"There must be at least two different time points, got {', '.join(self.times)}.")
-        expected = 2 if self.corpora is None else len(self.corpora)
-        if len(self.times) != expected:
-            raise ValueError(f"--times must name {expected} time points, got {len(self.times)}.")
+            raise ValueError(
+                f"There must be at least two different time points, got {', '.join(self.times)}: name them by --times."
+            )
+        if self.corpora and not self.is_one_table and len(self.times) != len(self.corpora):
+            raise ValueError(f"--times must name {len(self.corpora)} time points, got {len(self.times)}.")
+
+    @property
+    def is_one_table(self) -> bool:
+        """Whether the texts of all times are in one table."""
+        return self.corpora is not None and len(self.corpora) == 1 and is_table(self.corpora[0])
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -173,11 +223,20 @@ class ChangeArguments:
         return self.times[0], self.times[-1]
 
 
-def read_sentences(args: ChangeArguments, words: list[str], ignore_case: bool) -> Iterator[DatedSentence]:
+def time_name(path: str) -> str:
+    """A time point's name from that of its file."""
+    name = Path(path).name.removesuffix(".gz")
+    return name.rpartition(".")[0] if name.endswith((".txt", *TABLE_SUFFIXES)) else name
+
+
+def read_sentences(args: ChangeArguments, words: Targets, ignore_case: bool) -> Iterator[DatedSentence]:
     """Reads the sentences from the start."""
     if args.dwug is not None:
-        return read_dwug(args.dwug, tuple(args.times))
-    return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words, ignore_case)
+        return read_dwug(args.dwug, args.times)
+    columns = Columns(args.text_column, args.time_column, args.source_column)
+    if args.is_one_table:
+        return read_dated_table(args.corpora[0], args.times, words, ignore_case, columns)
+    return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words, ignore_case, columns)
 
 
 def check_extras(args: ChangeArguments):
@@ -207,16 +266,20 @@ def load_model(args: ChangeArguments) -> PreTrainedModel:
 
 
 def score_words(
-    args: ChangeArguments, words: list[str]
-) -> tuple[dict[str, dict[str, float]], Usages, dict[str, Vectors], dict[str, dict[str, int]]]:
+    args: ChangeArguments, words: Targets
+) -> tuple[dict[str, dict[str, float]], Usages, dict[str, Vectors], dict[str, dict[str, int]], Frequencies]:
     """
-    The columns of the measures, for [`ranked_table`]; the usages and their vectors, none if no measure needs them; and
-    for each word that is too rare its number of usages at each time.
+    The columns of the measures, for [`ranked_table`]; the usages and their vectors, none if no measure needs them; for
+    each word that is too rare its number of usages at each time; and the frequencies of all words, none if there are
+    no whole corpora.
     """
     has_vectors, has_static = (bool(set(args.measures) & kind.keys()) for kind in (CONTEXTUAL, STATIC))
     tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
     ignore_case = tokenizer is not None and ignores_case(tokenizer)
-    usages = sample_usages(read_sentences(args, words, ignore_case), words, args.times, args.num_samples, args.seed)
+    sentences, frequencies = read_sentences(args, words, ignore_case), {}
+    if args.corpora:
+        sentences = count_frequencies(sentences, words, args.times, frequencies)
+    usages = sample_usages(sentences, words, args.times, args.num_samples, args.seed)
     usages, left_out = drop_rare(drop_unknown(tokenizer, usages) if has_vectors else usages, args.min_usages)
     static, vectors, swapped = {}, {}, {}
     # Before a model is loaded, because the texts may be too small for static embeddings.
@@ -226,7 +289,8 @@ def score_words(
     model = None if tokenizer is None else load_model(args)
     if has_vectors:
         first, last = args.ends
-        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length)
+        batch, length = args.per_device_eval_batch_size, args.max_seq_length
+        settings = (args.num_last_layers, batch, length, args.target_marks)
         vectors = embed_usages(model, tokenizer, usages, *settings)
         if hasattr(tokenizer, "time_points"):
             swapped = embed_usages(model, tokenizer, swap_times(usages, first, last), *settings)
@@ -241,7 +305,12 @@ def score_words(
             columns[measure] = STATIC[measure](static, list(usages), args.ends)
         else:
             columns[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
-    return columns, usages, vectors, left_out
+    return columns, usages, vectors, left_out, frequencies
+
+
+def senses_of(usages: dict[str, list[Usage]], vectors: Vectors, seed: int) -> Senses:
+    contexts = [[context(usage) for usage in found] for found in usages.values()]
+    return find_senses(list(vectors.values()), contexts, seed)
 
 
 def main(arguments: list[str]):
@@ -256,17 +325,14 @@ def main(arguments: list[str]):
             f"{args.targets or args.truth} are in {args.truth}."
         )
     with lock_folder(args.output_dir):
-        columns, usages, vectors, left_out = score_words(args, words)
+        columns, usages, vectors, left_out, frequencies = score_words(args, words)
         folder = Path(args.output_dir)
         if vectors:
             write_usages(folder / USAGES, usages, vectors)
-        table = ranked_table(columns, count_usages(usages), truth)
+        table = ranked_table(columns, count_usages(usages), truth, frequencies)
         print(write_report(folder, table, args.times, truth, left_out, args.seed))
-        senses = {
-            word: find_senses(list(by_time.values()), args.num_clusters, args.seed)
-            for word, by_time in vectors.items()
-        }
-        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, None, args.seed))
+        senses = {word: senses_of(usages[word], by_time, args.seed) for word, by_time in vectors.items()}
+        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, frequencies, args.seed))
 
 
 if __name__ == "__main__":

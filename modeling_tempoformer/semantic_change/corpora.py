@@ -3,20 +3,26 @@
 import json
 import math
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from transformers.utils import logging
 
-from ..data.dated_texts import untagged
+from ..data.dated_texts import numbers_in, untagged
 from ..data.files import read_lines
+from ..data.tables import check_column, read_tables
+from ..time_points_temporal_bert import TimePoints, UnknownTimeError, as_name, is_missing
 
 
 logger = logging.get_logger(__name__)
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+# Names, or the forms of each name.
+Targets = Iterable[str] | Mapping[str, Sequence[str]]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +48,43 @@ class DatedSentence:
     source: str = ""
 
 
-def read_words(path: str | Path, num_scores: int) -> dict[str, list[float]]:
-    """The scores of each word in a file with a word on each line, and a tab before each of its scores."""
-    words: dict[str, list[float]] = {}
-    for number, line in read_lines(path):
-        word, *cells = line.strip().split("\t")
-        try:
-            scores = [float(cell) for cell in cells]
-        except ValueError:
-            scores = [math.nan]
-        if len(scores) != num_scores or not all(map(math.isfinite, scores)):
-            expected = "a word, a tab and a finite number" if num_scores else "a word or a phrase"
-            raise ValueError(f"{path}, line {number}: expected {expected}, got {line!r}.")
-        # Some lists have two spaces in a phrase.
-        word = " ".join(word.split())
-        if word in words:
-            raise ValueError(f"{path}, line {number}: '{word}' is there twice.")
-        words[word] = scores
-    if not words:
-        raise ValueError(f"{path} is empty.")
-    return words
-
-
-def read_targets(path: str | Path) -> list[str]:
+class Columns(NamedTuple):
     """
-    Reads the target words.
+    The columns of a table of texts.
+
+    Attributes:
+        text (`str`): The text, of any length.
+        time, source (`str` or `None`): When and where it was written; None stands for `date` and `source`, if they
+            exist.
+    """
+
+    text: str = "text"
+    time: str | None = None
+    source: str | None = None
+
+
+def read_targets(path: str | Path) -> dict[str, list[str]]:
+    """
+    Reads the target words and their forms.
 
     Args:
-        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line.
+        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line. A
+            colon and a space may follow it, and its forms with commas between them ("economy: economy, economies").
 
-    Raises a `ValueError` that names the line if it has a tab, as gold scores have, or repeats a word, or if the file
-    is empty.
+    Returns:
+        The forms of each word: itself, if no others are given. Raises a `ValueError` that names the line if it has a
+        tab, as gold scores have, or an empty form, or repeats a word; and if the file is empty.
     """
-    return list(read_words(path, num_scores=0))
+
+    def parse(line: str) -> tuple[str, list[str]]:
+        word, colon, others = line.partition(": ")
+        forms = [" ".join(form.split()) for form in (others.split(",") if colon else [word])]
+        if "\t" in line or not all([word, *forms]):
+            raise ValueError(f"expected a word or a phrase, or one with its forms (a: b, c), got {line!r}")
+        return word, forms
+
+    lines = ((f"{path}, line {number}", line.strip()) for number, line in read_lines(path))
+    return read_words(path, lines, parse)
 
 
 def read_truth(path: str | Path) -> dict[str, float]:
@@ -82,59 +92,187 @@ def read_truth(path: str | Path) -> dict[str, float]:
     Reads gold scores.
 
     Args:
-        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word, a tab and a score on each line.
+        path (`str` or `Path`): UTF-8, plain or `.gz`, with a word, a tab and a score on each line, as in
+            SemEval-2020; or the `stats_groupings.csv` of a DWUG data set, whose column `change_graded` is read. Its
+            words with the score `nan` are left out.
 
     Raises a `ValueError` that names the line if it has another form, repeats a word, or has a score that is not a
     finite number; and if the file is empty.
     """
-    return {word: score for word, (score,) in read_words(path, num_scores=1).items()}
+
+    def parse(cells: list[str]) -> tuple[str, float]:
+        if len(cells) != 2 or not math.isfinite(score := float(cells[1])):
+            raise ValueError(f"expected a word, a tab and a finite number, got {' '.join(cells)!r}")
+        return cells[0], score
+
+    _, header = next(read_lines(path), (0, ""))
+    if "change_graded" in header.split("\t"):
+        rows = ((where, [row["lemma"], row["change_graded"]]) for where, row in read_tsv(path))
+        return read_words(path, ((where, cells) for where, cells in rows if cells[1] != "nan"), parse)
+    lines = ((f"{path}, line {number}", line.strip().split("\t")) for number, line in read_lines(path))
+    return read_words(path, lines, parse)
+
+
+def read_words(
+    path: str | Path, lines: Iterable[tuple[str, Any]], parse: Callable[[Any], tuple[str, Value]]
+) -> dict[str, Value]:
+    """What a list of words says of each word. `lines` come with the places that errors name."""
+    words: dict[str, Value] = {}
+    for where, line in lines:
+        try:
+            word, value = parse(line)
+        except ValueError as problem:
+            raise ValueError(f"{where}: {problem}.") from None
+        # Some lists have two spaces in a phrase, some have accents apart from their letters.
+        word = unicodedata.normalize("NFC", " ".join(word.split()))
+        if word in words:
+            raise ValueError(f"{where}: '{word}' is there twice.")
+        words[word] = value
+    if not words:
+        raise ValueError(f"{path} is empty.")
+    return words
+
+
+def read_tsv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a table of a DWUG data set, in which quotes are characters like any other, and where they are."""
+    lines = read_lines(path)
+    columns = next(lines, (0, ""))[1].split("\t")
+    for number, line in lines:
+        where, cells = f"{path}, line {number}", line.split("\t")
+        if len(cells) != len(columns):
+            raise ValueError(f"{where}: {len(cells)} cells in a table of {len(columns)} columns.")
+        yield where, dict(zip(columns, cells, strict=True))
 
 
 def read_semeval(
-    paths_by_time: dict[str, str | Path], targets: list[str], ignore_case: bool = False
+    paths_by_time: Mapping[str, str | Path],
+    targets: Targets,
+    ignore_case: bool = False,
+    columns: Columns = Columns(),
 ) -> Iterator[DatedSentence]:
     """
-    Reads corpora in the layout of SemEval-2020 Task 1 (Schlechtweg et al., 2020): one sentence on each line, tokens
-    separated by whitespace. Sentences without targets are included. Files are read lazily.
+    Reads a corpus for each time point: text files in the layout of SemEval-2020 Task 1 (Schlechtweg et al., 2020), one
+    sentence on each line and tokens separated by whitespace; or tables with a text in each row. Sentences without
+    targets are included, blank ones are not. Files are read lazily.
 
-    A token is a target if they are equal after removing punctuation around the token; a phrase is as many tokens with
-    nothing between them. The longest target wins: where "social security" is a target, its "security" is no usage of
-    "security". Capitals matter unless `ignore_case`, because they tell German nouns from verbs, and names from other
-    words. The English corpora tag their targets with a part of speech ("walk_nn", "walk_vb"). In a corpus without any
-    such tag the target is found by its form without the tag, and a warning says so. In inflected text only base forms
-    are found. Accents are compared in their composed form (NFC), which `text` also has.
+    A token is a target if it is equal to one of its forms after removing punctuation around the token; a phrase is as
+    many tokens with nothing between them. The longest target wins: where "social security" is a target, its "security"
+    is no usage of "security". Capitals matter unless `ignore_case`, because they tell German nouns from verbs, and
+    names from other words. The English corpora tag their targets with a part of speech ("walk_nn", "walk_vb"). In a
+    corpus without any such tag the target is found by its form without the tag, and a warning says so. Accents are
+    compared in their composed form (NFC), which `text` also has.
 
     Args:
-        paths_by_time (`dict[str, str | Path]`): For each time point a text file, a `.gz` of one, or a folder, whose
-            `.txt` and `.txt.gz` files are read, including subfolders.
-        targets (`list[str]`): The target words and phrases.
+        paths_by_time (`Mapping[str, str | Path]`): For each time point a text file, a `.gz` of one, a table (CSV, TSV,
+            JSON lines, Parquet), or a folder, whose `.txt` and `.txt.gz` files are read, including subfolders.
+        targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): The target words and phrases; or the forms of each,
+            as [`read_targets`] returns them.
         ignore_case (`bool`, *optional*, defaults to `False`): Whether "Plane" is a usage of "plane", as it is for an
             encoder whose tokenizer lower-cases.
+        columns ([`Columns`], *optional*): The columns of tables.
 
     Returns:
         An iterator over [`DatedSentence`], time by time. `text` has no tags and single spaces; `tokens` are the tokens
-        of the file. Raises a `ValueError` if a file is a table or cannot be read, if a corpus has no sentence, if a
-        folder has both the lemmas and the tokens of the same sentences, and if a corpus without tags, or without
-        regard to capitals, cannot tell two targets apart.
+        of the file. `source` is the one of the table, or the file and the line or row (from 0, as in pandas). Raises a
+        `ValueError` if a file cannot be read, if a corpus has no sentence, if a folder has both the lemmas and the
+        tokens of the same sentences, and if a corpus without tags, or without regard to capitals, cannot tell two
+        targets apart.
     """
-    key = str.lower if ignore_case else str
     for time, path in paths_by_time.items():
-        files = corpus_files(Path(path))
-        forms = target_forms(files, targets, key)
-        sizes = sorted({1, *(len(form.split()) for form in forms)}, reverse=True)
+        find_targets = target_finder(Path(path), targets, ignore_case, columns)
         sentence = None
-        for file in files:
-            for _, line in read_lines(file):
-                sentence = to_sentence(time, line, forms, sizes, key)
-                yield sentence
+        for date, source, text in read_texts(Path(path), columns):
+            sentence = find_targets(time, date, source, text)
+            yield sentence
         if sentence is None:
             raise ValueError(f"The corpus of '{time}', {path}, is empty.")
 
 
+def read_dated_table(
+    path: str | Path,
+    times: Sequence[str],
+    targets: Targets,
+    ignore_case: bool = False,
+    columns: Columns = Columns(),
+) -> Iterator[DatedSentence]:
+    """
+    Reads one table of the texts of all times. Each belongs to the time point that holds its date; a warning counts
+    those that are of none.
+
+    Args:
+        path (`str` or `Path`): CSV, TSV, JSON lines or Parquet, plain or `.gz`, with dates (years or ISO-8601).
+        times (`Sequence[str]`): Time points, as for [`TimePoints`]: "1810-1860".
+        targets, ignore_case, columns: As for [`read_semeval`].
+
+    Returns:
+        An iterator over [`DatedSentence`], in the order of the table. Raises a `ValueError` if there is no column of
+        dates, or no text of a time point.
+    """
+    points = TimePoints(list(times))
+
+    @cache
+    def time_of(date: str) -> str | None:
+        try:
+            return points.find(date)
+        except UnknownTimeError:
+            return None
+
+    columns = columns._replace(time=columns.time or "date")
+    find_targets = target_finder(Path(path), targets, ignore_case, columns)
+    counts: dict[str | None, int] = dict.fromkeys((*times, None), 0)
+    for date, source, text in read_texts(Path(path), columns):
+        time = time_of(date)
+        counts[time] += 1
+        if time is not None:
+            yield find_targets(time, date, source, text)
+    if empty := [time for time in times if not counts[time]]:
+        raise ValueError(f"{path}: no date in the column '{columns.time}' is in {', '.join(empty)}.")
+    if counts[None]:
+        logger.warning_once(
+            f"{path}: {counts[None]:,} of {sum(counts.values()):,} texts are left out, because their dates are in "
+            f"none of {', '.join(times)}."
+        )
+
+
+def is_table(path: str | Path) -> bool:
+    """Whether a file is a table by its name."""
+    return Path(path).name.lower().removesuffix(".gz").endswith(TABLE_SUFFIXES)
+
+
+def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
+    """The texts of a corpus, each after its date (empty if unknown) and its source."""
+    if is_table(path):
+        yield from read_rows(path, columns)
+        return
+    for file in corpus_files(path):
+        name = file.relative_to(path) if path.is_dir() else path.name
+        for number, line in read_lines(file):
+            yield "", f"{name}, line {number}", line
+
+
+def read_rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
+    """The texts of a table, without blank ones, each after its date and its source."""
+    number = -1
+    for table in read_tables(str(path)):
+        present = table.column_names
+        asked = columns._asdict()
+        for role, default in (("time", "date"), ("source", "source")):
+            asked[role] = asked[role] or (default if default in present else None)
+        for role, column in asked.items():
+            if column is not None:
+                check_column(present, column, role)
+        blank = [None] * table.num_rows
+        cells = (blank if column is None else table[column].to_pylist() for column in asked.values())
+        for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
+            where = f"{path.name}, row {number}"
+            if not is_missing(text):
+                if not isinstance(text, str):
+                    raise ValueError(f"{where}: the text must be a string, got {text!r}.")
+                yield "" if is_missing(date) else as_name(date), where if is_missing(source) else str(source), text
+
+
 def corpus_files(path: Path) -> list[Path]:
-    """The files of a corpus in alphabetical order."""
-    if path.name.removesuffix(".gz").endswith(TABLE_SUFFIXES):
-        raise ValueError(f"{path} is a table. A corpus is a text file for each time point, one sentence on each line.")
+    """The text files of a corpus in alphabetical order."""
     if not path.is_dir():
         return [path]
     if all((path / version).is_dir() for version in ("lemma", "token")):
@@ -145,80 +283,148 @@ def corpus_files(path: Path) -> list[Path]:
     return files
 
 
-def target_forms(files: list[Path], targets: list[str], key: Callable[[str], str]) -> dict[str, str]:
-    """The targets by the key of the form that they have in a corpus."""
-    tagged = [target for target in targets if untagged(target) != target]
-    words = (word for file in files for _, line in read_lines(file) for word in line.split())
+def target_forms(path: Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
+    """The targets by the keys of the forms that they have in a corpus."""
+    given = targets.items() if isinstance(targets, Mapping) else ((target, [target]) for target in targets)
+    pairs = [(target, form) for target, forms in given for form in forms]
+    tagged = [form for _, form in pairs if untagged(form) != form]
     # Looks at all words, because a corpus with tags may not have any of the targets.
-    has_tags = bool(tagged) and any(untagged(word) != word for word in words)
+    has_tags = bool(tagged) and any(
+        untagged(word) != word for _, _, text in read_texts(path, columns) for word in text.split()
+    )
     if tagged and not has_tags:
-        logger.warning(f"{files[0]} has no tags: looking for {untagged(tagged[0])} instead of {tagged[0]}, and so on.")
-    forms: dict[str, str] = {}
-    for target in targets:
+        logger.warning(f"{path} has no tags: looking for {untagged(tagged[0])} instead of {tagged[0]}, and so on.")
+    found: dict[str, str] = {}
+    for target, form in pairs:
         # A list of words and a corpus may write accents differently: together with their letters, or apart.
-        form = key(unicodedata.normalize("NFC", target if has_tags else untagged(target)))
-        if (other := forms.setdefault(form, target)) != target:
-            raise ValueError(f"'{other}' and '{target}' cannot be told apart in {files[0]}: both are '{form}' there.")
-    return forms
+        form = key(unicodedata.normalize("NFC", form if has_tags else untagged(form)))
+        if (other := found.setdefault(form, target)) != target:
+            raise ValueError(f"'{other}' and '{target}' cannot be told apart in {path}: both are '{form}' there.")
+    return found
 
 
-def to_sentence(
-    time: str, line: str, forms: dict[str, str], sizes: list[int], key: Callable[[str], str]
-) -> DatedSentence:
-    """Finds the targets in one line of a corpus. `sizes` are how many words forms have, the most first."""
-    given = unicodedata.normalize("NFC", line).split()
-    words, targets, tokens, start, index = [], [], [], 0, 0
-    while index < len(given):
-        for size in sizes:
-            token = " ".join(given[index : index + size])
-            # Punctuation, symbols and invisible characters of any script, which a target may also have itself.
-            marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
-            bare = token if key(token) in forms else token.strip(marks)
-            if (name := forms.get(key(bare))) is not None:
-                break
-        index += size
-        word, offset = untagged(bare), token.index(bare)
-        if name is not None:
-            targets.append((name, start + offset, start + offset + len(word)))
-        words.append(token[:offset] + word + token[offset + len(bare) :])
-        tokens.append(name or token)
-        start += len(words[-1]) + 1
-    return DatedSentence(time, " ".join(words), tuple(targets), tuple(tokens))
+def target_finder(
+    path: Path, targets: Targets, ignore_case: bool, columns: Columns
+) -> Callable[[str, str, str, str], DatedSentence]:
+    """A function that makes a [`DatedSentence`] of a time, a date, a source and a text of a corpus."""
+    key = str.lower if ignore_case else str
+    forms = target_forms(path, targets, key, columns)
+    sizes = sorted({len(form.split()) for form in forms} - {1}, reverse=True)
+    first_words = {form.split()[0] for form in forms if " " in form}
+
+    # Most words of a corpus are the same few.
+    @lru_cache(2**16)
+    def look_up(token: str) -> tuple[str | None, str, int, int, bool]:
+        """The target or None, the token without a tag, where its word begins and ends, if it may begin a phrase."""
+        # Punctuation, symbols and invisible characters of any script, which a target may also have itself.
+        marks = "".join(char for char in token if unicodedata.category(char)[0] in "PSC")
+        bare = token if key(token) in forms else token.strip(marks)
+        word, start = untagged(bare), token.index(bare)
+        shown = token[:start] + word + token[start + len(bare) :]
+        begins = not first_words.isdisjoint((key(token), key(token.lstrip(marks))))
+        return forms.get(key(bare)), shown, start, start + len(word), begins
+
+    def find_targets(time: str, date: str, source: str, text: str) -> DatedSentence:
+        given = unicodedata.normalize("NFC", text).split()
+        words, found, tokens, place, index = [], [], [], 0, 0
+        while index < len(given):
+            token = given[index]
+            name, shown, start, end, begins = look_up(token)
+            size = 1
+            if begins:
+                for longer in sizes:
+                    phrase = " ".join(given[index : index + longer])
+                    if (of_phrase := look_up(phrase))[0] is not None:
+                        token, size, (name, shown, start, end, _) = phrase, longer, of_phrase
+                        break
+            if name is not None:
+                found.append((name, place + start, place + end))
+            words.append(shown)
+            tokens.append(name or token)
+            place += len(shown) + 1
+            index += size
+        return DatedSentence(time, " ".join(words), tuple(found), tuple(tokens), date, source)
+
+    return find_targets
 
 
-def read_dwug(path: str | Path, period_names: tuple[str, str] = ("1810-1860", "1960-2010")) -> Iterator[DatedSentence]:
+def dwug_periods(path: str | Path) -> dict[str, str]:
+    """
+    The groupings of the uses of a DWUG data set, in the order of the numbers in their names, and the names of their
+    time points: the same, or, of a `.jsonl` file, the periods of the English data set.
+    """
+    if not Path(path).is_dir():
+        return {"1": "1810-1860", "2": "1960-2010"}
+    names = {row.get("grouping", "").strip() for _, row in read_uses(path)}
+    return {name: name for name in sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name), name))}
+
+
+def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[DatedSentence]:
     """
     Reads the uses of a Diachronic Word Usage Graph data set (Schlechtweg et al., 2021) lazily.
 
     Args:
-        path (`str` or `Path`): `.jsonl` or `.jsonl.gz`, one use on each line: `lemma` (name of the target), `text`,
-            `target_span` (first character, character after the last), `period` (1 or 2), `lemmas` (of the text) and
-            `target_token` (index into `lemmas`).
-        period_names (`tuple[str, str]`, *optional*, defaults to `("1810-1860", "1960-2010")`): The time points.
+        path (`str` or `Path`): The folder of a published data set, in any language: with files `data/LEMMA/uses.csv`.
+            Or a `.jsonl` or `.jsonl.gz` file, one use on each line: `lemma` (name of the target), `text`,
+            `target_span` (first character, character after the last), `period` (1 or 2), `lemmas` (of the text),
+            `target_token` (index into `lemmas`), and, if known, `year` and `use_id`.
+        times (`Sequence[str]`, *optional*): The time points, one for each grouping in the order of their names.
+            Default: those of [`dwug_periods`].
 
     Returns:
-        An iterator over [`DatedSentence`], one for each use, in the order of the file. `targets` has this use only,
-        even if the word is in the sentence twice; `tokens` are the lemmas. Raises a `ValueError` that names the first
-        line with another form, or if the file is empty.
+        An iterator over [`DatedSentence`], one for each use, in the order of the files. `targets` has this use only,
+        even if the word is in the sentence twice; `tokens` are the lemmas, or the words of a published data set;
+        `source` is the identifier of the use. Raises a `ValueError` that names the first line with another form, or if
+        there is no use, or if there are more or fewer groupings than `times`.
     """
-    number = None
-    for number, line in read_lines(path):
+    names, where = dwug_periods(path), None
+    if times is not None:
+        if len(times) != len(names):
+            raise ValueError(f"--times must name {len(names)} time points ({', '.join(names)}), got {len(times)}.")
+        names = dict(zip(names, times, strict=True))
+    for where, use in read_uses(path):
         try:
-            yield to_use(json.loads(line), period_names)
+            yield to_use(use, names)
         except (KeyError, TypeError, ValueError) as problem:
             what = f"{problem} is missing" if isinstance(problem, KeyError) else problem
-            raise ValueError(f"{path}, line {number}: {what}.") from None
-    if number is None:
+            raise ValueError(f"{where}: {what}.") from None
+    if where is None:
         raise ValueError(f"{path} is empty.")
 
 
-def to_use(use: dict[str, Any], period_names: tuple[str, str]) -> DatedSentence:
-    """One use. Raises an error that names a field with a bad value."""
+def read_uses(path: str | Path) -> Iterator[tuple[str, dict[str, str] | str]]:
+    """The uses of a DWUG data set as they are in its files, and where they are."""
+    if not Path(path).is_dir():
+        yield from ((f"{path}, line {number}", line) for number, line in read_lines(path))
+        return
+    files = sorted(Path(path).glob("data/*/uses.csv"))
+    if not files:
+        raise ValueError(f"{path} has no file data/LEMMA/uses.csv.")
+    for file in files:
+        yield from read_tsv(file)
+
+
+def from_published(row: dict[str, str]) -> dict[str, Any]:
+    """A row of `uses.csv` as a use of a `.jsonl` file. The end of an index is missing where it is the text's."""
+    text = row["context"]
+    start, end = row["indexes_target_token"].split(":")
+    span = int(start), int(end or len(text))
+    before = text[: span[0]].split()
+    return {
+        **{"lemma": row["lemma"], "text": text, "target_span": span, "period": row["grouping"].strip()},
+        **{"lemmas": [*before, row["lemma"], *text[span[1] :].split()], "target_token": len(before)},
+        **{"year": row["date"].strip(), "use_id": row["identifier"]},
+    }
+
+
+def to_use(given: dict[str, str] | str, names: Mapping[str, str]) -> DatedSentence:
+    """One use, at the time that `names` has for its period. Raises an error that names a field with a bad value."""
+    use = json.loads(given) if isinstance(given, str) else from_published(given)
     word, text, (start, end), lemmas, index = (
         use[name] for name in ("lemma", "text", "target_span", "lemmas", "target_token")
     )
     is_valid = {
-        "period": use["period"] in (1, 2),
+        "period": str(use["period"]) in names,
         "target_span": 0 <= start < end <= len(text),
         "lemmas": isinstance(lemmas, list),
         "target_token": 0 <= index < len(lemmas),
@@ -226,5 +432,8 @@ def to_use(use: dict[str, Any], period_names: tuple[str, str]) -> DatedSentence:
     for name, valid in is_valid.items():
         if not valid:
             raise ValueError(f"the value of '{name}' is invalid or out of range: {use[name]!r}")
+    # File names and lists of words may write accents differently: together with their letters, or apart.
+    word = unicodedata.normalize("NFC", word)
     tokens = (*lemmas[:index], word, *lemmas[index + 1 :])
-    return DatedSentence(period_names[use["period"] - 1], text, ((word, start, end),), tokens)
+    date, source = (str(use.get(name, "")) for name in ("year", "use_id"))
+    return DatedSentence(names[str(use["period"])], text, ((word, start, end),), tokens, date, source)

@@ -78,6 +78,39 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     return float(1 - old @ new)
 
 
+def change_score(apd: float, prt_corrected: float) -> float:
+    """
+    How much a word changed, from 0 to 100: the geometric mean of its [`average_pairwise_distance`] and of its
+    [`prototype_distance`] less the distance by chance (0 if that is negative), times 100.
+
+    Alone the first is large for words of many steady senses, and the second for rare words; together, and less chance,
+    they rank people's scores best of what was measured (`docs/results.md`). What either sees and misses: Kutuzov,
+    Velldal and Ovrelid (2022).
+    """
+    return 100 * math.sqrt(max(apd, 0) * max(prt_corrected, 0))
+
+
+def prototype_deviations(
+    before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
+) -> tuple[float, float]:
+    """
+    How far the sample of usages can move the [`prototype_distance`]: the 2.5 % and 97.5 % quantiles of its bootstrap
+    distribution less their mean. The mean itself is too large, because means of resampled usages lie further apart.
+
+    Args:
+        before, after: As for [`prototype_distance`]. Usages count as independent.
+        seed, resamples (`int`): Seed and number of the bootstrap samples.
+    """
+    rng = np.random.default_rng(seed)
+    weights = [rng.multinomial(len(part), np.full(len(part), 1 / len(part)), resamples) for part in (before, after)]
+    old, new = (
+        normalize(weight.astype(np.float64) @ part) for weight, part in zip(weights, (before, after), strict=True)
+    )
+    distances = 1 - (old * new).sum(axis=1)
+    low, high = np.quantile(distances, (0.025, 0.975)) - distances.mean()
+    return float(low), float(high)
+
+
 def pairwise_distance_interval(
     before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
 ) -> tuple[float, float]:

@@ -14,11 +14,11 @@ from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
 from ..evaluation.figures import new_figure
 from .measures import Agreement, agreement
-from .usages import describe_counts
+from .usages import Frequencies, describe_counts
 
 
-# The columns of the ends of the 95 % interval of `apd`.
-INTERVAL = ("apd_low", "apd_high")
+# The columns of the ends of the 95 % interval of `change`.
+INTERVAL = ("change_low", "change_high")
 # How sure the scores are: these columns come after them and are no scores.
 CERTAINTY = ("p", "p_fdr", *INTERVAL)
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
@@ -46,6 +46,7 @@ def ranked_table(
     columns: Mapping[str, Mapping[str, float]],
     counts: dict[str, dict[str, int]],
     truth: Mapping[str, float] | None = None,
+    frequencies: Frequencies | None = None,
 ) -> pd.DataFrame:
     """
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
@@ -55,11 +56,13 @@ def ranked_table(
             p-values `p`, `p_fdr` is adjusted for the number of words (Benjamini and Hochberg, 1995).
         counts: For each word its number of usages at each time.
         truth: Gold scores by word.
+        frequencies: How often each word is at each time, if whole corpora were read.
 
     Returns:
-        The columns `rank`, `word`, the measures, those of [`CERTAINTY`], `gold`, `gold_rank` and `usages_TIME`. Rank 1
-        changed most, and words with the same score share their mean rank. Gold ranks are among the words that have
-        both scores. Raises a `ValueError` if the first measure has no score for any word.
+        The columns `rank`, `word`, the measures, those of [`CERTAINTY`], `gold`, `gold_rank`, `usages_TIME` and, with
+        frequencies, `per_million_TIME`. Rank 1 changed most, and words with the same score share their mean rank. Gold
+        ranks are among the words that have both scores. Raises a `ValueError` if the first measure has no score for
+        any word.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in CERTAINTY]
@@ -76,15 +79,22 @@ def ranked_table(
     for name, of_words in ranks.items():
         table[name] = of_words.map("{:g}".format, na_action="ignore")
     usages = pd.DataFrame.from_dict(counts, orient="index").add_prefix("usages_")
-    table = table.join(usages).sort_values(first, ascending=False, kind="stable").reset_index()
+    table = table.join(usages).join(per_million(frequencies or {}))
+    table = table.sort_values(first, ascending=False, kind="stable").reset_index()
     table.insert(0, "rank", table.pop("rank"))
     return table
+
+
+def per_million(frequencies: Frequencies) -> pd.DataFrame:
+    """The frequencies of words (rows) in a million words of each time (columns)."""
+    rows = {word: {time: one.per_million for time, one in by_time.items()} for word, by_time in frequencies.items()}
+    return pd.DataFrame.from_dict(rows, orient="index").add_prefix("per_million_")
 
 
 def measures_of(table: pd.DataFrame) -> list[str]:
     """The measures that a [`ranked_table`] has, the one that orders it first."""
     others = ("rank", "word", *CERTAINTY, "gold", "gold_rank")
-    return [name for name in table if name not in others and not name.startswith("usages_")]
+    return [name for name in table if name not in others and not name.startswith(("usages_", "per_million_"))]
 
 
 def plot_ranks(scores: Mapping[str, float], truth: Mapping[str, float], title: str) -> Figure:
@@ -119,12 +129,12 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
     chance = shown["p_fdr"] >= 0.05 if "p_fdr" in shown else [False] * len(shown)
     axes.barh(range(len(shown)), shown[measure], height=0.6, color=[LIGHT if pale else DARK for pale in chance])
     axes.set_xlabel(measure)
-    if measure == "apd" and INTERVAL[0] in shown:
-        lengths = shown[list(INTERVAL)].sub(shown["apd"], axis=0).abs().T
+    if measure == "change":
+        lengths = shown[list(INTERVAL)].sub(shown["change"], axis=0).abs().T
         axes.errorbar(
-            shown["apd"], range(len(shown)), xerr=lengths, fmt="none", ecolor="black", elinewidth=1, capsize=2
+            shown["change"], range(len(shown)), xerr=lengths, fmt="none", ecolor="black", elinewidth=1, capsize=2
         )
-        axes.set_xlabel("apd, with 95 % intervals")
+        axes.set_xlabel("change (0 to 100), with 95 % intervals")
     # A word with dollar signs is not a formula.
     plain = {"fontsize": 8, "parse_math": False}
     axes.set_yticks(range(len(shown)), shown["word"].map(escape_control_characters), **plain)
@@ -147,6 +157,19 @@ def write_figure(folder: Path, name: str, figure: Figure):
     for suffix in ("png", "svg", "pdf"):
         with written_whole(folder / f"{name}.{suffix}") as partial:
             figure.savefig(partial, dpi=150)
+
+
+def conclude(table: pd.DataFrame) -> str:
+    """
+    One sentence on which words changed: more than chance where `p_fdr` is below 0.05; surely little where the upper
+    end of the interval is below a quarter of the largest change.
+    """
+    changed = table["p_fdr"] < 0.05
+    of = f"{changed.sum()} of {len(table)} words changed more than chance (p below 0.05 after false discovery control)"
+    little = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
+    if not changed.any() or little.empty:
+        return f"{of}."
+    return f"{of}. Surely less than a quarter as much as '{table['word'].iloc[0]}': {', '.join(little)}."
 
 
 def write_report(
@@ -178,7 +201,8 @@ def write_report(
     scores = table.set_index("word")[measures]
     missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in measures}
     found: dict[str, Agreement] = {}
-    notes = [f"Left out, with too few usages: {describe_counts(left_out)}."] if left_out else []
+    notes = [conclude(table)] if "change" in table else []
+    notes += [f"Left out, with too few usages: {describe_counts(left_out)}."] if left_out else []
     if truth is not None:
         missing["No gold score"] = [word for word in scores.index if word not in truth]
         if others := [word for word in truth if word not in {*scores.index, *left_out}]:

@@ -9,8 +9,18 @@ import numpy as np
 from scipy.stats import binomtest
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import chi2
+from sklearn.metrics import silhouette_score
+from sklearn.preprocessing import normalize
 
 from .measures import average_pairwise_distance, k_means, pairwise_distance_interval
+
+
+# Chosen on the sense clusters of DWUG EN (`docs/results.md`).
+MAX_SENSES = 8
+MIN_SILHOUETTE = 0.2
+MAX_KEYWORDS = 5
 
 
 def split_by_time(joined: np.ndarray, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -72,24 +82,65 @@ class Senses:
         return ends
 
 
-def find_senses(vectors: Sequence[np.ndarray], num_clusters: int = 5, seed: int = 0) -> Senses:
+def cluster(joined: np.ndarray, seed: int) -> np.ndarray:
     """
-    Clusters the usages of all times together by k-means. With two times these are the clusters of
-    [`cluster_distances`]. No dictionary and no labels are used: a cluster may be a sense, a part of one, a topic or a
-    construction.
+    The cluster of each usage, by k-means: of 2 to [`MAX_SENSES`] clusters as many as have the largest silhouette, and
+    one if none reaches [`MIN_SILHOUETTE`].
+    """
+    best, found = MIN_SILHOUETTE, np.zeros(len(joined), dtype=int)
+    with warnings.catch_warnings():
+        # Usages that are all the same have fewer clusters than asked for.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for number in range(2, min(MAX_SENSES, len(joined) - 1) + 1):
+            labels = k_means(number, seed).fit_predict(joined)
+            if len(np.unique(labels)) == number and (score := silhouette_score(joined, labels)) > best:
+                best, found = score, labels
+    return found
+
+
+def keywords(contexts: Sequence[str], labels: np.ndarray) -> list[list[str]]:
+    """
+    For each label the words that its contexts have more often than the others, by chi-squared; at most
+    [`MAX_KEYWORDS`], the most telling first, each in three of its contexts at least. Words that all contexts share say
+    nothing, so no list of stop words is needed.
+
+    Args:
+        contexts: The text around each usage.
+        labels: The label of each, from 0.
+    """
+    counter = CountVectorizer(binary=True, token_pattern=r"(?u)\b[^\W\d_]{3,}\b")
+    try:
+        present = counter.fit_transform(contexts)
+    except ValueError:
+        # No context has a word.
+        return [[] for _ in range(labels.max() + 1)]
+    words = counter.get_feature_names_out()
+    found = []
+    for label in range(labels.max() + 1):
+        own = labels == label
+        inside, outside = present[own].sum(axis=0).A1, present[~own].sum(axis=0).A1
+        telling = (inside >= 3) & (inside * np.sum(~own) > outside * np.sum(own))
+        scores = np.where(telling, chi2(present, own)[0] if telling.any() else 0, -1)
+        order = np.argsort(-scores, kind="stable")[:MAX_KEYWORDS]
+        found.append([words[index] for index in order if telling[index]])
+    return found
+
+
+def find_senses(vectors: Sequence[np.ndarray], contexts: Sequence[Sequence[str]], seed: int = 0) -> Senses:
+    """
+    Clusters the usages of all times together: the first 20 principal components of their directions, by k-means. No
+    dictionary and no labels are used: a cluster may be a sense, a part of one, a topic or a construction.
 
     Args:
         vectors: For each time an array (usages, width).
-        num_clusters (`int`, *optional*, defaults to 5): Number of clusters; fewer if there are fewer usages.
+        contexts: For each time the text around each usage, without the word.
         seed (`int`, *optional*, defaults to 0): Seed of k-means.
     """
-    joined = np.concatenate(vectors).astype(np.float64)
-    with warnings.catch_warnings():
-        # Usages that are all the same have fewer clusters, which the result shows.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = k_means(min(num_clusters, len(joined)), seed).fit_predict(joined)
-    # Without gaps, also where a cluster is empty.
-    clusters, found = np.unique(found, return_inverse=True)
+    joined = normalize(np.concatenate(vectors).astype(np.float64))
+    # Vectors that are all the same have no variance to divide by.
+    with np.errstate(invalid="ignore"):
+        joined = PCA(min(20, *joined.shape), svd_solver="full").fit_transform(joined)
+    clusters, found = np.unique(cluster(joined, seed), return_inverse=True)
     counts = [np.bincount(part, minlength=len(clusters)) for part in split_by_time(found, vectors)]
     shares = np.stack([of_time / max(of_time.sum(), 1) for of_time in counts], axis=1)
     order = np.argsort(shares[:, 0] - shares[:, -1], kind="stable")
@@ -107,7 +158,7 @@ def find_senses(vectors: Sequence[np.ndarray], num_clusters: int = 5, seed: int 
             [near[part[near] == sense] for near, part in zip(nearest, by_time, strict=True)]
             for sense in range(len(order))
         ],
-        keywords=[[] for _ in order],
+        keywords=keywords([context for of_time in contexts for context in of_time], labels),
     )
 
 

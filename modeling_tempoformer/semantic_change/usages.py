@@ -1,6 +1,7 @@
 """Usages of words and their vectors: Algorithm 1 of Rosin and Radinsky (2022)."""
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -74,14 +75,14 @@ USAGES = "_usages.parquet"
 
 
 def sample_usages(
-    sentences: Iterable[DatedSentence], targets: Sequence[str], times: Sequence[str], num_samples: int, seed: int = 42
+    sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str], num_samples: int, seed: int = 42
 ) -> Usages:
     """
     Samples sentences for each word and time, and returns every occurrence of the word in them.
 
     Args:
         sentences (`Iterable[DatedSentence]`): In any order.
-        targets (`Sequence[str]`): The words.
+        targets (`Iterable[str]`): The words.
         times (`Sequence[str]`): The names of the time points.
         num_samples (`int`): Number of sentences for each word and time, drawn without replacement; all if there are
             fewer.
@@ -108,6 +109,24 @@ def sample_usages(
         ]
 
     return {word: {time: draw(word, time) for time in times} for word in found}
+
+
+def count_frequencies(
+    sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str], frequencies: Frequencies
+) -> Iterator[DatedSentence]:
+    """
+    Passes on the sentences of whole corpora, for [`sample_usages`] to draw from. When they end, `frequencies` has how
+    often each word is at each time. The words of a corpus are what stands between spaces.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    corpus_words: Counter[str] = Counter()
+    for sentence in sentences:
+        corpus_words[sentence.time] += sentence.text.count(" ") + 1
+        for word, _, _ in sentence.targets:
+            counts[word, sentence.time] += 1
+        yield sentence
+    for word in targets:
+        frequencies[word] = {time: Frequency(counts[word, time], corpus_words[time]) for time in times}
 
 
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
@@ -196,6 +215,20 @@ def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     return kept
 
 
+def context(usage: Usage, num_words: int = 10) -> str:
+    """The words before and after a usage, at most `num_words` each."""
+    before, after = usage.text[: usage.start].split(), usage.text[usage.end :].split()
+    return " ".join([*before[-num_words:], *after[:num_words]])
+
+
+def mark(usage: Usage, marks: tuple[str, str]) -> Usage:
+    """The usage with marks before and after the word; they count as parts of it."""
+    before, after = marks
+    word = f"{before}{usage.text[usage.start : usage.end]}{after}"
+    text = usage.text[: usage.start] + word + usage.text[usage.end :]
+    return replace(usage, text=text, end=usage.start + len(word))
+
+
 def encode_usage(
     tokenizer: PreTrainedTokenizerBase, usage: Usage, max_length: int
 ) -> tuple[dict[str, list[int]], int, int]:
@@ -230,21 +263,24 @@ def embed_usages(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     usages: Usages,
-    num_last_layers: int = 1,
+    num_last_layers: int | None = None,
     batch_size: int = 32,
     max_length: int = 128,
+    target_marks: tuple[str, str] | None = None,
 ) -> dict[str, dict[str, np.ndarray]]:
     """
     A vector for each usage: the mean over the word's tokens of the mean of the last hidden layers (section 4 of the
-    paper).
+    paper). With `target_marks` it is the mean over all tokens of the text in which the word is marked, as encoders
+    that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023).
 
     Args:
         model: Any encoder. One with temporal attention reads each text at its time.
         tokenizer: Its tokenizer.
         usages: As [`sample_usages`] returns them.
-        num_last_layers: Number of layers to average, h in the paper.
+        num_last_layers: Number of layers to average, h in the paper; by default 4 or, with `target_marks`, 1.
         batch_size: Number of texts in a batch.
         max_length: Maximum number of tokens of a text. Longer texts are cut to the tokens around the word.
+        target_marks: What to write before and after the word, `("<t>", "</t>")` for XL-LEXEME.
 
     Returns:
         For each word and time an array (usages, hidden) of float32, in the order of the usages without those that
@@ -253,13 +289,15 @@ def embed_usages(
     """
     check_same_times(model, tokenizer)
     layers = model.config.num_hidden_layers
+    if num_last_layers is None:
+        num_last_layers = 1 if target_marks else min(4, layers)
     if not 1 <= num_last_layers <= layers:
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
     encoder = model.base_model.eval()
     max_length = min(max_length, token_limit(model.config, tokenizer))
     kept = drop_unknown(tokenizer, usages)
     known = [
-        (word, usage, *encode_usage(tokenizer, usage, max_length))
+        (word, usage, *encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length))
         for word, by_time in kept.items()
         for found in by_time.values()
         for usage in found
@@ -269,8 +307,9 @@ def embed_usages(
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):
         layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
         for state, index in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
-            word, usage, _, first, last = known[index]
-            vectors[index] = state[first:last].mean(0).cpu().numpy()
+            word, usage, row, first, last = known[index]
+            tokens = state[: len(row["input_ids"])] if target_marks else state[first:last]
+            vectors[index] = tokens.mean(0).cpu().numpy()
             if not np.isfinite(vectors[index]).all():
                 raise ValueError(
                     f"The vector of '{word}' in {usage.text!r} is not finite. Check the model's weights, and that "

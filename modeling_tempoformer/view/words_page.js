@@ -19,10 +19,10 @@ function cellText(value, kind) {
   if (value === null) return "";
   if (kind === "sure") return value ? "yes" : "no";
   if (kind === "p" && value < 0.001) return "<0.001";
-  if (kind === "interval") return value.map((end) => end.toFixed(3)).join(" to ");
+  if (kind === "interval") return value.map((end) => end.toFixed(1)).join(" to ");
   if (kind === "score" || kind === "p") return value.toFixed(3);
   if (kind === "frequency") return perMillion(value);
-  if (kind === "points") return value.toFixed(0);
+  if (kind === "points") return value.toFixed(1);
   return String(value);
 }
 
@@ -91,8 +91,8 @@ function quotation(usages, index, ...before) {
   box.checked = citations.has(of);
   const about = [...before, known[usages.date[index]], known[usages.source[index]]].filter(Boolean).join(", ");
   const [left, form, right] = usages.text[index];
-  const words = [left, element("mark", {}, form), right];
-  return element("li", {}, box, ...(about ? [element("span", { className: "quiet small" }, `${about}: `)] : []), ...words);
+  const words = element("span", { className: "text" }, left, element("mark", {}, form), right);
+  return element("li", {}, box, ...(about ? [element("span", { className: "quiet small" }, `${about}: `)] : []), words);
 }
 
 function senseName({ keywords }, sense) {

@@ -37,21 +37,30 @@ SHAPES = ["circle", "triangle-up", "square", "cross", "diamond", "triangle-down"
 # scores, under their own name.
 COLUMNS = {
     "rank": ("rank", "rank", "1 changed most."),
+    "word": ("word", "word", ""),
     "change": (
         "change",
         "points",
-        "How much the word changed beside the other words, from 0 to 100: 100 changed most.",
+        "From 0 to 100: how far apart the usages of the two times are, each by each (average distance) and in the "
+        "mean (distance of means, less chance), together: the geometric mean of both.",
     ),
+    INTERVAL[0]: (
+        "95 % interval of change",
+        "interval",
+        "In repeated samples of usages, such intervals hold the true change 95 times in 100 (bootstrap).",
+    ),
+    "sure": (
+        "more than chance",
+        "sure",
+        f"Whether the usages differ more than chance makes them: p among all words is below {LEVEL}.",
+    ),
+    "per_million_": ("per million, ", "frequency", ""),
+    "usages_": ("usages, ", "count", ""),
     "apd": (
         "average distance",
         "score",
         "Mean cosine distance (0 to 2) of a usage at the first time and one at the last. It is large also for words "
         "of many senses that stayed as they were.",
-    ),
-    INTERVAL[0]: (
-        "95 % interval of it",
-        "interval",
-        "In repeated samples of usages, such intervals hold the true average distance 95 times in 100 (bootstrap).",
     ),
     "prt": (
         "distance of means",
@@ -96,7 +105,7 @@ def words_page(
         vectors: For each word and time their vectors (usages, width). Words without them are in the table only, as
             all words are where only measures on static embeddings were taken.
         senses: Their [`Senses`], for each word with vectors.
-        frequencies (*optional*): For each word and time its [`Frequency`]; none if the corpus is not whole.
+        frequencies (*optional*): For each word and time its [`Frequency`]; empty if the corpus is not whole.
         seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
 
     Returns:
@@ -104,14 +113,14 @@ def words_page(
         large; senses and distances are of all usages.
     """
     names = [escape_control_characters(time) for time in times]
-    columns = table_columns(table, times, frequencies)
+    columns = table_columns(table, times)
     limit = max(MIN_SHOWN, MAX_SHOWN // (len(times) * max(len(vectors), 1)))
     # The page has each date and each source once.
     known: dict[str, int] = {}
     words = [
         {
             "word": escape_control_characters(word),
-            "frequency": frequencies and [of_time(frequencies[word][time]) for time in times],
+            "frequency": [of_time(frequencies[word][time]) for time in times] if frequencies else None,
             "usages": describe_usages(
                 [usages[word][time] for time in times],
                 [vectors[word][time] for time in times],
@@ -132,7 +141,7 @@ def words_page(
         charts["distance"] = curves(names, f"average distance to {names[0]}", zero=False)
     else:
         charts |= {"shares": bars(names), "frequency": bars(names)}
-    if frequencies is None:
+    if not frequencies:
         del charts["frequency"]
     return render_page(
         "words_page.html.jinja",
@@ -150,59 +159,42 @@ def words_page(
     )
 
 
-def table_columns(table: pd.DataFrame, times: Sequence[str], frequencies: Frequencies | None) -> list[dict[str, Any]]:
+def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, Any]]:
     """
     The columns of the page's table with their cells. A reader sees those that are `main` at first: the measure that
     orders the table, whether the change is more than chance, and how frequent the word is at the first and the last
     time. The two of the interval are one, and the steps between more than two times stay in the CSV file.
     """
-    ends = (times[0], times[-1])
-    first = measures_of(table)[0]
-    numbers = [
-        column(f"usages, {time}", "count", table[f"usages_{time}"], "", time in ends and not frequencies)
-        for time in times
-    ]
-    if frequencies:
-        numbers = [
-            column(
-                f"per million, {time}",
-                "frequency",
-                [frequencies[word][time].per_million for word in table["word"]],
-                "",
-                time in ends,
-            )
-            for time in times
-        ] + numbers
-    sure = []
+    first, *others = measures_of(table)
     if "p_fdr" in table:
-        meaning = f"Whether the usages differ more than chance makes them: p among all words is below {LEVEL}."
-        sure = [column("more than chance", "sure", table["p_fdr"] < LEVEL, meaning, True)]
-    left_out = {"word", first, INTERVAL[1], *(f"usages_{time}" for time in times)}
-    others = [own_column(table, name) for name in table if name not in left_out and not name.startswith("prt ")]
+        table = table.assign(sure=table["p_fdr"] < LEVEL)
+    by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
+    ends = {f"{by_time}{time}" for time in (times[0], times[-1])}
+    main = [
+        name for name in ("word", first, "sure", *table) if name in table and name in {"word", first, "sure", *ends}
+    ]
+    main = list(dict.fromkeys(main))
+    left_out = {*main, INTERVAL[1], *(name for name in others if name.startswith("prt "))}
     return [
-        column("word", "word", table["word"].map(escape_control_characters), "", True),
-        own_column(table, first, True),
-        *sure,
-        *sorted(numbers, key=lambda number: not number["main"]),
-        *others,
+        {**describe_column(table, name), "main": name in main}
+        for name in (*main, *(name for name in table if name not in left_out))
     ]
 
 
-def column(name: str, kind: str, cells: Sequence[Any], meaning: str, main: bool = False) -> dict[str, Any]:
-    """A column of the page's table. Its cells are texts, truths, numbers, pairs of them, or None."""
-    cells = [cell if isinstance(cell, str | bool | list) else number(cell) for cell in cells]
-    return {"name": escape_control_characters(name), "kind": kind, "cells": cells, "meaning": meaning, "main": main}
-
-
-def own_column(table: pd.DataFrame, name: str, main: bool = False) -> dict[str, Any]:
-    """A column of the file."""
-    heading, kind, meaning = COLUMNS.get(name, (name.replace("_", " "), "score", ""))
-    cells = table[name].tolist()
+def describe_column(table: pd.DataFrame, name: str) -> dict[str, Any]:
+    """Heading, kind, meaning and cells of a column."""
+    of_time = next((prefix for prefix in ("usages_", "per_million_") if name.startswith(prefix)), "")
+    heading, kind, meaning = COLUMNS.get(of_time or name, (name.replace("_", " "), "score", ""))
+    heading += name.removeprefix(of_time) if of_time else ""
     if name == INTERVAL[0]:
-        ends = ([number(low), number(high)] for low, high in zip(cells, table[INTERVAL[1]], strict=True))
+        ends = [[number(low), number(high)] for low, high in table[list(INTERVAL)].to_numpy()]
         cells = [None if None in pair else pair for pair in ends]
-    own = "" if name == heading else f" In changes.csv: {escape_control_characters(name)}."
-    return column(heading, kind, cells, meaning + own, main)
+    elif kind == "word":
+        cells = table[name].map(escape_control_characters).tolist()
+    else:
+        cells = table[name].tolist() if kind == "sure" else table[name].map(number).replace(np.nan, None).tolist()
+    own = f" In changes.csv: {name}." if meaning and name not in (heading, "sure") else ""
+    return {"name": escape_control_characters(heading), "kind": kind, "meaning": meaning + own, "cells": cells}
 
 
 def number(value: Any, digits: int = 4) -> float | None:

@@ -254,3 +254,61 @@ def test_three_times_have_a_trajectory(folder, tmp_path):
         # The third corpus is the first again.
         assert float(row["prt"]) == pytest.approx(0, abs=1e-5)
         assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-5)
+
+
+def test_one_dated_table(folder, tmp_path):
+    """Words are found in all their forms, counted in the whole corpora, and cited with date and source."""
+    texts = [
+        {"year": year, "by": f"{time} {number}", "text": line}
+        for time, year in ((OLD, 1815), (NEW, 1999), ("outside", 1900))
+        for number, line in enumerate((folder / f"{NEW if year > 1900 else OLD}.txt").read_text("utf-8").splitlines())
+    ]
+    pd.DataFrame(texts).to_csv(tmp_path / "texts.csv", index=False)
+    (tmp_path / "targets.txt").write_text("thing: tree, plane\nflew\nair\n", encoding="utf-8")
+    run_semantic_change.main(
+        [
+            *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(tmp_path)),
+            *("--corpora", str(tmp_path / "texts.csv"), "--times", OLD, NEW, "--num_samples", "20"),
+            *("--time_column", "year", "--source_column", "by", "--targets", str(tmp_path / "targets.txt")),
+        ]
+    )
+    rows = {row["word"]: row for row in read_table(tmp_path / "changes.csv")}
+    assert rows.keys() == {"thing", "flew", "air"}
+    # Each of the lines of four words has each word once.
+    for row in rows.values():
+        assert (row[f"usages_{OLD}"], row[f"usages_{NEW}"]) == ("20", "20")
+        assert float(row[f"per_million_{OLD}"]) == float(row[f"per_million_{NEW}"]) == 250_000
+    usages = pd.read_parquet(tmp_path / "_usages.parquet")
+    cited = {row["by"]: (str(row["year"]), row["text"]) for row in texts}
+    for usage in usages.itertuples():
+        assert (usage.date, usage.text) == cited[usage.source]
+    forms = {usage.text[usage.start : usage.end] for usage in usages.itertuples()}
+    assert forms == {"tree", "plane", "flew", "air"}
+
+
+def test_a_published_dwug_data_set(folder, tmp_path):
+    """Its folder and its own file of gold scores; its groupings are the times, and it has no frequencies."""
+    header = "lemma\tpos\tdate\tgrouping\tidentifier\tdescription\tcontext\tindexes_target_token"
+    scores = {"the": "0.1", "flew": "0.2", "air": "0.9"}
+    for word in scores:
+        lines = [
+            f"{word}\t \t \t{period}\t{word}-{period}-{number}\t \t{line}\t{(at := line.index(word))}:{at + len(word)}"
+            for period, time in (("1", OLD), ("2", NEW))
+            for number, line in enumerate((folder / f"{time}.txt").read_text("utf-8").splitlines()[:20])
+        ]
+        (tmp_path / "data" / word).mkdir(parents=True)
+        (tmp_path / "data" / word / "uses.csv").write_text("\n".join([header, *lines, ""]), encoding="utf-8")
+    stats = tmp_path / "stats_groupings.csv"
+    rows = (f"{word}\t1_2\t1\t{score}\n" for word, score in scores.items())
+    stats.write_text("lemma\tgrouping\tchange_binary\tchange_graded\n" + "".join(rows), encoding="utf-8")
+    run_semantic_change.main(
+        [
+            *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(tmp_path / "out")),
+            *("--dwug", str(tmp_path), "--truth", str(stats)),
+        ]
+    )
+    rows = read_table(tmp_path / "out" / "changes.csv")
+    assert {row["word"]: row["gold"] for row in rows} == scores
+    assert {(row["usages_1"], row["usages_2"]) for row in rows} == {("20", "20")}
+    assert not any(name.startswith("per_million") for name in rows[0])
+    assert read_json(tmp_path / "out" / "results.json")["agreement"]["apd"]["num_words"] == 3

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cosine
 from scipy.stats import linregress, rankdata, spearmanr
+from sklearn.preprocessing import normalize
 
 from modeling_tempoformer.semantic_change.measures import (
     agreement,
     average_pairwise_distance,
+    change_score,
     cluster_distances,
+    prototype_deviations,
     prototype_distance,
+    shuffled_prototypes,
 )
 
 
@@ -63,6 +67,32 @@ def test_clusters():
             "k_means_wasserstein": 0.5,
         }
     )
+
+
+def test_change_is_the_geometric_mean_of_both_distances():
+    assert change_score(0.4, 0.1) == pytest.approx(20)
+    assert change_score(0.4, -0.01) == 0
+
+
+def test_the_interval_of_a_prototype_distance_holds_the_true_one():
+    """
+    Usages are drawn around two means that lie as far apart as a word's do that changed. Less chance, the interval
+    holds the distance of the means themselves; as it is, it lies too high.
+    """
+    generator = np.random.default_rng(8)
+    mean, step = normalize(generator.normal(size=(2, 20)))
+    means = np.stack([mean, mean + 0.3 * step])
+    true = prototype_distance(*means[:, None])
+    held = too_high = 0
+    for draw in range(100):
+        before, after = (mean + 0.4 * generator.normal(size=(25, 20)) for mean in means)
+        prt = prototype_distance(before, after)
+        low, high = prototype_deviations(before, after, seed=draw, resamples=200)
+        both = np.concatenate([before, after])
+        by_chance, _ = shuffled_prototypes(both, both, 25, seed=draw, resamples=50)
+        held += prt - by_chance - high <= true <= prt - by_chance - low
+        too_high += prt + low > true
+    assert held >= 85 and too_high > 30
 
 
 def test_too_few_usages_for_k_means(caplog):

@@ -11,10 +11,12 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer
 from modeling_tempoformer.semantic_change.corpora import DatedSentence
-from modeling_tempoformer.semantic_change.report import format_table, plot_scores, ranked_table, write_report
+from modeling_tempoformer.semantic_change.report import conclude, format_table, plot_scores, ranked_table, write_report
 from modeling_tempoformer.semantic_change.time_prediction import predict_times, time_differences
 from modeling_tempoformer.semantic_change.usages import (
+    Frequency,
     Usage,
+    count_frequencies,
     embed_usages,
     encode_usage,
     sample_usages,
@@ -50,6 +52,12 @@ def test_every_occurrence_in_a_sampled_sentence_is_a_usage():
     assert usages["air"] == {TIMES[0]: [], TIMES[1]: []}
 
 
+def test_a_usage_has_the_date_and_the_source_of_its_sentence():
+    dated = DatedSentence(TIMES[0], "the plane", (("plane", 4, 9),), ("the", "plane"), "1815-06-18", "letter")
+    (usage,) = sample_usages([dated], ["plane"], TIMES, num_samples=1)["plane"][TIMES[0]]
+    assert (usage.date, usage.source) == ("1815-06-18", "letter")
+
+
 def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
     many = [sentence(TIMES[0], f"plane {number}", "plane") for number in range(50)]
     drawn = sample_usages(many, ["plane"], TIMES, num_samples=5)["plane"][TIMES[0]]
@@ -58,6 +66,23 @@ def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
     assert drawn != sample_usages(many, ["plane"], TIMES, num_samples=5, seed=1)["plane"][TIMES[0]]
     with pytest.raises(KeyError, match="1900"):
         sample_usages([sentence("1900", "plane", "plane")], ["plane"], TIMES, num_samples=5)
+
+
+def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
+    frequencies = {}
+    counted = count_frequencies(SENTENCES, ["plane", "trees", "air"], TIMES, frequencies)
+    usages = sample_usages(counted, ["plane"], TIMES, num_samples=1)
+    assert len(usages["plane"][TIMES[1]]) == 1
+    assert frequencies == {
+        "plane": {TIMES[0]: Frequency(1, 9), TIMES[1]: Frequency(2, 4)},
+        "trees": {TIMES[0]: Frequency(2, 9), TIMES[1]: Frequency(1, 4)},
+        "air": {TIMES[0]: Frequency(0, 9), TIMES[1]: Frequency(0, 4)},
+    }
+    table = ranked_table(
+        {"apd": {"trees": 0.1, "plane": 0.2}}, dict.fromkeys(["trees", "plane"], {}), None, frequencies
+    )
+    assert list(table[f"per_million_{TIMES[0]}"]) == pytest.approx([1e6 / 9, 2e6 / 9])
+    assert list(table["word"]) == ["plane", "trees"]
 
 
 @pytest.mark.parametrize(
@@ -211,19 +236,36 @@ def test_how_sure_scores_are_stands_after_them():
     p = dict(zip("abcd", (0.5, 0.02, 0.03, 0.01), strict=True))
     low, high = (dict.fromkeys("abcd", value) for value in (0.0, 5.0))
     table = ranked_table(
-        {"apd": {**SCORES["apd"], "c": 0}, "p": p, "apd_low": low, "apd_high": high, "prt": SCORES["prt"]}, counts
+        {"change": {**SCORES["apd"], "c": 0}, "p": p, "change_low": low, "change_high": high, "prt": SCORES["prt"]},
+        counts,
     )
-    assert list(table) == "rank word apd prt p p_fdr apd_low apd_high usages_1 usages_2".split()
+    assert list(table) == "rank word change prt p p_fdr change_low change_high usages_1 usages_2".split()
     assert dict(zip(table["word"], table["p_fdr"], strict=True)) == pytest.approx(
         {"a": 0.5, "b": 0.04, "c": 0.04, "d": 0.04}
     )
+
+
+@pytest.mark.parametrize(
+    ("p", "said"),
+    [
+        # Adjusted: 0.004, 0.04, 0.04, 0.9. 'c' ends below a quarter of 8, 'd' does not.
+        ((0.001, 0.02, 0.03, 0.9), ("3 of 4", "'a': c.")),
+        ((0.9, 0.9, 0.9, 0.9), ("0 of 4",)),
+    ],
+)
+def test_the_last_sentence_counts_the_words_that_changed(p, said):
+    columns = {"change": (8, 6, 0.5, 0.5), "change_low": (7, 5, 0, 0), "change_high": (9, 7, 1.9, 2.1), "p": p}
+    scores = {name: dict(zip("abcd", values, strict=True)) for name, values in columns.items()}
+    sentence = conclude(ranked_table(scores, dict.fromkeys("abcd", COUNTS["a"])))
+    assert all(part in sentence for part in said)
+    assert ("quarter" in sentence) == (len(said) > 1)
 
 
 def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
     scores = {"a": 0.1, "$b$": 0.7, "c": math.nan, "d": 0.3}
     counts = {word: {"1900": 5, "1950": 6, "20\n00": len(word)} for word in scores}
     low, high = {"a": 0.05, "$b$": 0.6, "d": 0.25}, {"a": 0.2, "$b$": 0.9, "d": 0.35}
-    table = ranked_table({"apd": scores, "apd_low": low, "apd_high": high}, counts)
+    table = ranked_table({"change": scores, "change_low": low, "change_high": high}, counts)
     for most, expected in ((50, ["$b$", "d", "a"]), (2, ["$b$", "d"])):
         figure = plot_scores(table, ("1900", "20\n00"), most)
         (axes,) = figure.axes
@@ -250,6 +292,17 @@ def test_a_measure_without_any_score_is_named(tmp_path):
     assert "apd: no correlation" in text
     with pytest.raises(ValueError, match="'prt' .*a, b, c, d"):
         ranked_table({"prt": empty}, COUNTS)
+
+
+def test_a_marked_word_gives_the_vector_of_the_whole_text():
+    """As a reader of marked words is used: the text with its marks, the mean of the last layer over all tokens."""
+    model, tokenizer = plain_model()
+    usages = {"plane": {"1": [Usage("1", "the plane flew", 4, 9), Usage("1", "the sad plane", 8, 13)], "2": []}}
+    vectors = embed_usages(model, tokenizer, usages, target_marks=("the ", " air"))["plane"]["1"]
+    for vector, text in zip(vectors, ("the the plane air flew", "the sad the plane air"), strict=True):
+        with torch.no_grad():
+            state = model(**tokenizer(text, return_tensors="pt")).last_hidden_state
+        assert vector == pytest.approx(state[0].mean(0).numpy(), abs=1e-5)
 
 
 def test_control_characters_cannot_break_a_table_or_reach_a_terminal():

@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer.semantic_change.measures import k_means
+from modeling_tempoformer.semantic_change.senses import find_senses
 
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
         [
             *("--model_name_or_path", str(path / "model"), "--output_dir", str(path / "out")),
             *("--corpora", *(str(path / f"{time}.txt") for time in TIMES)),
-            *("--targets", str(path / "words.txt"), "--num_clusters", "3"),
+            *("--targets", str(path / "words.txt")),
         ]
     )
     return path / "out"
@@ -83,8 +83,8 @@ def test_words_are_sorted_and_searched(opened, folder):
     assert opened.texts("#rows a") == [row["word"] for row in by_prt]
     cells = opened.texts("#rows tr:first-child > *")
     assert cells[headings.index("average distance")] == f"{float(by_prt[0]['apd']):.3f}"
-    ends = (f"{float(by_prt[0][f'apd_{end}']):.3f}" for end in ("low", "high"))
-    assert cells[headings.index("95 % interval of it")] == " to ".join(ends)
+    ends = (f"{float(by_prt[0][f'change_{end}']):.1f}" for end in ("low", "high"))
+    assert cells[headings.index("95 % interval of change")] == " to ".join(ends)
     assert cells[headings.index("usages, 1900")] == by_prt[0]["usages_1900"]
     opened.set_value("#search", "L")
     assert set(opened.texts("#rows a")) == {"flew", "glad"} and opened.text("#found") == "2 of 4 words"
@@ -93,30 +93,19 @@ def test_words_are_sorted_and_searched(opened, folder):
 def test_shares_and_sentences_are_those_of_the_vectors_in_the_file(opened, folder):
     choose(opened, "flew")
     table = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'").reset_index()
-    vectors = np.stack(table["vector"]).astype(np.float64)
-    table["sense"] = k_means(3, 42).fit_predict(vectors)
-    counts = table.groupby(["sense", "time"]).size().unstack(fill_value=0)
-    found = {}
-    for article in range(1, 4):
+    vectors = [np.stack(table.loc[table["time"] == time, "vector"]) for time in TIMES]
+    texts = [table.loc[table["time"] == time, "text"].to_numpy() for time in TIMES]
+    senses = find_senses(vectors, [[text.replace("flew", "") for text in found] for found in texts], 42)
+    assert len(opened.find_all("#senses article")) == len(senses.counts) > 1
+    for article, (counts, by_time, words) in enumerate(zip(senses.counts, senses.nearest, senses.keywords), 1):
+        assert opened.text(f"#senses article:nth-child({article}) h4") == f"Sense {article}: {', '.join(words)}"
         headings = opened.texts(f"#senses article:nth-child({article}) .times h5")
-        numbers = [int(heading.split(", ")[1].split(" of ")[0]) for heading in headings]
-        assert [heading.split(":")[0] for heading in headings] == TIMES
-        assert [heading.split(": ")[1].split(" %")[0] for heading in headings] == [
-            f"{np.floor(100 * number / 30 + 0.5):.0f}" for number in numbers
-        ]
-        (sense,) = counts.index[(counts[TIMES] == numbers).all(axis=1)]
-        found[sense] = numbers
-        mean = vectors[table["sense"] == sense].mean(axis=0)
-        for place, time in enumerate(TIMES, 1):
-            own = table[(table["sense"] == sense) & (table["time"] == time)]
-            far = np.linalg.norm(vectors[own.index] - mean, axis=1)
-            nearest = dict.fromkeys(own["text"].iloc[np.argsort(far, kind="stable")])
-            where = f"#senses article:nth-child({article}) .times > :nth-child({place}) li"
-            assert opened.texts(where) == list(nearest)[:3]
+        for place, (time, count, members) in enumerate(zip(TIMES, counts, by_time, strict=True)):
+            assert headings[place].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
+            assert headings[place].endswith(f", {count} of 30")
+            where = f"#senses article:nth-child({article}) .times > :nth-child({place + 1}) .text"
+            assert opened.texts(where) == list(dict.fromkeys(texts[place][members]))[:3]
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
-    # The first grew most.
-    growth = [(numbers[2] - numbers[0]) for numbers in found.values()]
-    assert growth == sorted(growth, reverse=True) and growth[0] > 0
     assert len(opened.find_all("#map .mark-symbol path")) > 90
 
 
@@ -149,8 +138,10 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     assert not opened.find("#citations").is_displayed()
     choose(opened, "flew")
-    texts = opened.texts("#senses article:nth-child(3) .times > :first-child li")
-    for box in opened.find_all("#senses article:nth-child(3) .times > :first-child .cite"):
+    where = "#senses article:last-child .times > :first-child"
+    texts, senses = opened.texts(f"{where} .text"), len(opened.find_all("#senses article"))
+    assert texts
+    for box in opened.find_all(f"{where} .cite"):
         box.send_keys(Keys.SPACE)
     # Chosen in one list, and in the other.
     opened.find("#all summary").click()
@@ -161,8 +152,9 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     opened.wait_for((tmp_path / "citations.csv").exists)
     rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
     assert [row["left"] + row["form"] + row["right"] for row in rows[:-1]] == texts
-    assert [(row["word"], row["sense"], row["time"]) for row in rows[:-1]] == [("flew", "3", "1800")] * len(texts)
+    assert {(row["word"], row["sense"], row["time"]) for row in rows[:-1]} == {("flew", str(senses), "1800")}
     assert rows[-1]["word"] == rows[-1]["form"] == "the" and rows[-1]["date"] == ""
+    assert all(row["source"].startswith("1800.txt, line ") for row in rows[:-1])
     opened.find("#forget").click()
     assert not opened.find_all(".cite:checked") and not opened.find("#citations").is_displayed()
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from modeling_tempoformer.semantic_change.report import ranked_table
-from modeling_tempoformer.semantic_change.senses import distances_from_first, find_senses, project
+from modeling_tempoformer.semantic_change.senses import Senses, distances_from_first, project
 from modeling_tempoformer.semantic_change.usages import Frequency, Usage, Usages
 from modeling_tempoformer.view import words_page as page_module
 from modeling_tempoformer.view.words_page import words_page
@@ -33,9 +33,11 @@ def some_usages(words: list[str], times: list[str], count: int) -> tuple[Usages,
     return usages, vectors
 
 
-def table_of(words: list[str], times: list[str], truth: dict[str, float] | None = None, **more) -> pd.DataFrame:
+def table_of(
+    words: list[str], times: list[str], truth: dict[str, float] | None = None, frequencies=None, **more
+) -> pd.DataFrame:
     columns = {"apd": {word: 0.1 * place for place, word in enumerate(words, 1)}, **more}
-    return ranked_table(columns, {word: dict.fromkeys(times, 3) for word in words}, truth)
+    return ranked_table(columns, {word: dict.fromkeys(times, 3) for word in words}, truth, frequencies)
 
 
 def data_of(page: str) -> dict:
@@ -47,17 +49,28 @@ def data_of(page: str) -> dict:
 TIMES = ["1810-1860", "1960-2010"]
 
 
-def page_of(times: list[str], usages: Usages, vectors: dict, num_clusters: int = 2, **more) -> dict:
-    """The data of a page whose senses are those of k-means."""
-    senses = {word: find_senses(list(by_time.values()), num_clusters, 4) for word, by_time in vectors.items()}
-    return data_of(words_page(table_of(list(vectors), times), times, usages, vectors, senses, seed=4, **more))
+def make_senses(vectors: dict[str, np.ndarray], num_senses: int) -> Senses:
+    """In turn: the first usage of a time has the first sense, and so on. The last ones are the nearest."""
+    labels = [np.arange(len(found)) % num_senses for found in vectors.values()]
+    return Senses(
+        labels=labels,
+        counts=np.stack([np.bincount(of_time, minlength=num_senses) for of_time in labels], axis=1),
+        nearest=[[np.flatnonzero(of_time == sense)[::-1] for of_time in labels] for sense in range(num_senses)],
+        keywords=[[f"wing {sense}"] for sense in range(num_senses)],
+    )
+
+
+def page_of(times: list[str], usages: Usages, vectors: dict, num_senses: int = 2, **more) -> dict:
+    senses = {word: make_senses(by_time, num_senses) for word, by_time in vectors.items()}
+    table = table_of(list(vectors), times, **more)
+    return data_of(words_page(table, times, usages, vectors, senses, more.get("frequencies"), seed=4))
 
 
 def test_the_table_has_what_the_csv_file_has():
     words = ["null", "plane", "$x$"]
     low, high = ({"null": end, "plane": end, "$x$": math.nan} for end in (0.05, 0.35))
     p = {"null": 0.9, "plane": 0.01, "$x$": 0.01}
-    table = table_of(words, TIMES, {"null": 0.5}, p=p, apd_low=low, apd_high=high)
+    table = table_of(words, TIMES, {"null": 0.5}, p=p, change_low=low, change_high=high)
     data = data_of(words_page(table, TIMES, {}, {}, {}))
     assert [row["word"] for row in data["words"]] == ["$x$", "plane", "null"]
     main = {column["kind"]: column["cells"] for column in data["columns"] if column["main"]}
@@ -98,8 +111,8 @@ def test_words_without_vectors_are_in_the_table_alone():
 def test_the_numbers_of_a_word(times):
     usages, vectors = some_usages(["plane"], times, 12)
     of_word = list(vectors["plane"].values())
-    shown = page_of(times, usages, vectors, num_clusters=3)["words"][0]["usages"]
-    senses = find_senses(of_word, 3, seed=4)
+    shown = page_of(times, usages, vectors, num_senses=3)["words"][0]["usages"]
+    senses = make_senses(vectors["plane"], 3)
     assert shown["counts"] == senses.counts.tolist()
     for counts, shares in zip(shown["counts"], shown["shares"], strict=True):
         for count, (share, low, high) in zip(counts, shares, strict=True):
@@ -137,7 +150,7 @@ def test_quotations_have_date_and_source_and_senses_their_first(monkeypatch):
             replace(one, date=f"{year + 29 - place}-05-01", source=f"letter {place % 2}")
             for place, one in enumerate(usages["plane"][time])
         ]
-    senses = {"plane": replace(find_senses(list(vectors["plane"].values()), 2), keywords=[["wing"], []])}
+    senses = {"plane": make_senses(vectors["plane"], 2)}
     table = table_of(["plane"], TIMES)
     data = data_of(words_page(table, TIMES, usages, vectors, senses))
     shown, known = data["words"][0]["usages"], data["known"]
@@ -145,7 +158,7 @@ def test_quotations_have_date_and_source_and_senses_their_first(monkeypatch):
     for text, date, source in zip(shown["text"], shown["date"], shown["source"], strict=True):
         one = by_text["".join(text)]
         assert (known[date], known[source]) == (one.date, one.source)
-    assert shown["keywords"] == [["wing"], []]
+    assert shown["keywords"] == [["wing 0"], ["wing 1"]]
     for sense, first in enumerate(shown["first"]):
         members = [
             one.date
@@ -164,7 +177,7 @@ def test_sentences_are_data():
     usages, vectors = some_usages(["<b>plane</b>"], TIMES, 3)
     nasty = usage(TIMES[0], NASTY, "plane", "\x1b[31m\u202e end")
     usages["<b>plane</b>"][TIMES[0]][0] = replace(nasty, source=NASTY)
-    senses = find_senses(list(vectors["<b>plane</b>"].values()), 1)
+    senses = make_senses(vectors["<b>plane</b>"], 1)
     page = words_page(
         table_of(list(usages), TIMES), TIMES, usages, vectors, {"<b>plane</b>": replace(senses, keywords=[[NASTY]])}
     )
@@ -195,7 +208,7 @@ def test_a_sentence_that_has_the_word_twice_is_among_the_nearest_once():
     usages, vectors = some_usages(["plane"], TIMES, 4)
     text = "plane plane"
     usages["plane"][TIMES[0]] = [Usage(TIMES[0], text, start, start + 5) for start in (0, 6, 0, 6)]
-    shown = page_of(TIMES, usages, vectors, num_clusters=1)
+    shown = page_of(TIMES, usages, vectors, num_senses=1)
     (((first, *others), last),) = shown["words"][0]["usages"]["nearest"]
     assert not others and len(last) == 3
 
@@ -206,10 +219,10 @@ def test_many_words_have_a_part_of_their_usages_on_the_page(monkeypatch):
     monkeypatch.setattr(page_module, "MAX_SHOWN", 30)
     words = ["plane", "tree"]
     usages, vectors = some_usages(words, TIMES, 50)
-    for word in page_of(TIMES, usages, vectors, num_clusters=5)["words"]:
+    for word in page_of(TIMES, usages, vectors, num_senses=5)["words"]:
         shown = word["usages"]
         assert np.sum(shown["counts"]) == 100 and len(shown["text"]) < 2 * (7 + 15) + 1
-        senses = find_senses(list(vectors[word["word"]].values()), 5, 4)
+        senses = make_senses(vectors[word["word"]], 5)
         texts = ["".join(parts) for parts in shown["text"]]
         for time, name in enumerate(TIMES):
             everything = [one.text for one in usages[word["word"]][name]]
