@@ -46,12 +46,15 @@ from modeling_tempoformer.semantic_change.measures import (
     shuffled_prototypes,
 )
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
+from modeling_tempoformer.semantic_change.senses import Senses, find_senses
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
 from modeling_tempoformer.semantic_change.time_prediction import time_differences
 from modeling_tempoformer.semantic_change.usages import (
     USAGES,
     Frequencies,
+    Usage,
     Usages,
+    context,
     count_frequencies,
     count_usages,
     drop_rare,
@@ -116,7 +119,7 @@ class ChangeArguments:
 
     output_dir: str = field(
         metadata={
-            "help": "Folder for changes.csv, changes.png, ranks.png and results.json; and, with texts in them, "
+            "help": "Folder for changes.csv, results.json, the figures changes and ranks; and, with texts in them, "
             "_changes.html and _usages.parquet."
         }
     )
@@ -304,6 +307,11 @@ def score_words(
     return columns, usages, vectors, left_out, frequencies
 
 
+def senses_of(usages: dict[str, list[Usage]], vectors: Vectors, seed: int) -> Senses:
+    contexts = [[context(usage) for usage in found] for found in usages.values()]
+    return find_senses(list(vectors.values()), contexts, seed)
+
+
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
     check_extras(args)
@@ -321,7 +329,8 @@ def main(arguments: list[str]):
             write_usages(folder / USAGES, usages, vectors)
         table = ranked_table(columns, count_usages(usages), truth, frequencies)
         print(write_report(folder, table, args.times, truth, left_out, args.seed))
-        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, args.num_clusters, args.seed))
+        senses = {word: senses_of(usages[word], by_time, args.seed) for word, by_time in vectors.items()}
+        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, frequencies, args.seed))
 
 
 if __name__ == "__main__":

@@ -21,10 +21,15 @@ from .usages import Frequencies, describe_counts
 INTERVAL = ("change_low", "change_high")
 # How sure the scores are: these columns come after them and are no scores.
 CERTAINTY = ("p", "p_fdr", *INTERVAL)
+DARK, LIGHT = "#1f6fb4", "#b7c4d1"
+P_VALUES = ("p", "p_fdr", "pearson_p", "spearman_p")
 
 
 def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
-    """A table in aligned columns. Numbers and ends of intervals have three digits, missing values are blank."""
+    """
+    A table in aligned columns. Numbers and ends of intervals have three digits, missing values are blank, and p-values
+    below 0.001 say no more than that.
+    """
 
     def show(cell: Any) -> Any:
         if isinstance(cell, tuple):
@@ -32,6 +37,8 @@ def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
         return escape_control_characters(cell) if isinstance(cell, str) else cell
 
     table = pd.DataFrame(rows).rename(columns=escape_control_characters).map(show)
+    for name in table.columns.intersection(P_VALUES):
+        table[name] = ["<0.001" if p < 0.001 else "" if pd.isna(p) else f"{p:.3f}" for p in table[name]]
     return table.to_string(index=False, na_rep="", float_format="{:.3f}".format)
 
 
@@ -119,7 +126,8 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
     shown = scored.head(max_words)
     figure = new_figure(8, 1.6 + 0.22 * len(shown))
     axes = figure.subplots()
-    axes.barh(range(len(shown)), shown[measure], height=0.6)
+    chance = shown["p_fdr"] >= 0.05 if "p_fdr" in shown else [False] * len(shown)
+    axes.barh(range(len(shown)), shown[measure], height=0.6, color=[LIGHT if pale else DARK for pale in chance])
     axes.set_xlabel(measure)
     if measure == "change":
         lengths = shown[list(INTERVAL)].sub(shown["change"], axis=0).abs().T
@@ -138,9 +146,17 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
     first, last = map(escape_control_characters, times)
     right.set_ylabel(f"usages in {first} | in {last}", **plain)
     most = f"The {len(shown)} most changed of " if len(shown) < len(scored) else ""
-    axes.set_title(f"{most}{len(scored)} words by change from {first} to {last}", parse_math=False)
+    pale = "\npale: no more than chance" if any(chance) else ""
+    axes.set_title(f"{most}{len(scored)} words by change from {first} to {last}{pale}", parse_math=False)
     axes.margins(y=0.01)
     return figure
+
+
+def write_figure(folder: Path, name: str, figure: Figure):
+    """Writes a figure for the screen and for papers."""
+    for suffix in ("png", "svg", "pdf"):
+        with written_whole(folder / f"{name}.{suffix}") as partial:
+            figure.savefig(partial, dpi=150)
 
 
 def conclude(table: pd.DataFrame) -> str:
@@ -165,7 +181,8 @@ def write_report(
     seed: int = 0,
 ) -> str:
     """
-    Writes `changes.csv`, `results.json` and, for the first measure, `changes.png` and, with gold scores, `ranks.png`.
+    Writes `changes.csv`, `results.json` and, for the first measure, the figure `changes` and, with gold scores,
+    `ranks`, each as PNG, SVG and PDF.
 
     Args:
         output_dir: Folder of the files; created if needed.
@@ -203,14 +220,12 @@ def write_report(
     with written_whole(folder / "results.json") as partial:
         results = {"left_out": left_out, "agreement": agreed}
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
-    with written_whole(folder / "changes.png") as partial:
-        plot_scores(table, (times[0], times[-1])).savefig(partial, dpi=150)
+    write_figure(folder, "changes", plot_scores(table, (times[0], times[-1])))
     if (first := measures[0]) in found:
         heading = escape_control_characters(f"{first} of {found[first].num_words} words, {times[0]} to {times[-1]}")
         low, high = found[first].spearman_interval
         title = f"{heading}\nSpearman {found[first].spearman:.2f} (95 %: {low:.2f} to {high:.2f})"
-        with written_whole(folder / "ranks.png") as partial:
-            plot_ranks(scores[first], truth, title).savefig(partial, dpi=150)
+        write_figure(folder, "ranks", plot_ranks(scores[first], truth, title))
     parts = [format_table(table), "", *map(escape_control_characters, notes)]
     if agreed:
         parts += ["", format_table({"measure": name, **values} for name, values in agreed.items())]

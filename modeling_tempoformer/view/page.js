@@ -41,3 +41,18 @@ async function fitWidth(view, into, least = 0) {
   }
   await view.runAsync();
 }
+
+// Saves a chart as an SVG file, in the colours of the light page, which are those of paper.
+async function saveChart(view, name) {
+  const colours = document.styleSheets[0].cssRules[0].style;
+  const svg = await view.toSVG();
+  const coloured = svg.replace(/var\((--[\w-]+)\)/g, (_, variable) => colours.getPropertyValue(variable).trim());
+  saveFile(`${name}.svg`, "image/svg+xml", coloured);
+}
+
+function saveFile(name, type, content) {
+  const link = element("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+  link.click();
+  // Not at once: the browser reads it later.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

@@ -1,19 +1,28 @@
 // The table of words, and what is shown of the chosen one.
 
-const { times, columns, words } = page.data;
+const { times, columns, words, known } = page.data;
 const state = { column: null, down: false, word: null, sense: -1, usage: -1 };
 const rows = words.map((word, index) => ({ ...word, index }));
 const charts = {};
+// The usages to save, each by the indices of its word and of its own.
+const citations = new Set();
 
 function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
 
+function perMillion(value) {
+  return Number(value.toPrecision(3)).toLocaleString("en");
+}
+
 function cellText(value, kind) {
   if (value === null) return "";
+  if (kind === "sure") return value ? "yes" : "no";
   if (kind === "p" && value < 0.001) return "<0.001";
-  if (kind === "interval") return value.map((end) => end.toFixed(3)).join(" to ");
+  if (kind === "interval") return value.map((end) => end.toFixed(1)).join(" to ");
   if (kind === "score" || kind === "p") return value.toFixed(3);
+  if (kind === "frequency") return perMillion(value);
+  if (kind === "points") return value.toFixed(1);
   return String(value);
 }
 
@@ -21,24 +30,27 @@ function cellText(value, kind) {
 
 function drawHeader() {
   byId("columns").replaceChildren(
-    ...columns.map(({ name, kind }, index) => {
+    ...columns.map(({ name, kind, main }, index) => {
       const sorted = state.column === index ? (state.down ? "descending" : "ascending") : "none";
       const sign = { none: "", ascending: " ▲", descending: " ▼" }[sorted];
       const button = element("button", { type: "button", onclick: () => sortBy(index) }, name + sign);
-      const style = kind === "word" ? "word" : "number";
-      return element("th", { scope: "col", className: style, ariaSort: sorted }, button);
+      return element("th", { scope: "col", className: style(kind, main), ariaSort: sorted }, button);
     }),
   );
 }
 
+function style(kind, main) {
+  return `${kind === "word" ? "word" : "number"} ${main ? "" : "other"}`;
+}
+
 function sortBy(index) {
-  const { kind } = columns[index];
+  const { kind, cells } = columns[index];
   const again = state.column === index;
   // Words, ranks and p-values begin with the first or smallest, other numbers with the largest.
   state.down = again ? !state.down : !["word", "rank", "p"].includes(kind);
   state.column = index;
   const sign = state.down ? -1 : 1;
-  const key = ({ cells }) => (Array.isArray(cells[index]) ? cells[index][0] : cells[index]);
+  const key = (row) => (Array.isArray(cells[row.index]) ? cells[row.index][0] : cells[row.index]);
   rows.sort((one, other) => {
     const [a, b] = [key(one), key(other)];
     if (a === null || b === null) return (a === null) - (b === null);
@@ -59,8 +71,8 @@ function drawRows() {
   const shown = rows.filter(({ word }) => word.toLowerCase().includes(query));
   byId("rows").replaceChildren(
     ...shown.map((row) => {
-      const cells = columns.map(({ kind }, index) =>
-        kind === "word" ? wordCell(row) : element("td", { className: "number" }, cellText(row.cells[index], kind)),
+      const cells = columns.map(({ kind, main, cells }) =>
+        kind === "word" ? wordCell(row) : element("td", { className: style(kind, main) }, cellText(cells[row.index], kind)),
       );
       const line = element("tr", {}, ...cells);
       if (row.index === state.word) line.setAttribute("aria-current", "true");
@@ -72,18 +84,28 @@ function drawRows() {
 
 // One word ------------------------------------------------------------------------------------------------------------
 
-function sentence(text) {
-  const [before, word, after] = text;
-  return [before, element("mark", {}, word), after];
+// What a quotation is: a box to choose it, its date and source, and the sentence.
+function quotation(usages, index, ...before) {
+  const of = `${state.word} ${index}`;
+  const box = element("input", { type: "checkbox", className: "cite no-print", value: of, ariaLabel: "Cite" });
+  box.checked = citations.has(of);
+  const about = [...before, known[usages.date[index]], known[usages.source[index]]].filter(Boolean).join(", ");
+  const [left, form, right] = usages.text[index];
+  const words = element("span", { className: "text" }, left, element("mark", {}, form), right);
+  return element("li", {}, box, ...(about ? [element("span", { className: "quiet small" }, `${about}: `)] : []), words);
 }
 
-function senseName(sense) {
-  return `Sense ${sense + 1}`;
+function senseName({ keywords }, sense) {
+  return keywords[sense].length ? `Sense ${sense + 1}: ${keywords[sense].join(", ")}` : `Sense ${sense + 1}`;
 }
 
-function shareOf(usages, sense, time) {
-  const total = usages.counts.reduce((sum, counts) => sum + counts[time], 0);
-  return { share: usages.counts[sense][time] / total, total };
+// On a chart, where there is little room.
+function shortName({ keywords }, sense) {
+  return senseName({ keywords: keywords.map((found) => found.slice(0, 3)) }, sense);
+}
+
+function withInterval([value, low, high], write, unit) {
+  return `${write(value)}${unit} (95 %: ${write(low)} to ${write(high)}${unit})`;
 }
 
 function chooseWord() {
@@ -92,61 +114,71 @@ function chooseWord() {
   const index = found < 0 ? words.findIndex(({ usages }) => usages) : found;
   if (index === state.word) return;
   Object.assign(state, { word: index, sense: -1, usage: -1 });
-  const { word, cells, usages } = words[index];
+  const { word, usages } = words[index];
   byId("chosen-word").textContent = word;
   byId("facts").textContent = columns
-    .map(({ name, kind }, column) => [name, kind, cellText(cells[column], kind)])
-    .filter(([, kind, text]) => kind !== "word" && text)
-    .map(([name, , text]) => `${name} ${text}`)
+    .filter(({ kind, main }) => main && kind !== "word")
+    .map(({ name, kind, cells }) => `${name}: ${cellText(cells[index], kind)}`)
     .join(" · ");
   byId("announced").textContent = `Showing ${word}`;
   const [across, up] = usages.variance.map(percent);
   byId("variance").textContent =
     `The directions in which the vectors of all times differ most (PCA): they have ${across} and ${up} of the ` +
     "variance, so that usages that are near each other here may differ otherwise.";
-  const senses = usages.counts.length;
   const all = usages.counts.flat().reduce((sum, count) => sum + count, 0);
   const shown = usages.text.length;
   byId("all-title").textContent =
     shown === all ? `All ${all} usages` : `${shown} of the ${all} usages, those on the map`;
   const options = (names, every) => [every, ...names].map((text, value) => element("option", { value }, text));
+  const senses = usages.counts.map((_, sense) => senseName(usages, sense));
+  byId("word").classList.toggle("one-sense", senses.length === 1);
   byId("of-time").replaceChildren(...options(times, "all"));
-  byId("of-sense").replaceChildren(...options(usages.counts.map((_, sense) => senseName(sense)), "all"));
-  byId("senses").replaceChildren(...Array.from({ length: senses }, (_, sense) => senseSection(usages, sense)));
-  fillCharts(usages);
+  byId("of-sense").replaceChildren(...options(senses, "all"));
+  byId("senses").replaceChildren(...senses.map((title, sense) => senseSection(usages, sense, title)));
+  fillCharts(words[index]);
   showUsage();
   listUsages();
   drawRows();
 }
 
-function senseSection(usages, sense) {
-  const shares = times.map((_, time) => shareOf(usages, sense, time));
-  const button = element("button", { type: "button", className: "no-print", onclick: () => chooseSense(sense) });
+function senseSection(usages, sense, name) {
+  const button = element("button", { type: "button", className: "no-print of-senses", onclick: () => chooseSense(sense) });
   button.textContent = "Show on the map";
   button.setAttribute("aria-pressed", "false");
-  const ends = `${percent(shares[0].share)} to ${percent(shares[shares.length - 1].share)}`;
   const parts = times.map((time, index) => {
     const count = usages.counts[sense][index];
-    const found = usages.nearest[sense][index].map((usage) => element("li", {}, ...sentence(usages.text[usage])));
+    const total = usages.counts.reduce((sum, counts) => sum + counts[index], 0);
+    const share = withInterval(usages.shares[sense][index], (value) => Math.round(100 * value), " %");
+    const found = usages.nearest[sense][index].map((usage) => quotation(usages, usage));
     return element(
       "div",
       {},
-      element("h5", {}, `${time}: ${percent(shares[index].share)} (${count} of ${shares[index].total})`),
+      element("h5", {}, `${time}: ${share}, ${count} of ${total}`),
       found.length ? element("ul", { className: "sentences" }, ...found) : element("p", { className: "quiet" }, "no usage"),
     );
   });
-  const title = element("div", { className: "title" }, element("h4", {}, `${senseName(sense)}: ${ends}`), button);
-  return element("article", { className: "sense" }, title, element("div", { className: "times" }, ...parts));
+  const title = element("div", { className: "title" }, element("h4", {}, name), button);
+  return element("article", { className: "sense" }, title, firstUsage(usages, sense), element("div", { className: "times" }, ...parts));
+}
+
+// The first attestation in the sample: a quotation if there are dates, otherwise the time.
+function firstUsage(usages, sense) {
+  const title = element("h5", {}, "First in the sample");
+  if (usages.first[sense] !== null) {
+    return element("div", {}, title, element("ul", { className: "sentences" }, quotation(usages, usages.first[sense])));
+  }
+  title.append(`: ${times[usages.counts[sense].findIndex((count) => count)]}`);
+  return title;
 }
 
 function chooseSense(sense) {
   state.sense = state.sense === sense ? -1 : sense;
   byId("senses")
-    .querySelectorAll("button")
+    .querySelectorAll(".title button")
     .forEach((button, index) => button.setAttribute("aria-pressed", String(index === state.sense)));
   byId("of-sense").value = String(state.sense + 1);
   listUsages();
-  charts.map.signal("sense", state.sense).run();
+  for (const name of ["map", ...(times.length > 2 ? ["shares"] : [])]) charts[name].signal("sense", state.sense).run();
   if (state.sense >= 0) byId("map").scrollIntoView({ block: "nearest" });
 }
 
@@ -159,19 +191,54 @@ function listUsages() {
         (index) =>
           (time < 0 || usages.time[index] === time) && (sense < 0 || usages.sense[index] === sense),
       );
-  byId("usages").replaceChildren(...shown.map((index) => element("li", {}, ...describeUsage(usages, index))));
+  byId("usages").replaceChildren(...shown.map((index) => describeUsage(usages, index)));
 }
 
 function describeUsage(usages, index) {
-  const where = `${times[usages.time[index]]}, ${senseName(usages.sense[index]).toLowerCase()}: `;
-  return [element("span", { className: "quiet small" }, where), ...sentence(usages.text[index])];
+  return quotation(usages, index, times[usages.time[index]], `sense ${usages.sense[index] + 1}`);
+}
+
+// Citations -----------------------------------------------------------------------------------------------------------
+
+function cite({ target }) {
+  if (!target.matches(".cite")) return;
+  if (target.checked) citations.add(target.value);
+  else citations.delete(target.value);
+  showCitations();
+}
+
+// A usage may stand in several places.
+function showCitations() {
+  for (const box of document.querySelectorAll(".cite")) box.checked = citations.has(box.value);
+  const many = citations.size;
+  byId("citations").hidden = !many;
+  byId("save").textContent = `Save ${many} citation${many === 1 ? "" : "s"} as CSV`;
+}
+
+function saveCitations() {
+  const rows = [...citations].map((of) => {
+    const [{ word, usages }, index] = [words[of.split(" ")[0]], of.split(" ")[1]];
+    const sense = usages.sense[index];
+    const about = [known[usages.date[index]], known[usages.source[index]], times[usages.time[index]]];
+    return [word, sense + 1, usages.keywords[sense].join(", "), ...about, ...usages.text[index]];
+  });
+  const names = ["word", "sense", "keywords", "date", "source", "time", "left", "form", "right"];
+  const quoted = (cell) => `"${String(cell).replaceAll('"', '""')}"`;
+  const lines = [names, ...rows].map((row) => `${row.map(quoted).join(",")}\r\n`);
+  // The mark at the start tells spreadsheets that it is UTF-8.
+  saveFile("citations.csv", "text/csv", `\ufeff${lines.join("")}`);
 }
 
 // Charts --------------------------------------------------------------------------------------------------------------
 
 async function makeCharts() {
-  const names = ["map", "shares", ...(byId("curve") ? ["curve"] : [])];
-  for (const name of names) charts[name] = await draw(name, byId(name));
+  for (const name of Object.keys(page.charts)) {
+    // A legend cannot be empty.
+    const rows = [{ series: "", index: 0, time: times[0], value: 0, low: 0, high: 0 }];
+    charts[name] = await draw(name, byId(name), { rows });
+    const save = () => saveChart(charts[name], `${words[state.word].word}_${name}`);
+    byId(name).after(element("button", { type: "button", className: "save no-print", onclick: save }, "Save as SVG"));
+  }
   for (const kind of ["mouseover", "click"]) {
     charts.map.addEventListener(kind, (event, item) => {
       if (item && item.datum && "index" in item.datum) chooseUsage(item.datum.index);
@@ -179,7 +246,7 @@ async function makeCharts() {
   }
 }
 
-function fillCharts(usages) {
+function fillCharts({ usages, frequency }) {
   const points = usages.text.map((_, index) => ({
     index,
     x: usages.x[index],
@@ -187,34 +254,36 @@ function fillCharts(usages) {
     time: times[usages.time[index]],
     sense: usages.sense[index],
   }));
-  const means = usages.counts.map((_, sense) => {
+  const senses = usages.counts.length === 1 ? [] : usages.counts;
+  const means = senses.map((_, sense) => {
     const members = points.filter((point) => point.sense === sense);
     const mean = (axis) => members.reduce((sum, point) => sum + point[axis], 0) / members.length;
     return { name: String(sense + 1), x: mean("x"), y: mean("y") };
   });
-  const shares = usages.counts.flatMap((_, sense) =>
-    times.map((time, index) => {
-      const { share } = shareOf(usages, sense, index);
-      return { sense: senseName(sense), time, share, label: `${percent(share)}  ${time}` };
-    }),
-  );
-  charts.map.data("usages", points).data("means", means).signal("sense", -1).signal("chosen", -1);
-  // The words behind the longest bar stand in the plot too.
-  charts.shares.data("shares", shares).signal("reach", 1.7 * Math.max(...shares.map(({ share }) => share)));
-  if (charts.curve) {
-    const curve = usages.curve.map(([value, low, high], index) => {
-      const interval = low === null ? "" : `, 95 % interval ${cellText([low, high], "interval")}`;
-      return { time: times[index], value, low, high, label: `${times[index]}: ${cellText(value, "score")}${interval}` };
+  // A map has one scale, and the shape of its data.
+  state.tall = Math.max(0.4, ...usages.y.map(Math.abs));
+  charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", -1).signal("chosen", -1);
+  const series = (values, index, name, write) =>
+    values.map(([value, low, high], time) => {
+      const label = times.length > 2 && low !== null ? withInterval([value, low, high], write, "") : write(value);
+      return { series: name, index, time: times[time], value, low, high, label: `${times[time]}: ${label}` };
     });
-    charts.curve.data("curve", curve);
-  }
+  fillSeries("shares", usages.shares.flatMap((shares, sense) => series(shares, sense, shortName(usages, sense), percent)));
+  if (frequency) fillSeries("frequency", series(frequency, 0, "", perMillion));
+  if (charts.distance) fillSeries("distance", series(usages.curve, 0, "", (value) => value.toFixed(3)));
   fitCharts();
+}
+
+function fillSeries(name, rows) {
+  charts[name].data("rows", rows);
+  if (times.length > 2) charts[name].signal("sense", -1);
+  // The words behind the longest bar stand in the plot too.
+  else charts[name].signal("reach", 1.7 * Math.max(...rows.map(({ high }) => high)));
 }
 
 async function fitCharts() {
   for (const [name, view] of Object.entries(charts)) await fitWidth(view, byId(name));
-  // A map has one scale.
-  charts.map.height(charts.map.width()).run();
+  charts.map.height((charts.map.width() * (state.tall + 0.05)) / 1.05).run();
 }
 
 function chooseUsage(index) {
@@ -229,7 +298,7 @@ function showUsage() {
   byId("usage").replaceChildren(
     ...(state.usage < 0
       ? [element("span", { className: "quiet small no-print" }, "Point at a usage, or step with the arrow keys, to read it.")]
-      : describeUsage(usages, state.usage)),
+      : [element("ul", { className: "sentences" }, describeUsage(usages, state.usage))]),
   );
 }
 
@@ -261,11 +330,18 @@ function stepWord(event) {
 drawHeader();
 drawRows();
 byId("search").addEventListener("input", drawRows);
+byId("measures").addEventListener("change", ({ target }) => byId("words").classList.toggle("all", target.checked));
 if (words.some(({ usages }) => usages)) {
   byId("rows").addEventListener("keydown", stepWord);
   byId("map").addEventListener("keydown", stepUsage);
   byId("all").addEventListener("toggle", listUsages);
   for (const id of ["of-time", "of-sense"]) byId(id).addEventListener("change", listUsages);
+  document.addEventListener("change", cite);
+  byId("save").addEventListener("click", saveCitations);
+  byId("forget").addEventListener("click", () => {
+    citations.clear();
+    showCitations();
+  });
   window.addEventListener("hashchange", chooseWord);
   window.addEventListener("resize", fitCharts);
   makeCharts().then(chooseWord);

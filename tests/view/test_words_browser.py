@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from itertools import product
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer.semantic_change.measures import k_means
+from modeling_tempoformer.semantic_change.senses import find_senses
 
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def folder(tmp_path_factory):
         [
             *("--model_name_or_path", str(path / "model"), "--output_dir", str(path / "out")),
             *("--corpora", *(str(path / f"{time}.txt") for time in TIMES)),
-            *("--targets", str(path / "words.txt"), "--num_clusters", "3"),
+            *("--targets", str(path / "words.txt")),
         ]
     )
     return path / "out"
@@ -76,14 +77,15 @@ def test_words_are_sorted_and_searched(opened, folder):
     sort_by("word")
     assert opened.texts("#rows a") == sorted(by_change, reverse=True)
     assert opened.find('th[aria-sort="descending"]').text.startswith("word")
-    sort_by("prt_corrected")
+    opened.find("#measures").click()
+    sort_by("distance of means, less chance")
     by_prt = sorted(rows, key=lambda row: -float(row["prt_corrected"]))
     assert opened.texts("#rows a") == [row["word"] for row in by_prt]
     cells = opened.texts("#rows tr:first-child > *")
-    assert cells[headings.index("apd")] == f"{float(by_prt[0]['apd']):.3f}"
-    ends = (f"{float(by_prt[0][f'apd_{end}']):.3f}" for end in ("low", "high"))
-    assert cells[headings.index("95 % of apd")] == " to ".join(ends)
-    assert cells[headings.index("usages 1900")] == by_prt[0]["usages_1900"]
+    assert cells[headings.index("average distance")] == f"{float(by_prt[0]['apd']):.3f}"
+    ends = (f"{float(by_prt[0][f'change_{end}']):.1f}" for end in ("low", "high"))
+    assert cells[headings.index("95 % interval of change")] == " to ".join(ends)
+    assert cells[headings.index("usages, 1900")] == by_prt[0]["usages_1900"]
     opened.set_value("#search", "L")
     assert set(opened.texts("#rows a")) == {"flew", "glad"} and opened.text("#found") == "2 of 4 words"
 
@@ -91,30 +93,19 @@ def test_words_are_sorted_and_searched(opened, folder):
 def test_shares_and_sentences_are_those_of_the_vectors_in_the_file(opened, folder):
     choose(opened, "flew")
     table = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'").reset_index()
-    vectors = np.stack(table["vector"]).astype(np.float64)
-    table["sense"] = k_means(3, 42).fit_predict(vectors)
-    counts = table.groupby(["sense", "time"]).size().unstack(fill_value=0)
-    found = {}
-    for article in range(1, 4):
-        headings = opened.texts(f"#senses article:nth-child({article}) h5")
-        numbers = [int(heading.split("(")[1].split(" of ")[0]) for heading in headings]
-        assert [heading.split(":")[0] for heading in headings] == TIMES
-        assert [heading.split(": ")[1].split(" %")[0] for heading in headings] == [
-            f"{np.floor(100 * number / 30 + 0.5):.0f}" for number in numbers
-        ]
-        (sense,) = counts.index[(counts[TIMES] == numbers).all(axis=1)]
-        found[sense] = numbers
-        mean = vectors[table["sense"] == sense].mean(axis=0)
-        for place, time in enumerate(TIMES, 1):
-            own = table[(table["sense"] == sense) & (table["time"] == time)]
-            far = np.linalg.norm(vectors[own.index] - mean, axis=1)
-            nearest = dict.fromkeys(own["text"].iloc[np.argsort(far, kind="stable")])
-            where = f"#senses article:nth-child({article}) .times > :nth-child({place}) li"
-            assert opened.texts(where) == list(nearest)[:3]
+    vectors = [np.stack(table.loc[table["time"] == time, "vector"]) for time in TIMES]
+    texts = [table.loc[table["time"] == time, "text"].to_numpy() for time in TIMES]
+    senses = find_senses(vectors, [[text.replace("flew", "") for text in found] for found in texts], 42)
+    assert len(opened.find_all("#senses article")) == len(senses.counts) > 1
+    for article, (counts, by_time, words) in enumerate(zip(senses.counts, senses.nearest, senses.keywords), 1):
+        assert opened.text(f"#senses article:nth-child({article}) h4") == f"Sense {article}: {', '.join(words)}"
+        headings = opened.texts(f"#senses article:nth-child({article}) .times h5")
+        for place, (time, count, members) in enumerate(zip(TIMES, counts, by_time, strict=True)):
+            assert headings[place].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
+            assert headings[place].endswith(f", {count} of 30")
+            where = f"#senses article:nth-child({article}) .times > :nth-child({place + 1}) .text"
+            assert opened.texts(where) == list(dict.fromkeys(texts[place][members]))[:3]
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
-    # The first grew most.
-    growth = [(numbers[2] - numbers[0]) for numbers in found.values()]
-    assert growth == sorted(growth, reverse=True) and growth[0] > 0
     assert len(opened.find_all("#map .mark-symbol path")) > 90
 
 
@@ -134,13 +125,48 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     shown = [text.split(": ", 1) for text in opened.texts("#usages li")]
     assert Counter(text for _, text in shown) == Counter(table.loc[table["time"] == "2000", "text"])
     # A sense that is chosen for the map is chosen for the list.
-    opened.find("#senses article:nth-child(2) button").click()
-    expected = opened.texts("#senses article:nth-child(2) h5")[2].split("(")[1].split(" of ")[0]
+    opened.find("#senses article:nth-child(2) .title button").click()
+    expected = opened.texts("#senses article:nth-child(2) .times h5")[2].split(", ")[1].split(" of ")[0]
     opened.wait_for(lambda: len(opened.texts("#usages li")) == int(expected))
     assert {text.split(", ")[1].split(":")[0] for text in opened.texts("#usages li")} <= {"sense 2"}
     assert opened.find("#senses article:nth-child(2) button").get_attribute("aria-pressed") == "true"
     opened.find_all("#rows a")[0].send_keys(Keys.ARROW_DOWN)
     assert opened.driver.switch_to.active_element.text == opened.texts("#rows a")[1]
+
+
+def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
+    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    assert not opened.find("#citations").is_displayed()
+    choose(opened, "flew")
+    where = "#senses article:last-child .times > :first-child"
+    texts, senses = opened.texts(f"{where} .text"), len(opened.find_all("#senses article"))
+    assert texts
+    for box in opened.find_all(f"{where} .cite"):
+        box.send_keys(Keys.SPACE)
+    # Chosen in one list, and in the other.
+    opened.find("#all summary").click()
+    opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
+    choose(opened, "the")
+    opened.find("#senses .times .cite").send_keys(Keys.SPACE)
+    opened.find("#save").click()
+    opened.wait_for((tmp_path / "citations.csv").exists)
+    rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
+    assert [row["left"] + row["form"] + row["right"] for row in rows[:-1]] == texts
+    assert {(row["word"], row["sense"], row["time"]) for row in rows[:-1]} == {("flew", str(senses), "1800")}
+    assert rows[-1]["word"] == rows[-1]["form"] == "the" and rows[-1]["date"] == ""
+    assert all(row["source"].startswith("1800.txt, line ") for row in rows[:-1])
+    opened.find("#forget").click()
+    assert not opened.find_all(".cite:checked") and not opened.find("#citations").is_displayed()
+
+
+def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
+    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    choose(opened, "flew")
+    for name in ("map", "shares", "distance"):
+        opened.find(f"#{name} + .save").click()
+        path = tmp_path / f"flew_{name}.svg"
+        opened.wait_for(path.exists)
+        assert ElementTree.parse(path).getroot().tag.endswith("svg") and "var(" not in path.read_text()
 
 
 def test_a_sentence_that_is_markup_is_text(opened, folder):
@@ -157,7 +183,7 @@ def test_nothing_is_wider_than_the_screen(browser, folder, width):
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", settings)
     try:
         browser.open(folder / "_changes.html", READY)
-        browser.wait_for(lambda: len(browser.find_all("#curve svg")) == 1)
+        browser.wait_for(lambda: len(browser.find_all("#distance svg")) == 1)
         assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
