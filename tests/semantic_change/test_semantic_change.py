@@ -226,8 +226,15 @@ def test_a_report_of_scores_and_gold_scores(tmp_path):
         "3,a,0.1,1.0,0.1,3,2,3",
         ",c,,,0.3,,0,4",
     ]
-    for name in ("ranks.png", "changes.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    for name in ("ranks", "changes"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_a_small_p_is_not_written_as_zero():
+    rows = format_table([{"p": 0.0002, "prt": 0.0002}, {"p": 0.001, "prt": 0.5}, {"p": math.nan, "prt": 0.1}])
+    assert [line.split() for line in rows.split("\n")[1:]] == [["<0.001", "0.000"], ["0.001", "0.500"], ["0.100"]]
 
 
 def test_how_sure_scores_are_stands_after_them():
