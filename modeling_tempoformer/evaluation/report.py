@@ -62,7 +62,7 @@ def worth(results: Mapping[str, Any]) -> list[str]:
     What a test says of its model, in sentences: macro F1 with its interval, what costs nothing on the same posts, and
     the [`remarks`]. A single sentence if there is no test with labels. `results` are those of the test part.
     """
-    if "macro_f1" not in results:
+    if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
     interval = results.get("macro_f1_interval")
     sure = f" (95 % interval {to_text(interval)})" if interval else ""

@@ -104,7 +104,8 @@ def rank(folder: Path, model: str, output: Path, *more: str) -> list[dict[str, s
 @pytest.mark.parametrize("model", ["plain", "dated"])
 def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     rows = {row["word"]: row for row in rank(folder, model, tmp_path)}
-    assert list(rows["flew"])[:7] == ["rank", "word", "apd", "prt", "prt_corrected", "p", "p_fdr"]
+    scores = ["change", "apd", "prt", "prt_corrected"]
+    assert list(rows["flew"])[:10] == ["rank", "word", *scores, "p", "p_fdr", "change_low", "change_high"]
     assert rows.keys() == {"flew", "the", "air"}
     # The tokenizer lower-cases, so that `AIR` is `air`.
     assert int(rows["air"][f"usages_{TIMES[0]}"]) > 40
