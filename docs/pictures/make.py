@@ -48,7 +48,7 @@ def find_words(encoder: str):
     for number, path in enumerate(texts):
         path.write_text("\n".join(sentences(number, 150)), encoding="utf-8")
     (OUTPUT / "words.txt").write_text("\n".join(SENSES), encoding="utf-8")
-    words = ["--targets", OUTPUT / "words.txt", "--num_clusters", 2, "--output_dir", OUTPUT / "change"]
+    words = ["--targets", OUTPUT / "words.txt", "--output_dir", OUTPUT / "change"]
     run("run_semantic_change.py", "--model_name_or_path", encoder, "--corpora", *texts, *words)
 
 
