@@ -7,14 +7,23 @@ install: .venv/installed
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e .
+	touch $@
+
+# The package alone runs the demo; the fast tests need a little more, the slow ones much.
+.venv/installed_test: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[test]"
 	touch $@
 
-lint: install
+.venv/installed_slow: .venv/installed_test
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[slow]"
+	touch $@
+
+lint: .venv/installed_test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-style: install
+style: .venv/installed_test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -28,7 +37,7 @@ docs: .venv/installed_docs
 # The pictures of the docs, from made-up posts.
 ENCODER ?= sentence-transformers/all-MiniLM-L6-v2
 
-pictures: .venv/browser
+pictures: .venv/installed_slow .venv/browser
 	$(BIN)/python docs/pictures/make.py --model_name_or_path $(ENCODER)
 
 demo: install
@@ -48,7 +57,7 @@ bench-gpu:
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS)
 
-test: install
+test: .venv/installed_test
 	$(PYTEST) -m "not slow"
 
 # What computes logits, and an export of each variant, once more with the kernels of a processor without AVX and with two
@@ -66,10 +75,6 @@ test-plain-kernels: .venv/installed_slow
 # Transformers, pages in a browser, a server of timelines, exported and quantised models.
 test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis
 	$(PYTEST) -m slow
-
-.venv/installed_slow: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[slow]"
-	touch $@
 
 # From the source distribution of the installed version.
 .venv/common_tests: .venv/installed
@@ -101,5 +106,5 @@ test-lowest: .venv-lowest/installed
 	$(PYTHON) -m venv .venv-lowest
 	grep -Ev '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > .venv-lowest/constraints.txt
 	echo '$(LOWEST)' >> .venv-lowest/constraints.txt
-	.venv-lowest/bin/pip install --quiet -c .venv-lowest/constraints.txt -e ".[test]"
+	.venv-lowest/bin/pip install --quiet -c .venv-lowest/constraints.txt -e ".[test,ray,space]" selenium
 	touch $@

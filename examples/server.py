@@ -3,7 +3,7 @@ A service that classifies posts as they arrive: read it, copy it, change it.
 
     pip install -c constraints.txt ".[live]"
     redis-server --appendonly yes
-    python examples/server.py --model outputs/my_model
+    OMP_NUM_THREADS=1 python examples/server.py --model outputs/my_model
 
 POST /score     {"timeline_id": "ann", "post_id": "17", "text": "...", "timestamp": "2024-05-01T09:00:00Z"}
 POST /explain   {"text": ["...", "..."], "timestamp": ["...", "..."]}: what the pipeline's `explain` returns
@@ -19,6 +19,7 @@ own behind a proxy, which also has to know who may ask: this page asks nobody fo
 import argparse
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -201,6 +202,8 @@ def create_app(model: str, redis_url: str) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI):
+        if "OMP_NUM_THREADS" not in os.environ:
+            logger.warning("OMP_NUM_THREADS is not set: threads that wait for each other may take ten times as long.")
         app.state.serving = asyncio.create_task(batches.serve())
         yield
         app.state.serving.cancel()

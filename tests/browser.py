@@ -8,6 +8,7 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -21,7 +22,10 @@ class Browser:
 
     Attributes:
         driver (`selenium.webdriver.Chrome`): For all that is not here.
+        keys: The names of the keys that have no character, for `send_keys`.
     """
+
+    keys = Keys
 
     def __init__(self):
         paths = {name: shutil.which(name) for name in ("chromium", "chromedriver")}

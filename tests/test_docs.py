@@ -46,8 +46,11 @@ RUN_PROGRAMS = (
     *TRAINING_SCRIPTS,
     *("run_semantic_change.py", "run_timeline_view.py", "modeling_tempoformer.data.synthetic"),
 )
-# These also export and quantise a model, which takes the extra `slow`.
-SLOW_PAGES = {"benchmarks/results/speed.md", "docs/production.md", "docs/speed.md"}
+# These export and quantise a model, start Ray or a browser, which takes the extra `slow`.
+SLOW_PAGES = {
+    *("benchmarks/results/speed.md", "docs/production.md", "docs/speed.md", "docs/scoring.md", "run_scoring.py"),
+    "docs/pictures/make.py",
+}
 NOT_RUN = ("source .venv/bin/activate", "redis-server --appendonly yes")
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|hf|make|pip|python|redis-server|source) ")
 # Where programs read what they work on, after they have checked their arguments.
@@ -404,6 +407,8 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
 
 
+# Ray's options are among them.
+@pytest.mark.slow
 def test_options_in_the_text_exist():
     known = {action.dest for action in launch_command_parser()._actions}
     known |= {action.dest for name in baseline_names() for action in HfArgumentParser(find_baseline(name))._actions}
@@ -470,7 +475,11 @@ def described(thing) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("name", "members"), API)
+@pytest.mark.parametrize(
+    ("name", "members"),
+    # The app takes the extra `slow`.
+    [pytest.param(*entry, marks=[pytest.mark.slow] if ".space." in entry[0] else []) for entry in API],
+)
 def test_docstrings_describe_every_parameter(name, members):
     thing = pkgutil.resolve_name(name)
     # A class's own, not that of a class of the library.

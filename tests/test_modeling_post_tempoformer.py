@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import CLASSES, TIMES, TINY, run_without_package, tiny_batch, tiny_model
+from helpers import CLASSES, TIMES, TINY, run_without_package, tiny_batch, tiny_encoder, tiny_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoModelForTextEncoding
 
 from modeling_tempoformer import (
     PostTempoFormerConfig,
     PostTempoFormerForStreamClassification,
+    TempoFormerForStreamClassification,
     TemporalPostTempoFormerForStreamClassification,
     focal_loss,
 )
@@ -65,6 +66,17 @@ def test_any_encoder_that_the_auto_classes_load(tmp_path, family):
         output = loaded.step(tokens, timeline_ids=["a"], timestamps=[float(post)], state=state)
         state = output.state
     assert output.stream_lengths.tolist() == [4] and output.logits.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", [PostTempoFormerForStreamClassification, TempoFormerForStreamClassification])
+def test_weights_that_an_encoder_lacks_are_named(tmp_path, caplog, kind):
+    encoder = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder()))
+    lost = "encoder.layer.1.output.dense.weight"
+    weights = {name: weight for name, weight in encoder.state_dict().items() if name != lost}
+    encoder.save_pretrained(tmp_path, state_dict=weights)
+    with caplog.at_level("WARNING"):
+        kind.from_encoder_pretrained(tmp_path, num_labels=2)
+    assert [entry for entry in caplog.records if lost in entry.getMessage() and "random" in entry.getMessage()]
 
 
 def test_its_streams_have_the_documented_shapes():

@@ -3,7 +3,7 @@ Makes the pictures of the docs: models learn from made-up texts, and a browser o
 
     python docs/pictures/make.py --model_name_or_path sentence-transformers/all-MiniLM-L6-v2
 
-Needs the extra `test`, and Debian's `chromium` and `chromium-driver`.
+Needs the extra `slow`, and Debian's `chromium` and `chromium-driver`.
 """
 
 import argparse

@@ -6,13 +6,11 @@ The app in the browser: runs it on this machine, or makes a Space of it on the H
 """
 
 import argparse
-import logging
 
 from ..training.recipes import run_script
 
 
 def main(arguments: list[str]):
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     parser = argparse.ArgumentParser(prog="python -m modeling_tempoformer.space", description=__doc__.splitlines()[1])
     parser.add_argument("--model_name_or_path", required=True, help="A TempoFormer: a folder, or an id on the Hub.")
     parser.add_argument("--push_space", metavar="ID", help="Make or renew this Space instead, for a model on the Hub.")

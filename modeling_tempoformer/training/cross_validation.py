@@ -5,6 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,21 +46,28 @@ class Run:
         """What the script has reported of each split."""
         return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
 
-    def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
+    def execute(
+        self,
+        script: Path,
+        folds_file: Path,
+        arguments: Sequence[str],
+        inputs: dict[str, Any],
+        expected_seconds: float | None = None,
+    ) -> float | None:
         """
         Trains, evaluates and predicts, unless the folder has the results of this run. The script itself resumes an
         interrupted run from its last checkpoint. Checkpoints are deleted at the end; the best model stays.
 
         `arguments` are those that do not differ from run to run; `inputs` is what else the results depend on, such as
-        fingerprints of files. Raises a `ValueError` for results of other ones, a `ChildProcessError` if the script
-        fails.
+        fingerprints of files. Returns the seconds that the script took, or `expected_seconds` if it was not run.
+        Raises a `ValueError` for results of other ones, a `ChildProcessError` if the script fails.
         """
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
             before = json.loads(done.read_text(encoding="utf-8"))
             if changed := [name for name, value in command.items() if before.get(name) != value]:
                 raise ValueError(f"{done} is of a run with other {', '.join(changed)}: give another --output_dir.")
-            return
+            return expected_seconds
         self.folder.mkdir(parents=True, exist_ok=True)
         if any(self.folder.glob("checkpoint-*")):
             # A resumed run reports only the time since it resumed.
@@ -71,7 +79,9 @@ class Run:
             *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
         ]
         log = self.folder / "run.log"
-        logger.info("Running %s; its output goes to %s.", self.folder, log.name)
+        length = "" if expected_seconds is None else f", some {expected_seconds:.0f} seconds like the one before"
+        logger.info("Running %s%s; %s in it says how far it is.", self.folder, length, log.name)
+        begun = time.monotonic()
         with log.open("a", encoding="utf-8") as file:
             status = subprocess.run(whole_command, stdout=file, stderr=subprocess.STDOUT).returncode
         if status:
@@ -80,6 +90,7 @@ class Run:
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
+        return time.monotonic() - begun
 
 
 def write_folds(output_dir: Path, folds: list[dict[str, list[str]]]) -> Path:
@@ -108,10 +119,12 @@ def cross_validate(
     Returns one run for each fold and seed.
     """
     folds = json.loads(folds_file.read_text(encoding="utf-8"))
+    seconds: float | None = None
 
     def execute(fold: int, rate: str | None, seed: int) -> Run:
         run = Run(output_dir, fold, rate, seed)
-        run.execute(script, folds_file, arguments, {**inputs, "fold": folds[fold]})
+        nonlocal seconds
+        seconds = run.execute(script, folds_file, arguments, {**inputs, "fold": folds[fold]}, seconds)
         return run
 
     def best_rate(fold: int) -> str:

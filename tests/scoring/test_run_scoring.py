@@ -15,8 +15,6 @@ import torch
 from helpers import ROOT, tiny_encoder, tiny_model, write_posts
 from transformers import AutoTokenizer, pipeline
 
-from modeling_tempoformer.scoring.cluster import started_ray
-
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +36,8 @@ def no_network(refused_connections):
 @pytest.fixture(scope="module")
 def ray():
     """One Ray for the runs in this process."""
+    from modeling_tempoformer.scoring.cluster import started_ray
+
     with started_ray():
         yield
 

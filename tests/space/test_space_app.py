@@ -16,8 +16,10 @@ from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
 from modeling_tempoformer.data.splits import hash_id
-from modeling_tempoformer.space import app
-from modeling_tempoformer.space.app import show_posts
+
+
+pytestmark = pytest.mark.slow
+app = pytest.importorskip("modeling_tempoformer.space.app")
 
 
 SECRET = "</script><script>alert('so sad')</script>${alert(1)} {{value}}"
@@ -55,7 +57,7 @@ def model(tmp_path_factory) -> str:
 
 
 def answer(text: str, name: str, public: bool = False, default: str = "me/default") -> Answer:
-    return Answer(show_posts(text, name, default, public))
+    return Answer(app.show_posts(text, name, default, public))
 
 
 @pytest.mark.parametrize("dated", [False, True])
@@ -81,7 +83,7 @@ def test_predictions_and_page(tmp_path, dated):
     assert "No score is known" in shown.page
     assert SECRET not in shown.page and "so glad today" in shown.page
     # No post is markup.
-    html = show_posts(POSTS, folder, folder)
+    html = app.show_posts(POSTS, folder, folder)
     assert "<script" not in html and SECRET not in html
 
 
@@ -144,7 +146,7 @@ def test_code_beside_the_weights_is_not_run(tmp_path):
     (folder / "evil.py").write_text(code)
     unknown = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
     (folder / "tokenizer_config.json").write_text(json.dumps({**own, **unknown}))
-    show_posts(POSTS, str(folder), "me/default")
+    app.show_posts(POSTS, str(folder), "me/default")
     # nor that of such a model.
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
@@ -158,5 +160,5 @@ def test_a_bug_says_nothing_of_the_posts(monkeypatch, caplog, capfd):
 
     monkeypatch.setattr(app, "predict_posts", fail)
     with caplog.at_level(logging.DEBUG):
-        html = show_posts(POSTS, "me/mine", "me/mine", public=True)
+        html = app.show_posts(POSTS, "me/mine", "me/mine", public=True)
     assert "RuntimeError" in caplog.text and "so glad" not in caplog.text + html + "".join(capfd.readouterr())

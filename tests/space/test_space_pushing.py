@@ -2,8 +2,8 @@
 
 import configparser
 import re
+from importlib.metadata import version
 
-import gradio
 import pytest
 from helpers import ROOT, save_encoder
 from huggingface_hub import SpaceCard
@@ -11,6 +11,9 @@ from saved import push_folder, save_model
 
 from modeling_tempoformer.space import pushing
 from modeling_tempoformer.space.__main__ import main
+
+
+pytestmark = pytest.mark.slow
 
 
 def settings() -> configparser.ConfigParser:
@@ -30,7 +33,7 @@ def test_a_space_names_its_model(hub, tmp_path):
     for _ in range(2):
         main(["--model_name_or_path", "me/mine", "--push_space", "me/look"])
     card = SpaceCard(hub.files("spaces/me/look")["README.md"].decode())
-    assert (card.data.sdk, card.data.sdk_version) == ("gradio", gradio.__version__)
+    assert (card.data.sdk, card.data.sdk_version) == ("gradio", version("gradio"))
     assert (card.data.models, card.data.app_file) == (["me/mine"], "app.py")
     assert "https://huggingface.co/me/mine" in card.text
     assert hub.commits("me/mine") == before
