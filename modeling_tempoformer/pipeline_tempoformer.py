@@ -92,7 +92,7 @@ def explain_streams(
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
-    Logits of streams, and of the same streams changed in one thing each: `forward` on the same posts with more streams.
+    Logits of streams, and of the same streams with one thing changed: `forward` on the same posts with more streams.
     Without a post, those before it move up by one place, and one older post enters. No more streams are read at a time
     than the batch has, so that this takes no more memory than plain prediction.
 
@@ -139,7 +139,8 @@ def explain_streams(
         logits.append(output.logits.unflatten(1, (-1, len(kept))))
         # From the newest post of the usual streams.
         of_layers = [
-            weights[:, :: len(kept), :, -1].float().mean(2).to(stream_index.device) for weights in output.stream_attentions
+            weights[:, :: len(kept), :, -1].float().mean(2).to(stream_index.device)
+            for weights in output.stream_attentions
         ]
         attention.append(
             torch.stack(of_layers, 2) if of_layers else logits[-1].new_zeros(*logits[-1].shape[:2], 0, window)
@@ -304,10 +305,10 @@ class StreamClassificationPipeline(Pipeline):
             - `attention`, for each stream layer a list with one number for each post of `stream`: how much the post
               looked at it, mean over heads, summing to 1.
             - `effects`, a dict from each class to a list: the probability of the class minus what it would be if one
-              thing were otherwise. First, for each earlier post of `stream`, had it never been written (leave-one-out):
-              then the posts before it move up by one, and one older post enters. Then had the post itself said what
-              the post before it said; had it come at once after that one; and were it said to be the first of its
-              timeline, which the trees of the post model read. 0 where there is no post before, or where the model
+              thing were otherwise. First, for each earlier post of `stream`, had it never been written (leave one
+              out): then the posts before it move up by one, and one older post enters. Then had the post itself said
+              what the post before it said; had it come at once after that one; and were it said to be the first of
+              its timeline, which the trees of the post model read. 0 where there is no post before, or where the model
               does not read it.
             - `log_odds_effects`, the same of the log-odds `log(p / (1 - p))`, which tell effects apart also where a
               probability is close to 0 or 1.

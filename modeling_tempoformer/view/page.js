@@ -28,6 +28,15 @@ async function draw(name, into, data = {}) {
   return (await vegaEmbed(into, { ...chart, data: sets }, options)).view;
 }
 
+// Saves a chart as SVG, in the colours that the page has now.
+async function saveSvg(view, name) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (_, variable) => style.getPropertyValue(variable).trim();
+  const svg = (await view.toSVG()).replace(/var\((--[\w-]+)\)/g, colour);
+  const href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  element("a", { href, download: `${name.replace(/[^\p{L}\p{N}-]+/gu, "_")}.svg` }).click();
+}
+
 // Makes a chart as wide as its element, or its plot `least` pixels wide if that is more. The words of the axis on its
 // left may take another room at the new width, so it is measured twice. What stands on the right gets `RIGHT` pixels.
 const RIGHT = 12;
