@@ -29,7 +29,7 @@ from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics
 from modeling_tempoformer.baselines.history import DEFAULT_LENGTH, load_embedder
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.timelines import label_names, to_timelines
-from modeling_tempoformer.evaluation.figures import CONFUSION, confusion_figure, write_figure
+from modeling_tempoformer.evaluation.figures import CONFUSION, confusion_figure, save_figure
 from modeling_tempoformer.training.cross_validation import PREDICTIONS, compare, label_ids, read_predictions
 from modeling_tempoformer.training.frozen_encoder import embed
 
@@ -201,7 +201,7 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
         predictions = read_predictions(paper.folder(row) / PREDICTIONS).query("label != ''")
         actual, predicted = (label_ids(predictions[column], labels) for column in ("label", "prediction"))
         figure = confusion_figure(actual, predicted, labels, num_seeds)
-        write_figure(paper.folder(row) / CONFUSION, figure)
+        save_figure(figure, paper.folder(row) / CONFUSION)
         lines.append(line)
     paper.write(name, lines)
 

@@ -1,9 +1,10 @@
-"""The pipeline for whole timelines: decisions from logits, and which earlier posts moved them."""
+"""The pipeline for whole timelines: decisions from logits, and what moved them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import Pipeline, PreTrainedConfig
 from transformers.utils import logging
 
@@ -55,6 +56,13 @@ def class_probabilities(logits: torch.Tensor, temperature: float | None = None) 
     return (logits if temperature is None else logits / temperature).softmax(-1)
 
 
+def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
+    """`log(p / (1 - p))` of the probabilities `p` that [`decide`] returns, also where they are rounded to 0 or 1."""
+    logits = logits.double() / ((calibration or {}).get("temperature") or 1.0)
+    itself = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    return logits - logits.unsqueeze(-2).masked_fill(itself, -torch.inf).logsumexp(-1)
+
+
 def rank_classes(probabilities: torch.Tensor, thresholds: Sequence[float] | None = None) -> torch.Tensor:
     """
     The classes of each post by probability / threshold, largest first; of equal ones the lower id comes first. With
@@ -84,9 +92,9 @@ def explain_streams(
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
-    Logits of streams, and of the same streams without each of their earlier posts: `forward` on the same posts with
-    more streams. Without a post, those before it move up by one place, and one older post enters. No more streams are
-    read at a time than the batch has, so that this takes no more memory than plain prediction.
+    Logits of streams, and of the same streams with one thing changed: `forward` on the same posts with more streams.
+    Without a post, those before it move up by one place, and one older post enters. No more streams are read at a time
+    than the batch has, so that this takes no more memory than plain prediction.
 
     Args:
         model (`PreTrainedModel`): A model of streams, in evaluation mode.
@@ -95,31 +103,44 @@ def explain_streams(
             stream is the one that enters. A post keeps its place without the posts before it.
 
     Returns:
-        `logits` (batch_size, num_streams, window, num_labels): of the stream itself, and without each of its posts but
-        the newest, oldest first; `attention` (batch_size, num_streams, num_stream_layers, window), from the newest
-        post to each post of its stream, oldest first, mean over heads. The values of absent posts mean nothing.
+        `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts but
+        the newest, oldest first; with the post before the newest once more in the newest one's place and time; with
+        no time between these two; and at the beginning of the timeline. `attention` (batch_size, num_streams,
+        num_stream_layers, window), from the newest post to each post of its stream, oldest first, mean over heads. The
+        values of absent posts mean nothing.
     """
     window, num_streams = model.config.window, stream_index.shape[1]
     posts = model.base_model.post_inputs(**posts)
     slots = torch.arange(window, device=stream_index.device)
     # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
-    kept = slots + (slots >= slots.unsqueeze(-1))
+    # So are the last three, but for what is set below.
+    kept = torch.cat((slots + (slots >= slots.unsqueeze(-1)), (slots + 1).expand(3, -1)))
+    repeated, at_once, at_first = range(window, window + 3)
     # Not computed where there is no post to leave out.
-    is_absent = (stream_index[..., :window] < 0) & (slots > 0)
+    is_absent = nn.functional.pad((stream_index[..., :window] < 0) & (slots > 0), (0, 3))
     streams = stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)
+    previous, newest = stream_index[..., -2], stream_index[..., -1]
+    streams[..., repeated, -1] = previous.where(previous >= 0, newest)
     # As `forward` takes them: (batch_size, streams, ...), those of a post one after the other.
-    inputs = {"stream_index": streams, "elapsed": None if elapsed is None else elapsed[..., kept]}
-    inputs["place"] = None if place is None else place.unsqueeze(2).expand(-1, -1, window, -1)
-    inputs = {name: values for name, values in inputs.items() if values is not None}
+    inputs = {"stream_index": streams}
+    if place is not None:
+        inputs["place"] = place.unsqueeze(2).repeat(1, 1, len(kept), 1)
+        inputs["place"][:, :, at_first] = 0.0
+    if elapsed is not None:
+        inputs["elapsed"], gap = elapsed[..., kept], elapsed[..., -2]
+        inputs["elapsed"][:, :, at_once] = (inputs["elapsed"][:, :, at_once] - gap.unsqueeze(-1)).clamp_min(0.0)
+        if place is not None:
+            inputs["place"][:, :, at_once, 1] -= gap
     logits, attention = [], []
-    step = max(1, num_streams // window)
+    step = max(1, num_streams // len(kept))
     for first in range(0, num_streams, step):
         part = slice(first, first + step)
         output = classify(model, posts, **{name: values[:, part].flatten(1, 2) for name, values in inputs.items()})
-        logits.append(output.logits.unflatten(1, (-1, window)))
+        logits.append(output.logits.unflatten(1, (-1, len(kept))))
         # From the newest post of the usual streams.
         of_layers = [
-            weights[:, ::window, :, -1].float().mean(2).to(stream_index.device) for weights in output.stream_attentions
+            weights[:, :: len(kept), :, -1].float().mean(2).to(stream_index.device)
+            for weights in output.stream_attentions
         ]
         attention.append(
             torch.stack(of_layers, 2) if of_layers else logits[-1].new_zeros(*logits[-1].shape[:2], 0, window)
@@ -162,7 +183,8 @@ def explain_timeline(
     calibration = config.calibration if calibrated else None
     all_probabilities, all_ranked = decide(outputs["logits"], calibration)
     probabilities, ranked = all_probabilities[:, 0], all_ranked[:, 0]
-    effects = (all_probabilities[:, :1] - all_probabilities[:, 1:]).transpose(1, 2).tolist()
+    measured = {"effects": all_probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
+    effects = {name: (of[:, :1] - of[:, 1:]).transpose(1, 2).tolist() for name, of in measured.items()}
     names = [config.id2label[label] for label in range(config.num_labels)]
     results: list = [None] * len(order)
     for place, (post, scores, attention) in enumerate(
@@ -179,7 +201,10 @@ def explain_timeline(
             "probabilities": dict(zip(names, scores, strict=True)),
             "stream": stream,
             "attention": [weights[absent:] for weights in attention],
-            "effects": {name: of_class[absent:] for name, of_class in zip(names, effects[place], strict=True)},
+            **{
+                measure: {name: of_class[absent:] for name, of_class in zip(names, of_posts[place], strict=True)}
+                for measure, of_posts in effects.items()
+            },
         }
     return results
 
@@ -262,7 +287,7 @@ class StreamClassificationPipeline(Pipeline):
         calibrated: bool | None = None,
     ):
         """
-        Classifies timelines, and says which earlier posts the labels came from: by leave-one-out, which is a
+        Classifies timelines, and says what the labels came from: by changing one thing at a time, which is a
         measurement, and by attention, which is what the model looked at and not what moved it.
 
         Args:
@@ -279,9 +304,14 @@ class StreamClassificationPipeline(Pipeline):
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list with one number for each post of `stream`: how much the post
               looked at it, mean over heads, summing to 1.
-            - `effects`, a dict from each class to a list with one number for each post of `stream` but the last
-              (leave-one-out): the probability of the class minus what it would be had that post never been written.
-              Then the posts before it move up by one, and one older post enters the stream.
+            - `effects`, a dict from each class to a list: the probability of the class minus what it would be if one
+              thing were otherwise. First, for each earlier post of `stream`, had it never been written (leave one
+              out): then the posts before it move up by one, and one older post enters. Then had the post itself said
+              what the post before it said; had it come at once after that one; and were it said to be the first of
+              its timeline, which the trees of the post model read. 0 where there is no post before, or where the model
+              does not read it.
+            - `log_odds_effects`, the same of the log-odds `log(p / (1 - p))`, which tell effects apart also where a
+              probability is close to 0 or 1.
 
             Raises the errors of a call.
         """

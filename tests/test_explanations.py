@@ -1,5 +1,7 @@
 """`explain`, against the pipeline on timelines without a post, and against the model's own attention."""
 
+import math
+
 import pytest
 import torch
 from helpers import CHANGES as LABELS
@@ -13,6 +15,7 @@ from helpers import (
 from transformers import pipeline
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.pipeline_tempoformer import decide, log_odds
 
 
 # Longer than the window of 4, out of order, with equal times.
@@ -55,10 +58,24 @@ def probabilities(pipe, timeline: dict) -> list[dict[str, float]]:
     return [{entry["label"]: entry["score"] for entry in post} for post in pipe(timeline, top_k=9)]
 
 
+def odds(probability: float) -> float:
+    return math.log(probability / (1 - probability))
+
+
+def changed(timeline: dict, post: int, **values) -> dict:
+    """The timeline in the order of time up to a post, which differs in some values from what it is."""
+    order = sorted(range(len(timeline["text"])), key=timeline.get("timestamp", [0] * 99).__getitem__)
+    order = order[: order.index(post) + 1]
+    cut = {name: [of_posts[other] for other in order] for name, of_posts in timeline.items()}
+    for name, value in values.items():
+        cut[name][-1] = value
+    return cut
+
+
 def check_effects(pipe, timeline: dict) -> float:
     """
-    Every effect is what the pipeline says of the timeline, minus what it says of the timeline without a post. Returns
-    the largest.
+    Every effect is what the pipeline says of the timeline, minus what it says of it without an earlier post, with the
+    text of the post before, or with its time. Returns the largest of an earlier post.
     """
     usual, sizes = probabilities(pipe, timeline), [0.0]
     without = []
@@ -67,11 +84,19 @@ def check_effects(pipe, timeline: dict) -> float:
         # A place of its own keeps the numbers of the posts after it.
         without.append(probabilities(pipe, others))
         without[post].insert(post, {})
+    order = sorted(range(len(usual)), key=timeline.get("timestamp", [0] * 99).__getitem__)
     for post, found in enumerate(pipe.explain(timeline)):
+        previous = order[max(0, order.index(post) - 1)]
+        same_text = changed(timeline, post, text=timeline["text"][previous])
+        same_time = changed(timeline, post, **{name: timeline[name][previous] for name in timeline if name != "text"})
+        otherwise = [without[other][post] for other in found["stream"][:-1]]
+        otherwise += [probabilities(pipe, timeline)[-1] for timeline in (same_text, same_time)]
         for name in LABELS["label2id"]:
-            expected = [usual[post][name] - without[other][post][name] for other in found["stream"][:-1]]
-            assert found["effects"][name] == pytest.approx(expected, abs=1e-5)
-            sizes += map(abs, expected)
+            expected = [usual[post][name] - other[name] for other in otherwise]
+            assert found["effects"][name][:-1] == pytest.approx(expected, abs=1e-5)
+            in_odds = [odds(usual[post][name]) - odds(other[name]) for other in otherwise]
+            assert found["log_odds_effects"][name][:-1] == pytest.approx(in_odds, abs=1e-3)
+            sizes += map(abs, expected[:-2])
     return max(sizes)
 
 
@@ -86,9 +111,44 @@ def test_effects_are_what_the_pipeline_says_without_a_post(settings, timeline):
 
 
 def test_effects_where_the_encoder_reads_calendar_time():
+    """Without an earlier post. The post before, in the newest one's place, is read as of its own time."""
     tokenizer = dated_bert()
     pipe = make(tokenizer=tokenizer, encoder_config={**dated_config().to_dict(), "initializer_range": 0.3})
-    assert check_effects(pipe, DATED) > 1e-3
+    others = {name: values[:2] + values[3:] for name, values in DATED.items()}
+    for name, effect in pipe.explain(DATED)[3]["effects"].items():
+        # Post 2 is the first of all in time.
+        expected = probabilities(pipe, DATED)[3][name] - probabilities(pipe, others)[2][name]
+        assert effect[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_effect_of_the_position_is_that_of_the_trees():
+    """Without trees, as here, there is none; a model that reads `place` is told that the post is the first."""
+    pipe = make()
+    assert {effects[-1] for post in pipe.explain(TIMED) for effects in post["effects"].values()} == {0.0}
+    original, weight = pipe.model.forward, torch.tensor([1.0, 0.0, -1.0])
+
+    def reads_place(*args, place, **inputs):
+        output = original(*args, place=place, **inputs)
+        output.logits = output.logits + place.log1p().sum(-1, keepdim=True) * weight
+        return output
+
+    pipe.model.forward = reads_place
+    explained = pipe.explain(UNTIMED)
+    for place, post in enumerate(explained):
+        first, _, last = post["probabilities"].values()
+        # Both logits move by the logarithm of 1 and the posts before.
+        ratio = math.log(first / last) - 2 * math.log1p(place)
+        changed_by = [of[-1] for of in post["effects"].values()]
+        without = [p - effect for p, effect in zip(post["probabilities"].values(), changed_by, strict=True)]
+        assert math.log(without[0] / without[2]) == pytest.approx(ratio, abs=1e-4)
+
+
+def test_log_odds_tell_apart_what_is_rounded_to_1():
+    """Logits that differ by 60, by 90 without the post: both probabilities are 1, the log-odds differ by 30."""
+    logits = torch.tensor([[60.0, 0.0], [90.0, 0.0]])
+    assert decide(logits)[0][:, 0].tolist() == [1.0, 1.0]
+    assert log_odds(logits)[:, 0].tolist() == [60.0, 90.0]
+    assert log_odds(logits, {"temperature": 2.0})[:, 1].tolist() == [-30.0, -45.0]
 
 
 @pytest.mark.parametrize("calibration", [None, {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}], ids=str)

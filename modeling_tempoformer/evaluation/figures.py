@@ -1,7 +1,8 @@
-"""Figures of a run, as PNG beside its results: learning curve, confusion matrix, reliability diagram."""
+"""Figures of a run, beside its results: learning curve, confusion matrix, reliability diagram."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,20 +29,53 @@ FIGURES = {
 LONGEST_LINE, LONGEST_NAME = 16, 48  # characters of a class name
 # They differ in brightness as well, for print and for readers who do not see colours.
 DARK, LIGHT, MIDDLE = "#0b3c5d", "#e08214", "#5f6b73"
+COLUMN = 3.3  # inches, of a paper with two
+DOTS = 300  # of a PNG, to the inch
+# Beside each PNG: the same for a paper.
+FOR_PAPER = (".svg", ".pdf")
+# What is read at this size, and fonts that journals take.
+STYLE = {
+    "pdf.fonttype": 42,
+    "font.size": 7.5,
+    "lines.markersize": 3.5,
+    "lines.linewidth": 1.0,
+    "axes.titlesize": "medium",
+}
+
+
+def for_column(draw: Callable) -> Callable:
+    """Of a function that draws or saves a figure: in letters and lines that fit a column."""
+
+    @wraps(draw)
+    def drawn(*args, **kwargs):
+        # Only here, because it takes long.
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return drawn
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, sizes in inches."""
+    """An empty figure, sizes in inches. Who draws in it is [`for_column`]."""
     # Only here, because it takes long.
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def write_figure(path: Path, figure: "Figure"):
-    """Writes a figure that is there whole or not at all."""
-    with written_whole(path) as partial:
-        figure.savefig(partial, dpi=110)
+@for_column
+def save_figure(figure: "Figure", path: Path):
+    """Writes a figure as PNG to `path`, and as SVG and PDF beside it, each there whole or not at all."""
+    for ending in (".png", *FOR_PAPER):
+        with written_whole(path.with_suffix(ending)) as partial:
+            figure.savefig(partial, dpi=DOTS, format=ending[1:])
+
+
+def all_forms(name: str) -> list[str]:
+    """The names of the files of a figure, whose PNG is `name`."""
+    return [name, *(str(Path(name).with_suffix(ending)) for ending in FOR_PAPER)]
 
 
 def figures_in(folder: str | Path) -> dict[str, str]:
@@ -52,9 +86,10 @@ def figures_in(folder: str | Path) -> dict[str, str]:
 def print_figures(folder: str | Path):
     """Names the figures of a folder in a line, if it has any."""
     if names := figures_in(folder):
-        print(f"Figures in {folder}: {', '.join(names)}")
+        print(f"Figures in {folder}, as PNG, SVG and PDF: {', '.join(names)}")
 
 
+@for_column
 def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> "Figure | None":
     """
     Training and validation loss by step, and below them the macro F1 of each evaluation, where it is known, beside
@@ -68,7 +103,7 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
     if not panels:
         return None
     styles = {"loss": {"color": LIGHT, "marker": ".", "linestyle": "--"}}
-    figure = new_figure(6.4, 1 + 2.3 * len(panels))
+    figure = new_figure(COLUMN, 0.5 + 1.4 * len(panels))
     for axes, (title, shown) in zip(figure.subplots(len(panels), sharex=True, squeeze=False).flat, panels.items()):
         for name in shown:
             if scores[name]:
@@ -87,6 +122,7 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
     return figure
 
 
+@for_column
 def confusion_figure(
     labels: Sequence[int], predictions: Sequence[int], label_names: Sequence[str], num_seeds: int = 1
 ) -> "Figure":
@@ -96,8 +132,9 @@ def confusion_figure(
     """
     counts = confusion_matrix(labels, predictions, labels=range(len(label_names)))
     shares = counts / np.maximum(np.bincount(labels, minlength=len(label_names)), 1)[:, None]
-    size = 2.5 + 0.9 * len(label_names)
-    figure = new_figure(size + 1, size)
+    # More than four classes take more than a column.
+    width = max(COLUMN, 1.3 + 0.5 * len(label_names))
+    figure = new_figure(width, 0.85 * width)
     axes = figure.subplots()
     display = ConfusionMatrixDisplay(shares, display_labels=[short(name) for name in label_names])
     display.plot(ax=axes, cmap="Blues", im_kw={"vmin": 0, "vmax": 1}, xticks_rotation=45)
@@ -119,13 +156,14 @@ def short(name: str) -> str:
     return textwrap.fill(name, LONGEST_LINE)
 
 
+@for_column
 def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> "Figure":
     """
     The reliability diagram: the share of right predictions among posts of about the same confidence, and below it how
     many posts those are. The confidence of a post is the probability of its most probable class, in the bins of
     [`expected_calibration_error`], which the title has. `probabilities` are (posts, classes), by one or two names.
     """
-    figure = new_figure(6.4, 6.4)
+    figure = new_figure(COLUMN, COLUMN)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
     edges, errors = np.linspace(0, 1, NUM_BINS + 1), {}
     styles = ({"color": DARK, "marker": "s"}, {"color": LIGHT, "marker": "o", "linestyle": "--"})
@@ -140,7 +178,7 @@ def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarra
         bars = lower.bar(left, counts, width, align="edge", color=styles[number]["color"], hatch=("", "//")[number])
         lower.bar_label(bars, [count or "" for count in counts], rotation=90, padding=3, fontsize="small")
     upper.set(xlabel="", ylabel="share of right predictions", ylim=(-0.02, 1.02))
-    title = ", ".join(f"{error:.3f} ({name})" for name, error in errors.items())
+    title = "\n".join(f"{error:.3f} ({name})" for name, error in errors.items())
     upper.set_title(f"Expected calibration error\n{title}")
     lower.set(xlabel="confidence (probability of the most probable class)", ylabel="posts")
     # No post is less sure than by chance.
@@ -161,7 +199,7 @@ def write_test_figures(
     uncalibrated: np.ndarray | None = None,
 ):
     """
-    Writes `confusion_matrix.png` and `reliability.png` of the labelled posts, if there are any. Arguments as of
+    Writes `confusion_matrix` and `reliability` of the labelled posts, if there are any. Arguments as of
     [`labelled_posts`]; `uncalibrated` has the probabilities before the calibration of a model that has one.
     """
     labels = labels_of(timelines)
@@ -169,9 +207,9 @@ def write_test_figures(
     if not labelled.any():
         return
     figure = confusion_figure(labels[labelled], predictions[labelled], names)
-    write_figure(Path(output_dir) / CONFUSION, figure)
+    save_figure(figure, Path(output_dir) / CONFUSION)
     shown = {"this model": probabilities}
     if uncalibrated is not None:
         shown = {"after calibration": probabilities, "before calibration": uncalibrated}
     figure = reliability_figure(labels[labelled], {name: of[labelled] for name, of in shown.items()})
-    write_figure(Path(output_dir) / RELIABILITY, figure)
+    save_figure(figure, Path(output_dir) / RELIABILITY)

@@ -12,7 +12,7 @@ from scipy.stats import false_discovery_control
 
 from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
-from ..evaluation.figures import new_figure
+from ..evaluation.figures import new_figure, save_figure
 from .measures import Agreement, agreement
 from .usages import Frequencies, describe_counts
 
@@ -152,13 +152,6 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
     return figure
 
 
-def write_figure(folder: Path, name: str, figure: Figure):
-    """Writes a figure for the screen and for papers."""
-    for suffix in ("png", "svg", "pdf"):
-        with written_whole(folder / f"{name}.{suffix}") as partial:
-            figure.savefig(partial, dpi=150)
-
-
 def conclude(table: pd.DataFrame) -> str:
     """
     One sentence on which words changed: more than chance where `p_fdr` is below 0.05; surely little where the upper
@@ -220,12 +213,12 @@ def write_report(
     with written_whole(folder / "results.json") as partial:
         results = {"left_out": left_out, "agreement": agreed}
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
-    write_figure(folder, "changes", plot_scores(table, (times[0], times[-1])))
+    save_figure(plot_scores(table, (times[0], times[-1])), folder / "changes.png")
     if (first := measures[0]) in found:
         heading = escape_control_characters(f"{first} of {found[first].num_words} words, {times[0]} to {times[-1]}")
         low, high = found[first].spearman_interval
         title = f"{heading}\nSpearman {found[first].spearman:.2f} (95 %: {low:.2f} to {high:.2f})"
-        write_figure(folder, "ranks", plot_ranks(scores[first], truth, title))
+        save_figure(plot_ranks(scores[first], truth, title), folder / "ranks.png")
     parts = [format_table(table), "", *map(escape_control_characters, notes)]
     if agreed:
         parts += ["", format_table({"measure": name, **values} for name, values in agreed.items())]

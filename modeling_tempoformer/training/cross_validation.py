@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..cards.markdown import table as markdown_table
 from ..data.files import write_json, written_whole
 from ..evaluation.metrics import compute_scores
 from ..evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
@@ -145,7 +146,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     scores of the test posts of all folds ([`compute_scores`]), their mean and standard deviation over the seeds, how
     many runs ended at one class (all scored posts of the fold have the same prediction), the chosen learning rates,
     how many parameters are trained, and seconds of training a fold. Returns a table of means and standard deviations
-    to print.
+    to print, which `results.md` and `results.tex` have, too.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
@@ -178,7 +179,18 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
         "train_seconds": fmean(seconds) if seconds else None,
     }
     write_json(output_dir / RESULTS, results)
-    return summary.dropna(axis="columns", how="all").to_string(float_format="{:.4f}".format)
+    shown = summary.dropna(axis="columns", how="all").map("{:.4f}".format)
+    write_for_paper(shown, output_dir / "results")
+    return shown.to_string()
+
+
+def write_for_paper(table: pd.DataFrame, path: Path):
+    """Writes a table of texts as Markdown and as LaTeX, `path` with .md and .tex."""
+    rows = ([name, *cells] for name, cells in zip(table.index, table.to_numpy(), strict=True))
+    with written_whole(path.with_suffix(".md")) as partial:
+        partial.write_text(markdown_table(["", *table.columns], rows) + "\n", encoding="utf-8")
+    with written_whole(path.with_suffix(".tex")) as partial:
+        table.to_latex(partial, escape=True, encoding="utf-8")
 
 
 def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
@@ -248,10 +260,11 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
     """
     Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Returns a table.
 
-    Writes `comparison.json` and `comparison.csv`. For each method they have all scores over the test posts of all
-    folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1 to the first
-    method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and of those that
-    ended at one class, and seconds of training a fold.
+    Writes the table as `comparison.md` and `comparison.tex`, and `comparison.json` and `comparison.csv`. For each
+    method these two have all scores over the test posts of all folds (means over the seeds, and the standard deviation
+    of macro F1), the difference in macro F1 to the first method with its 95 % interval and p-value
+    ([`paired_bootstrap`] by timeline), the number of runs and of those that ended at one class, and seconds of
+    training a fold.
     """
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
@@ -271,7 +284,9 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
     write_json(output_dir / f"{COMPARISON}.json", {"compared_with": methods[0], "methods": rows})
     with written_whole(output_dir / f"{COMPARISON}.csv") as partial:
         pd.DataFrame.from_dict(rows, orient="index").to_csv(partial, index_label="method")
-    return pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T.to_string()
+    table = pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T
+    write_for_paper(table, output_dir / COMPARISON)
+    return table.to_string()
 
 
 def printed(row: dict[str, Any], first: str, names: list[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoin
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
 from ..data.splits import SPLIT
-from ..evaluation.figures import FIGURES, LEARNING_CURVE, learning_curve, write_figure
+from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
 from ..evaluation.results import RESULTS
 from ..view.timelines import TIMELINES
@@ -117,20 +117,21 @@ def train(
 
 
 def draw_learning_curve(trainer: Trainer):
-    """Writes `learning_curve.png` of a training that has ended, unless it has logged nothing."""
+    """Writes `learning_curve` of a training that has ended, unless it has logged nothing."""
     args, state = trainer.args, trainer.state
     if not trainer.is_world_process_zero():
         return
     kept_step = (args.load_best_model_at_end and state.best_global_step) or state.global_step
     figure = learning_curve(state.log_history, kept_step, trainer.model.config.num_labels)
     if figure is not None:
-        write_figure(Path(args.output_dir) / LEARNING_CURVE, figure)
+        save_figure(figure, Path(args.output_dir) / LEARNING_CURVE)
 
 
 def clear_results(training: TrainingArguments):
     """Removes an earlier run's scores, predictions and figures, before another run writes its own."""
     if training.process_index == 0:
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, *FIGURES):
+        figures = [name for figure in FIGURES for name in all_forms(figure)]
+        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, *figures):
             (Path(training.output_dir) / name).unlink(missing_ok=True)
 
 

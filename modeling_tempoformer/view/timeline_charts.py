@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import altair as alt
 
-from .page import COLOURS, DASHES
+from .page import DASHES
 
 
 # What became of a post at the threshold: its shape and its colour. The page says each as a word as well.
@@ -15,19 +15,16 @@ OUTCOMES = {
     "alarm": ("square", "var(--accent)"),
     "no alarm": ("circle", "var(--edge)"),
 }
-# The class to watch, and the others.
-LINE_COLOURS = [COLOURS[0], COLOURS[-1], *COLOURS[1:-1]]
 WIDTH = 800  # The script sets the true one.
 CLASS_ROW = 22
-# By the unit at which a tick stands.
-TIME_FORMAT = {
-    **{"milliseconds": ":%S.%L", "seconds": ":%S", "minutes": "%H:%M", "hours": "%H:%M", "day": "%a %d"},
-    **{"date": "%b %d", "week": "%b %d", "month": "%b", "quarter": "%b", "year": "%Y"},
-}
-LEAST_REACH = 0.05  # of an axis of changes of a probability
+LEAST_REACH = 0.5  # of an axis of changes of log-odds
 WATCHED = alt.param(name="watched", value="")
+# Where the script says what stands below the axis.
+TICKS, TICK_WORDS = alt.param(name="ticks", value=[]), alt.param(name="tick_words", value=[])
 PROBABILITY = alt.Y("p:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(values=[0, 0.5, 1]))
-LEGEND = alt.Legend(orient="top", title=None, columns=alt.ExprRef("width < 480 ? 3 : 8"))
+LEGEND = alt.Legend(
+    orient="top", title=None, columns=alt.ExprRef("width < 480 ? 3 : 8"), symbolStrokeColor="var(--quiet)"
+)
 
 
 def rows(name: str) -> alt.NamedData:
@@ -39,8 +36,7 @@ def timeline_charts(
     names: Sequence[str], watched: int, labelled: Collection[bool], layers: int
 ) -> dict[str, alt.TopLevelMixin]:
     """
-    The charts by name: `by_time` and `by_position` of one timeline, `why_chart` of one post, `sparkline` of one
-    timeline.
+    The charts by name: `timeline_chart` of one timeline, `why_chart` of one post, `sparkline` of one timeline.
 
     Args:
         names (`Sequence[str]`): The classes.
@@ -48,41 +44,32 @@ def timeline_charts(
         labelled (`Collection[bool]`): Whether there are posts with a label, and posts without.
         layers (`int`): Stream layers with attention.
     """
-    # The class to watch has the first colour, and a line without gaps.
+    # The class to watch has a line without gaps.
     classes = [names[watched], *(name for name in names if name != names[watched])]
     outcomes = list(OUTCOMES)
     if False not in labelled:
         outcomes.remove("alarm")
     if True not in labelled:
         outcomes = ["alarm", "no alarm"]
-    scale, axis = {"nice": False, "padding": 14}, {"grid": False, "labelOverlap": True, "labelBound": True}
-    time = alt.X(
-        "x:T", title="time (UTC)", scale=alt.Scale(type="utc", **scale), axis=alt.Axis(format=TIME_FORMAT, **axis)
-    )
-    position = alt.X(
-        "x:Q", title="post", scale=alt.Scale(zero=False, **scale), axis=alt.Axis(tickMinStep=1, format="d", **axis)
-    )
-    return {
-        "by_time": timeline_chart(time, classes, outcomes, names if True in labelled else ()),
-        "by_position": timeline_chart(position, classes, outcomes, names if True in labelled else ()),
-        "why_chart": why_chart(layers),
-        "sparkline": sparkline(),
-    }
+    labels = names if True in labelled else ()
+    charts = {"timeline_chart": timeline_chart(classes, outcomes, labels), "why_chart": why_chart(layers)}
+    return {**charts, "sparkline": sparkline()}
 
 
-def timeline_chart(
-    x: alt.X, classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str]
-) -> alt.VConcatChart:
+def timeline_chart(classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str]) -> alt.VConcatChart:
     """Probabilities and alarms over time, and below them, where there are labels, those and what is predicted."""
+    words = f"{TICK_WORDS.name}[indexof({TICKS.name}, datum.value)]"
+    axis = alt.Axis(grid=False, values=alt.ExprRef(TICKS.name), labelExpr=words, labelOverlap=False, labelAlign="left")
+    x = alt.X("x:Q", title=None, scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
     # One axis, below both.
     above = x.copy()
     if labels:
-        above.axis, above.title = alt.Axis(labels=False, ticks=False, grid=False), None
+        above.axis = alt.Axis(labels=False, ticks=False, grid=False)
     top = alt.layer(silence_layer(above), *line_layers(above, classes), *post_layers(above, outcomes))
     parts = [top.properties(width=WIDTH, height=240)]
     if labels:
         parts.append(label_chart(x, labels))
-    return alt.vconcat(*parts, spacing=10).resolve_scale(x="shared").add_params(WATCHED)
+    return alt.vconcat(*parts, spacing=10).resolve_scale(x="shared").add_params(WATCHED, TICKS, TICK_WORDS)
 
 
 def silence_layer(x: alt.X) -> alt.LayerChart:
@@ -90,22 +77,22 @@ def silence_layer(x: alt.X) -> alt.LayerChart:
     words = alt.Chart(rows("silences")).mark_text(
         fill="var(--quiet)", fontSize=11, baseline="top", y=3, align="center", aria=False
     )
-    return gaps + words.encode(x=alt.X("middle", type=x.to_dict()["type"]), text="words:N")
+    return gaps + words.encode(x="middle:Q", text="words:N")
 
 
 def line_layers(x: alt.X, classes: Sequence[str]) -> list[alt.Chart]:
-    """The probability of each class, and the threshold."""
+    """The probability of the class to watch; of the others, where there are several, faintly; and the threshold."""
     is_watched = f"datum.class === {WATCHED.name}"
-    colours, dashes = (alt.Scale(domain=classes, range=values) for values in (LINE_COLOURS, DASHES))
+    several = len(classes) > 2
+    dash = alt.StrokeDash("class:N", scale=alt.Scale(domain=classes, range=DASHES), legend=LEGEND if several else None)
     lines = alt.Chart(rows("lines")).mark_line(strokeCap="round", aria=False)
     lines = lines.encode(
         x=x,
         y=PROBABILITY,
         detail="run:N",
-        stroke=alt.Stroke("class:N", scale=colours, legend=LEGEND),
-        strokeDash=alt.StrokeDash("class:N", scale=dashes, legend=LEGEND),
+        stroke=alt.condition(is_watched, alt.value("var(--accent)"), alt.value("var(--edge)")),
+        strokeDash=dash,
         strokeWidth=alt.condition(is_watched, alt.value(2), alt.value(1)),
-        opacity=alt.condition(is_watched, alt.value(1), alt.value(0.7)),
     )
     threshold = alt.Chart(rows("threshold")).mark_rule(stroke="var(--ink)", strokeDash=[3, 3], aria=False)
     return [lines, threshold.encode(y=PROBABILITY)]
@@ -140,14 +127,14 @@ def label_chart(x: alt.X, names: Sequence[str]) -> alt.LayerChart:
 
 
 def why_chart(layers: int) -> alt.VConcatChart:
-    """How the posts of a stream moved the newest: leave-one-out effects, and below them attention of each layer."""
+    """How the posts of a stream moved the newest, in log-odds, and below that the attention of each layer."""
     x = alt.X("post:O", title="post", axis=alt.Axis(labelAngle=0, labelOverlap=True), scale=alt.Scale(padding=0.2))
     hidden = alt.X("post:O", title=None, axis=alt.Axis(labels=False, ticks=False), scale=alt.Scale(padding=0.2))
     # As far up as down, and never so near that a change of no account looks large.
     reach = alt.param(name="reach", value=LEAST_REACH)
     scale = alt.Scale(domain=[alt.ExprRef(f"-{reach.name}"), alt.ExprRef(reach.name)], nice=False)
-    axis = alt.Axis(format="+.2f", tickCount=5, labelOverlap=True)
-    effect = alt.Y("effect:Q", title="moved it by", stack=None, scale=scale, axis=axis)
+    axis = alt.Axis(format="+.1f", tickCount=5, labelOverlap=True)
+    effect = alt.Y("effect:Q", title="log-odds", stack=None, scale=scale, axis=axis)
     colour = alt.condition("datum.effect < 0", alt.value("var(--warn)"), alt.value("var(--accent)"))
     bars = alt.Chart(rows("stream")).mark_bar().encode(x=hidden, y=effect, color=colour, description="description:N")
     zero = alt.Chart(rows("stream")).mark_rule(stroke="var(--edge)", aria=False).encode(y=alt.datum(0))

@@ -3,8 +3,10 @@
 const { names, timelines } = page.data;
 const AT_ONCE = 50; // timelines in the list
 const NARROWEST_POST = 7; // pixels, by position
-const LEAST_REACH = 0.05; // of the axis of effects
-const STRONGEST = 5; // earlier posts, before all are shown
+const LETTER = 7; // pixels, below the axis
+const LOG_ODDS_UNIT = 100;
+const LEAST_REACH = 0.5; // of the axis of effects, in log-odds
+const STRONGEST = 6; // of what moved a post, before all is shown
 const isLabelled = timelines.some((timeline) => timeline.actual.some((label) => label >= 0));
 const isTimed = timelines.some((timeline) => timeline.times);
 
@@ -19,6 +21,7 @@ const state = {
   listed: AT_ONCE,
 };
 let counts = []; // of each timeline
+let places = []; // of the posts that are shown, on the horizontal axis
 let views = {}; // of the charts, by name
 
 // ---- The settings and what they count
@@ -166,8 +169,18 @@ function isByTime() {
   return state.axis === "time" && shown().times !== null;
 }
 
+// By time, in seconds: what is silent has at most a quarter of the width, divided evenly.
+function placesByTime({ times, silences, silence }) {
+  const isSilent = new Set(silences);
+  const gaps = times.map((time, post) => (post ? time - times[post - 1] : 0));
+  const rest = gaps.reduce((sum, gap, post) => (isSilent.has(post) ? sum : sum + gap), 0);
+  const silent = Math.min(silence, rest / 3 / silences.length);
+  let place = 0;
+  return gaps.map((gap, post) => (place += isSilent.has(post) ? silent : gap));
+}
+
 function placeOf(post) {
-  return isByTime() ? shown().times[post] * 1000 : post + 1;
+  return places[post];
 }
 
 function outcome(post) {
@@ -178,15 +191,19 @@ function probabilityOf(post) {
   return shown().probabilities[state.watched][post];
 }
 
-// Where to begin to read.
-function mostProbablePost(index) {
-  const values = timelines[index].probabilities[state.watched];
-  return values.reduce((best, units, post) => (units > values[best] ? post : best), 0);
+// Where to begin to read: of the alarms, else of all posts, the one that an earlier post moved most.
+function firstPost(index) {
+  const { stream, log_odds_effects: effects, texts } = timelines[index];
+  const ranks = texts.map((_, post) => {
+    const moved = effects[state.watched][post].slice(0, stream[post].length - 1).map(Math.abs);
+    return Math.max(0, ...moved) + (isAlarm(timelines[index], post, state.watched, state.threshold) ? 1e6 : 0);
+  });
+  return ranks.indexOf(Math.max(...ranks));
 }
 
 function showTimeline(index) {
   state.timeline = index;
-  state.chosen = state.current = mostProbablePost(index);
+  state.chosen = state.current = firstPost(index);
   for (const button of byId("timelines").querySelectorAll("button")) {
     button.ariaCurrent = String(Number(button.dataset.timeline) === index);
   }
@@ -202,10 +219,13 @@ function aboutChart() {
   const { times, silence } = shown();
   const words = [];
   if (times === null) words.push("These posts have no times: the chart shows them by position.");
-  else words.push(`From ${date(times[0])} to ${date(times[times.length - 1])} UTC.`);
-  if (silence !== null) {
+  else {
+    const clock = isSinceStart ? " since the start" : " UTC";
+    words.push(`From ${moment(times[0])} to ${moment(times[times.length - 1])}${clock}.`);
+  }
+  if (shown().silences.length) {
     const rule = `${page.data.silence} times the timeline's median time between two posts`;
-    words.push(`Lines break at a silence, more than ${duration(silence)} without a post (${rule}).`);
+    words.push(`A shaded band is a silence, more than ${duration(silence)} without a post (${rule}); by time it is drawn shorter.`);
   }
   if (isLabelled) words.push("Below: an open square is a label, a dot what the model predicts.");
   return words.join(" ");
@@ -224,6 +244,8 @@ function postRows() {
 function lineRows() {
   const ends = new Set(shown().silences);
   return names.flatMap((name, label) => {
+    // Of two classes the other line is the same, upside down.
+    if (names.length === 2 && label !== state.watched) return [];
     let run = 0;
     return shown().probabilities[label].map((units, post) => {
       if (ends.has(post)) run++;
@@ -237,8 +259,8 @@ function silenceRows(width) {
   const span = placeOf(texts.length - 1) - placeOf(0);
   return silences.map((post) => {
     const [x, end] = [placeOf(post - 1), placeOf(post)];
-    const fits = ((end - x) / span) * width > 110;
-    const words = fits ? `silent for ${duration(times[post] - times[post - 1])}` : "";
+    const words = duration(times[post] - times[post - 1]);
+    if (((end - x) / span) * width < LETTER * words.length) return { x, end };
     return { x, end, middle: (x + end) / 2, words };
   });
 }
@@ -251,20 +273,36 @@ function pointRows(post) {
   return [{ x: placeOf(post), p: probabilityOf(post) / UNIT }];
 }
 
-function chartName() {
-  return isByTime() ? "by_time" : "by_position";
-}
-
 function changeChart(data) {
-  const view = views[chartName()];
+  const view = views.timeline_chart;
   for (const [name, rows] of Object.entries(data)) view.data(name, rows);
   view.run();
 }
 
-function showChart() {
+// As many posts as have room say below the axis when they were written, or which they are.
+function showTicks() {
+  const { times } = shown();
+  const view = views.timeline_chart;
+  const [ticks, words] = [[], []];
+  let [end, before] = [-Infinity, undefined];
+  for (const post of places.keys()) {
+    const pixel = view.scale("x")(placeOf(post));
+    const said = isByTime() ? nextMoment(times[post], before) : String(post + 1);
+    const right = pixel + LETTER * said.length;
+    if (pixel < end || (post > 0 && right > view.width() + RIGHT)) continue;
+    ticks.push(placeOf(post));
+    words.push(said);
+    before = times?.[post];
+    end = right + 14;
+  }
+  // The words below the axis need room.
+  view.signal("ticks", ticks).signal("tick_words", words).resize().run();
+}
+
+async function showChart() {
   const into = byId("chart");
-  for (const part of into.children) part.hidden = part.id !== chartName();
-  views[chartName()].signal("watched", names[state.watched]);
+  places = isByTime() ? placesByTime(shown()) : shown().texts.map((_, post) => post + 1);
+  views.timeline_chart.signal("watched", names[state.watched]);
   changeChart({
     posts: postRows(),
     lines: lineRows(),
@@ -274,9 +312,10 @@ function showChart() {
     chosen: pointRows(state.chosen),
     ...(isLabelled ? { actual: classRows(shown().actual), predicted: classRows(shown().predicted) } : {}),
   });
-  fitWidth(views[chartName()], byId(chartName()), isByTime() ? 0 : NARROWEST_POST * shown().texts.length);
   into.ariaLabel = `Probabilities of the ${plural(shown().texts.length, "post")} of ${shown().id}`;
   byId("about-chart").textContent = aboutChart();
+  await fitWidth(views.timeline_chart, byId("timeline_chart"), isByTime() ? 0 : NARROWEST_POST * places.length);
+  showTicks();
 }
 
 function labelWords(post) {
@@ -313,15 +352,15 @@ function hideTip() {
 
 // The pixels in which posts are drawn.
 function plotBox() {
-  return byId(chartName()).querySelector(".concat_0_group .background").getBoundingClientRect();
+  return byId("timeline_chart").querySelector(".concat_0_group .background").getBoundingClientRect();
 }
 
 function pixelOf(post) {
-  return plotBox().left + views[chartName()].scale("x")(placeOf(post));
+  return plotBox().left + views.timeline_chart.scale("x")(placeOf(post));
 }
 
 function nearestPost(clientX) {
-  const wanted = Number(views[chartName()].scale("x").invert(clientX - plotBox().left));
+  const wanted = views.timeline_chart.scale("x").invert(clientX - plotBox().left);
   const distance = (post) => Math.abs(placeOf(post) - wanted);
   return shown().texts.reduce((best, _, post) => (distance(post) < distance(best) ? post : best), 0);
 }
@@ -355,7 +394,7 @@ function postHead(post) {
   return element(
     "span",
     { className: "post-head" },
-    element("span", {}, [post + 1, ...(times ? [date(times[post])] : []), ...(speakers[post] ? [speakers[post]] : [])].join(" · ")),
+    element("span", {}, [post + 1, ...(times ? [moment(times[post])] : []), ...(speakers[post] ? [speakers[post]] : [])].join(" · ")),
     element(
       "span",
       {},
@@ -431,45 +470,56 @@ function choose(post) {
   showWhy();
 }
 
-// The stream of the chosen post, oldest first: the last one is the post itself, which has no effect on itself.
-function streamRows() {
-  const { stream, attention, effects, times } = shown();
+// What moved the chosen post: the posts of its stream, oldest first, itself last; the time before it; its position.
+function causes() {
+  const { stream, attention, effects, log_odds_effects, times, speakers, texts } = shown();
   const post = state.chosen;
-  return stream[post].map((earlier, place) => {
-    const effect = effects[state.watched][post][place];
-    const row = { post: earlier + 1, effect: effect === undefined ? null : effect / UNIT, units: effect, earlier };
-    row.before = times ? `${duration(times[post] - times[earlier])} earlier` : `${plural(post - earlier, "post")} earlier`;
-    row.attention = attention[post].map((layer) => layer[place] / UNIT);
-    row.attention.forEach((weight, layer) => (row[`attention_${layer}`] = weight));
-    row.description = `Post ${row.post}: ${effect === undefined ? "the post itself" : signed(effect)}`;
-    return row;
+  const found = stream[post].map((earlier, place) => {
+    const before = times ? `${duration(times[post] - times[earlier])} earlier` : `${plural(post - earlier, "post")} earlier`;
+    const about = [`post ${earlier + 1}`, speakers[earlier], before].filter(Boolean).join(", ");
+    const weights = attention[post].map((layer) => layer[place] / UNIT);
+    return earlier === post
+      ? { post: post + 1, about: "what the post itself says", attention: weights }
+      : { post: earlier + 1, about, text: texts[earlier], attention: weights };
   });
+  found.push({ about: times && post ? `the ${duration(times[post] - times[post - 1])} since the post before` : null });
+  found.push({ about: `being post ${post + 1} of the timeline` });
+  found.forEach((cause, place) => {
+    cause.effect = log_odds_effects[state.watched][post][place] / LOG_ODDS_UNIT;
+    cause.inProbability = effects[state.watched][post][place] / UNIT;
+    cause.description = `${cause.about}: ${signed(cause.effect, 2)} log-odds`;
+    cause.attention?.forEach((weight, layer) => (cause[`attention_${layer}`] = weight));
+  });
+  return found.filter((cause) => cause.about);
 }
 
 function showWhy() {
   const post = state.chosen;
-  const rows = streamRows();
-  const earlier = rows.slice(0, -1).sort((a, b) => Math.abs(b.units) - Math.abs(a.units));
+  const all = causes();
+  const ofPosts = all.filter((cause) => cause.post);
   const watched = names[state.watched];
   byId("why-title").textContent = `Why post ${post + 1} has ${watched} ${probability(probabilityOf(post))}`;
   byId("why-text").textContent = shown().texts[post];
-  const hasEarlier = earlier.length > 0;
-  byId("why_chart").hidden = byId("why-table").hidden = !hasEarlier;
-  byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, rows[0].attention.length) : [
+  const hasEarlier = ofPosts.length > 1;
+  for (const id of ["why_chart", "why-table", "save-why"]) byId(id).hidden = !hasEarlier;
+  byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, ofPosts[0].attention.length) : [
     "The model saw no earlier post with this one: nothing but the post itself decided.",
   ]));
   if (!hasEarlier) return;
-  const largest = Math.abs(earlier[0].effect);
-  views.why_chart.signal("reach", Math.max(largest, LEAST_REACH)).data("stream", rows);
+  const largest = Math.max(...ofPosts.map((cause) => Math.abs(cause.effect)));
+  views.why_chart.signal("reach", Math.max(largest, LEAST_REACH)).data("stream", ofPosts);
   fitWidth(views.why_chart, byId("why_chart"));
-  byId("why_chart").ariaLabel = `Effect of each earlier post on the probability of ${watched}`;
-  showWhyTable(earlier, rows[rows.length - 1], STRONGEST);
+  byId("why_chart").ariaLabel = `Effect of each post of the stream on the log-odds of ${watched}`;
+  const strength = (cause) => Math.abs(cause.effect);
+  showWhyTable(all.sort((a, b) => strength(b) - strength(a)), ofPosts[0].attention.length, STRONGEST);
 }
 
 function whyWords(watched, layers) {
   const words = [
     element("strong", {}, "Moved it by"),
-    ` is a measurement: the probability of ${watched}, less what it would be had the earlier post never been written.`,
+    ` is a measurement: what ${watched} has, less what it would have had the earlier post never been written; had the ` +
+      "post itself said what the one before it said; had it come at once after that one; had it begun the timeline. " +
+      "Log-odds tell effects apart also where the model is sure: +0.7 doubles the odds, +2.3 makes them tenfold.",
   ];
   if (!layers) return words;
   return [
@@ -484,29 +534,29 @@ function cell(tag, words, className = "number") {
   return element(tag, { className }, words);
 }
 
-function whyRow(row) {
-  const about = row.earlier === state.chosen ? "the post itself" : [`post ${row.post}`, shown().speakers[row.earlier], row.before].filter(Boolean).join(", ");
-  const text = row.earlier === state.chosen ? [] : [element("span", { className: "post-text", dir: "auto" }, shown().texts[row.earlier])];
+function whyRow(cause, layers) {
+  const text = cause.text === undefined ? [] : [element("span", { className: "post-text", dir: "auto" }, cause.text)];
+  const weights = cause.attention?.map((weight) => `${(100 * weight).toFixed(1)} %`) ?? Array(layers).fill("");
   return element(
     "tr",
     {},
-    element("td", {}, element("span", { className: "quiet" }, about), ...text),
-    cell("td", row.effect === null ? "" : signed(row.units)),
-    ...row.attention.map((weight) => cell("td", `${(100 * weight).toFixed(1)} %`)),
+    element("td", {}, element("span", { className: "quiet" }, cause.about), ...text),
+    cell("td", signed(cause.effect, 2)),
+    cell("td", signed(cause.inProbability, 3)),
+    ...weights.map((weight) => cell("td", weight)),
   );
 }
 
-function showWhyTable(earlier, itself, most) {
-  const heads = itself.attention.map((_, layer) => cell("th", `attention, layer ${layer + 1}`));
-  const head = element("tr", {}, cell("th", "earlier post, strongest first", ""), cell("th", "moved it by"), ...heads);
-  const body = element("tbody", {}, ...earlier.slice(0, most).map(whyRow));
-  if (earlier.length > most) {
-    const words = `Show all ${earlier.length} earlier posts`;
-    const button = element("button", { type: "button", className: "no-print" }, words);
-    button.addEventListener("click", () => showWhyTable(earlier, itself, Infinity));
-    body.append(element("tr", {}, element("td", { colSpan: 2 + heads.length }, button)));
+function showWhyTable(all, layers, most) {
+  const heads = ["moved its log-odds by", "its probability by"];
+  for (let layer = 1; layer <= layers; layer++) heads.push(`attention, layer ${layer}`);
+  const head = element("tr", {}, cell("th", "strongest first", ""), ...heads.map((words) => cell("th", words)));
+  const body = element("tbody", {}, ...all.slice(0, most).map((cause) => whyRow(cause, layers)));
+  if (all.length > most) {
+    const button = element("button", { type: "button", className: "no-print" }, `Show all ${all.length}`);
+    button.addEventListener("click", () => showWhyTable(all, layers, Infinity));
+    body.append(element("tr", {}, element("td", { colSpan: 1 + heads.length }, button)));
   }
-  if (itself.attention.length) body.append(whyRow(itself));
   byId("why-table").replaceChildren(element("thead", {}, head), body);
 }
 
@@ -562,6 +612,7 @@ function listenToChart() {
   chart.addEventListener("click", (event) => choose(nearestPost(event.clientX)));
   chart.addEventListener("keydown", pointWithKeys);
   chart.addEventListener("blur", hideTip);
+  byId("save-timeline").addEventListener("click", () => saveChart(views.timeline_chart, shown().id));
   byId("axis").addEventListener("change", (event) => {
     state.axis = event.target.value;
     showChart();
@@ -586,11 +637,12 @@ function listenToPosts() {
     });
   }
   byId("posts").addEventListener("keydown", (event) => moveFocus(event, postButtons()));
+  byId("save-why").addEventListener("click", () => saveChart(views.why_chart, `${shown().id} ${state.chosen + 1}`));
 }
 
 // Charts are made once, and then change their data.
 async function makeCharts() {
-  const made = ["by_time", "by_position", "why_chart"].map(async (name) => [name, await draw(name, byId(name))]);
+  const made = ["timeline_chart", "why_chart"].map(async (name) => [name, await draw(name, byId(name))]);
   views = Object.fromEntries(await Promise.all(made));
 }
 

@@ -13,6 +13,7 @@ from .timeline_charts import timeline_charts
 
 # The numbers of the page are whole ten-thousandths: short in the file, and exact to compare with a threshold.
 UNIT = 10_000
+LOG_ODDS_UNIT = 100
 # A silence is so many times as long as the timeline's median time between two posts.
 SILENCE = 10
 
@@ -93,7 +94,10 @@ def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str])
         "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
         "stream": [[place[other] for other in post["stream"]] for post in posts],
         "attention": [[[round(w * UNIT) for w in layer] for layer in post["attention"]] for post in posts],
-        "effects": [[[round(e * UNIT) for e in post["effects"][name]] for post in posts] for name in names],
+        **{
+            effects: [[[round(e * unit) for e in post[effects][name]] for post in posts] for name in names]
+            for effects, unit in (("effects", UNIT), ("log_odds_effects", LOG_ODDS_UNIT))
+        },
     }
 
 

@@ -19,16 +19,29 @@ function plainNumber(value) {
   return value.toLocaleString("en", { maximumFractionDigits: 4 });
 }
 
-function date(seconds) {
-  return new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+// All times lie in 1970: they count seconds from some start, and are no dates.
+const isSinceStart = page.data.timelines.every(({ times }) => !times || times.every((time) => time >= 0 && time < 365 * 86400));
+
+function moment(seconds) {
+  if (!isSinceStart) return new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+  const [minutes, rest] = [Math.floor(seconds / 60), Math.floor(seconds % 60)];
+  const two = (number) => String(number).padStart(2, "0");
+  return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(rest)}`;
+}
+
+// A moment below the axis, after another one there: without its day if it is the same.
+function nextMoment(seconds, before) {
+  const iso = (time) => new Date(time * 1000).toISOString();
+  if (isSinceStart || before === undefined || iso(seconds).slice(0, 10) !== iso(before).slice(0, 10)) return moment(seconds);
+  return iso(seconds).slice(11, iso(seconds).slice(0, 16) === iso(before).slice(0, 16) ? 19 : 16);
 }
 
 function probability(units) {
   return (units / UNIT).toFixed(3);
 }
 
-function signed(units) {
-  return (units < 0 ? "−" : "+") + probability(Math.abs(units));
+function signed(value, digits) {
+  return (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
 }
 
 function plural(number, noun) {

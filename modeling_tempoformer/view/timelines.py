@@ -101,8 +101,8 @@ class NotebookPage(NamedTuple):
 
     def _repr_html_(self) -> str:
         return (
-            f'<iframe title="Timelines" srcdoc="{escape(self.html)}" sandbox="allow-scripts" width="100%" '
-            f'height="{self.height}" style="border: 0"></iframe>'
+            f'<iframe title="Timelines" srcdoc="{escape(self.html)}" sandbox="allow-scripts allow-downloads" '
+            f'width="100%" height="{self.height}" style="border: 0"></iframe>'
         )
 
 

@@ -1,5 +1,7 @@
 """The data behind the figures of a run, against values counted another way, and which files a run writes."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 from datasets import Dataset
@@ -12,7 +14,7 @@ from modeling_tempoformer.evaluation.figures import (
     learning_curve,
     print_figures,
     reliability_figure,
-    write_figure,
+    save_figure,
     write_test_figures,
 )
 
@@ -77,7 +79,7 @@ def test_the_title_tells_several_seeds():
 def test_a_long_class_name_leaves_room_for_the_matrix(tmp_path):
     names = ["mood " * 40, "x" * 300]
     figure = confusion_figure([0, 1], [0, 1], names)
-    write_figure(tmp_path / "confusion.png", figure)
+    save_figure(figure, tmp_path / "confusion.png")
     matrix = figure.axes[0].get_window_extent()
     assert matrix.width > 0.3 * figure.bbox.width
     for label, name in zip(figure.axes[0].get_yticklabels(), names, strict=True):
@@ -134,7 +136,11 @@ def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
     assert list(figures_in(tmp_path)) == ["confusion_matrix.png", "reliability.png"]
     for name in figures_in(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-        assert (tmp_path / name).stat().st_size < 100_000
+        assert (tmp_path / name).stat().st_size < 200_000
+        # 300 dots to the inch, in a column of 3.3 inches.
+        assert int.from_bytes((tmp_path / name).read_bytes()[16:20]) == 990
+        assert (tmp_path / name).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+        assert ElementTree.parse((tmp_path / name).with_suffix(".svg")).getroot().attrib["width"] == "237.6pt"
     print_figures(tmp_path)
     (line,) = capsys.readouterr().out.splitlines()
     assert "confusion_matrix.png" in line and "reliability.png" in line

@@ -296,6 +296,14 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     # What there is none of is left out: the time of a method that is not trained, and the first one's difference.
     assert lines[2].rstrip().endswith("4 of 4") and " to " not in lines[0]
 
+    # The same for a paper; underscores are escaped.
+    markdown = (tmp_path / "comparison.md").read_text(encoding="utf-8").splitlines()
+    cells = [cell.strip() for cell in markdown[3].strip("|").split("|")]
+    assert cells[0] == "bilstm" and {spread, interval, "1 of 4"} < set(cells)
+    latex = (tmp_path / "comparison.tex").read_text(encoding="utf-8")
+    (line,) = (line for line in latex.splitlines() if line.startswith("class\\_prior "))
+    assert line.endswith("\\\\") and f"{spread} &" in latex and interval in latex
+
 
 @pytest.fixture
 def script(monkeypatch):

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
-from modeling_tempoformer.evaluation.figures import learning_curve, write_figure
+from modeling_tempoformer.evaluation.figures import learning_curve, save_figure
 from modeling_tempoformer.training.resuming import check_posts, train
 
 
@@ -165,7 +165,7 @@ def test_the_learning_curve_marks_the_step_that_is_kept(tmp_path, tokenization, 
     for _ in range(2):
         state = begin(tmp_path / "out", tokenization, load_best_model_at_end=keeps_best, **highest).state
         figure = learning_curve(state.log_history, 2 if keeps_best else 6, 2)
-        write_figure(tmp_path / "expected.png", figure)
+        save_figure(figure, tmp_path / "expected.png")
         drawn = tmp_path / "out" / "learning_curve.png"
         assert drawn.read_bytes() == (tmp_path / "expected.png").read_bytes()
         drawn.write_bytes(b"of another run")

@@ -20,7 +20,9 @@ def explained_post(chance: random.Random, stream: list[int], names: list[str], t
         "probabilities": dict(zip(names, scores, strict=True)),
         "stream": stream,
         "attention": [[weight / sum(layer) for weight in layer] for layer in attention],
-        "effects": {name: [chance.gauss(0, 0.1) for _ in stream[1:]] for name in names},
+        # Of each post of the stream, of the gap before the newest, and of its position.
+        "effects": {name: [chance.gauss(0, 0.1) for _ in range(len(stream) + 2)] for name in names},
+        "log_odds_effects": {name: [chance.gauss(0, 1) for _ in range(len(stream) + 2)] for name in names},
     }
 
 

@@ -1,7 +1,10 @@
 """The page of timelines in a browser: what a person does there, and that the numbers are right."""
 
+import itertools
 import math
+import re
 from statistics import median
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -140,9 +143,10 @@ def test_the_words_of_posts_follow_the_threshold(opened, timelines):
         words = {None: ("no alarm", "alarm"), "Switch": ("miss", "hit"), "No-Switch": ("no alarm", "false alarm")}
         expected.append(words[post["actual"]][alarm])
     assert opened.texts("#posts .outcome") == expected
-    opened.wait_for(lambda: len(opened.find_all("#by_time .mark-symbol [aria-label^='Post']")) == len(expected))
+    opened.wait_for(lambda: len(opened.find_all("#timeline_chart .mark-symbol [aria-label^='Post']")) == len(expected))
     marks = [
-        mark.get_attribute("aria-label") for mark in opened.find_all("#by_time .mark-symbol [aria-label^='Post']")
+        mark.get_attribute("aria-label")
+        for mark in opened.find_all("#timeline_chart .mark-symbol [aria-label^='Post']")
     ]
     assert [mark.split("; ")[0].split(", ")[1] for mark in marks] == expected
 
@@ -171,9 +175,9 @@ def test_sort_and_search(opened, timelines):
 
 
 def test_lines_break_where_nobody_writes_and_sparklines_are_drawn_on_the_screen_only(opened, timelines):
-    """Every tenth post follows a silence: so many runs has the line of each class."""
+    """Every tenth post follows a silence: so many runs has the line of the class."""
     silent = (len(shown_timeline(opened, timelines)["posts"]) - 1) // 10
-    opened.wait_for(lambda: len(opened.find_all("#by_time .mark-line path")) == 2 * (silent + 1))
+    opened.wait_for(lambda: len(opened.find_all("#timeline_chart .mark-line path")) == silent + 1)
     assert len(opened.find_all("#posts .silence")) == silent
     opened.wait_for(lambda: opened.find_all("#timelines .sparkline path"))
     assert 0 < len(opened.find_all("#timelines .sparkline svg")) < 30
@@ -187,36 +191,100 @@ def test_why(opened, timelines):
     opened.driver.execute_script("document.querySelectorAll('#posts .post')[20].click()")
     post = shown["posts"][20]
     assert opened.text("#why-text") == post["text"]
-    effects = dict(zip(post["stream"], post["effects"]["Switch"], strict=False))
-    strongest = sorted(effects, key=lambda place: -abs(effects[place]))
-    for most in (5, 19):
-        rows = [row for row in table_rows(opened, "#why-table") if row[0].startswith("post ")]
-        assert [int(row[0].split(",")[0].split()[1]) - 1 for row in rows] == strongest[:most]
-        moved = [float(row[1].replace("−", "-")) for row in rows]
-        assert moved == pytest.approx([effects[place] for place in strongest[:most]], abs=0.0006)
-        for layer in range(2):
-            weights = dict(zip(post["stream"], post["attention"][layer], strict=True))
-            shares = [float(row[2 + layer].split()[0]) / 100 for row in rows]
-            assert shares == pytest.approx([weights[place] for place in strongest[:most]], abs=0.0006)
-        if most == 5:
+    names = [*(f"post {place + 1}" for place in post["stream"][:-1]), "what", "the", "being"]
+    effects, log_odds = (post[measure]["Switch"] for measure in ("effects", "log_odds_effects"))
+    strongest = sorted(range(len(names)), key=lambda place: -abs(round(log_odds[place], 2)))
+    for most in (6, len(names)):
+        rows = table_rows(opened, "#why-table tbody")[:most]
+        for row, place in zip(rows, strongest[:most], strict=True):
+            assert re.split(r"[ ,]", row[0])[: len(names[place].split())] == names[place].split()
+            moved = [float(cell.replace("−", "-")) for cell in row[1:3]]
+            assert moved == pytest.approx([log_odds[place], effects[place]], abs=0.0051)
+            assert moved[1] == pytest.approx(effects[place], abs=0.0006)
+            looked = [float(cell.split()[0]) / 100 for cell in row[3:] if cell]
+            weights = [layer[place] for layer in post["attention"]] if place < len(post["stream"]) else []
+            assert looked == pytest.approx(weights, abs=0.0006)
+        if most == 6:
             opened.find("#why-table button").click()
     words = opened.text("#why-words")
     assert words.index("is a measurement") < words.index("is not")
-    opened.wait_for(lambda: len(opened.find_all("#why_chart .concat_0_layer_0_marks path")) == 19)
+    opened.wait_for(lambda: len(opened.find_all("#why_chart .concat_0_layer_0_marks path")) == 20)
+
+
+def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
+    posts = shown_timeline(opened, timelines)["posts"]
+    alarms = [place for place, post in enumerate(posts) if post["probabilities"]["Switch"] >= 0.5]
+
+    def moved(place: int) -> float:
+        effects = posts[place]["log_odds_effects"]["Switch"]
+        return max((round(abs(effect), 2) for effect in effects[: len(posts[place]["stream"]) - 1]), default=0.0)
+
+    assert opened.text(READY).startswith(f"Why post {max(alarms, key=moved) + 1} ")
+
+
+def test_silences_are_short_and_times_do_not_collide(opened, timelines):
+    """All silences, of weeks between hours, take a quarter of the width at most. Words below the axis stand apart."""
+    posts = shown_timeline(opened, timelines)["posts"]
+    selector = "#timeline_chart .mark-symbol [aria-label^='Post']"
+    boxes = "return [...document.querySelectorAll(arguments[0])].map((one) => one.getBoundingClientRect())"
+    boxes += ".map((box) => [box.left, box.right])"
+    for kind in ("time", "position"):
+        opened.find(f'#axis [value="{kind}"]').click()
+        words = "#timeline_chart .role-axis[aria-label^='X-axis'] .role-axis-label text"
+        opened.wait_for(lambda words=words: len(opened.texts(words)) > 3)
+        labels = opened.driver.execute_script(boxes, words)
+        assert all(right < left for (_, right), (left, _) in itertools.pairwise(labels))
+        if kind == "time":
+            opened.wait_for(lambda: len(opened.find_all(selector)) == len(posts))
+            middles = [sum(box) / 2 for box in opened.driver.execute_script(boxes, selector)]
+            silent = [middles[place] - middles[place - 1] for place in range(9, len(posts), 10)]
+            gaps = np.diff([post["timestamp"] for post in posts])
+            longest = 10 * np.median(gaps)
+            rest = gaps[gaps <= longest].sum()
+            expected = min(longest * len(silent), rest / 3)
+            assert sum(silent) / (middles[-1] - middles[0]) == pytest.approx(expected / (rest + expected), abs=0.005)
+            assert expected < sum(gaps) / 50
+            first = np.datetime64(int(posts[0]["timestamp"]), "s").astype(str)[:16].replace("T", " ")
+            assert opened.texts(words)[0] == first
+
+
+def test_seconds_since_a_start_are_no_dates(browser, tmp_path):
+    timelines = explained_timelines(1, 9)
+    for place, post in enumerate(timelines[0]["posts"]):
+        post["timestamp"] = 3599.0 + 61 * place
+    write_page(tmp_path / "page.html", timeline_page(timelines, NAMES))
+    browser.open(tmp_path / "page.html", READY)
+    assert [head.split(" · ")[1][:7] for head in browser.texts("#posts .post-head")[:2]] == ["0:59:59", "1:01:00"]
+    assert "1970" not in browser.text("main")
+
+
+def test_a_chart_is_saved_as_svg(opened):
+    """With the colours of the page, since a file has no variables."""
+    saved = """
+        const kept = {};
+        HTMLAnchorElement.prototype.click = function () { kept.href = this.href; kept.download = this.download; };
+        document.getElementById(arguments[0]).click();
+        return new Promise((done) => setTimeout(() => done([kept.download, decodeURIComponent(kept.href)]), 1000));
+    """
+    for button in ("save-timeline", "save-why"):
+        name, svg = opened.driver.execute_script(saved, button)
+        assert name.endswith(".svg") and "var(" not in svg
+        root = ElementTree.fromstring(svg.split(",", 1)[1])
+        assert root.tag.endswith("svg") and "#0b5cad" in svg
 
 
 def test_click_in_the_chart(opened, timelines):
     """By position the posts stand at the same distance from each other: a click on the middle of a mark means it."""
     opened.find('#axis [value="position"]').click()
     posts = shown_timeline(opened, timelines)["posts"]
-    selector = "#by_position .mark-symbol [aria-label^='Post']"
+    selector = "#timeline_chart .mark-symbol [aria-label^='Post']"
     opened.wait_for(lambda: len(opened.find_all(selector)) == len(posts))
     for place in (0, 17, len(posts) - 1):
         script = """
             const box = document.querySelectorAll(arguments[0])[arguments[1]].getBoundingClientRect();
             const at = { clientX: box.left + box.width / 2, clientY: box.top, bubbles: true };
             for (const kind of ["pointermove", "click"]) {
-                document.querySelector("#by_position svg").dispatchEvent(new MouseEvent(kind, at));
+                document.querySelector("#timeline_chart svg").dispatchEvent(new MouseEvent(kind, at));
             }
             return document.getElementById("tip").textContent;
         """
@@ -276,7 +344,7 @@ def test_other_posts(browser, tmp_path, settings):
     browser.wait_for(lambda: browser.find_all(".chart .mark-line path"))
     rows = table_rows(browser, "#scores tbody")
     assert ("precision" in [row[0] for row in rows]) == settings.get("labelled", True)
-    assert browser.find("#by_time").is_displayed() == settings.get("timed", True)
+    assert browser.find("#axis").is_displayed() == settings.get("timed", True)
     assert len(browser.find_all("#watched option")) == len(names)
     browser.set_value("#watched", 0)
     assert f"has {names[0]} " in browser.text(READY)

@@ -77,12 +77,14 @@ def test_posts_come_in_order_of_time():
     posts = explained_timelines(1, 6, window=2)[0]["posts"][:4]
     times = [30, 10, 20, 10]
     for post, time, stream in zip(posts, times, ([2, 0], [1], [3, 2], [1, 3]), strict=True):
-        post.update(timestamp=float(time), stream=stream, effects={name: [0.25] * (len(stream) - 1) for name in NAMES})
+        effects = {name: [0.25 * (label + 1)] * (len(stream) + 2) for label, name in enumerate(NAMES)}
+        post.update(timestamp=float(time), stream=stream, effects=effects, log_odds_effects=effects)
     packed = pack_timeline("a", posts, NAMES)
     assert packed["times"] == [10, 10, 20, 30]
     assert packed["texts"] == [posts[place]["text"] for place in (1, 3, 2, 0)]
     assert packed["stream"] == [[0], [0, 1], [1, 2], [2, 3]]
-    assert packed["effects"][1] == [[], [2500], [2500], [2500]]
+    assert packed["effects"][1] == [[5000] * 3, [5000] * 4, [5000] * 4, [5000] * 4]
+    assert packed["log_odds_effects"][0] == [[25] * 3, [25] * 4, [25] * 4, [25] * 4]
 
 
 def test_posts_without_times_keep_their_order():
