@@ -141,12 +141,12 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     texts, senses = opened.texts(f"{where} .text"), len(opened.find_all("#senses article"))
     assert texts
     for box in opened.find_all(f"{where} .cite"):
-        box.send_keys(Keys.SPACE)
+        box.send_keys(opened.keys.SPACE)
     # Chosen in one list, and in the other.
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
     choose(opened, "the")
-    opened.find("#senses .times .cite").send_keys(Keys.SPACE)
+    opened.find("#senses .times .cite").send_keys(opened.keys.SPACE)
     opened.find("#save").click()
     opened.wait_for((tmp_path / "citations.csv").exists)
     rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
