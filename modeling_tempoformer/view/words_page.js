@@ -122,6 +122,10 @@ function chooseWord() {
     .join(" · ");
   byId("announced").textContent = `Showing ${word}`;
   const [across, up] = usages.variance.map(percent);
+  const beside = times.map((time, index) => [time, usages.collocates[index].join(", ")]).filter(([, found]) => found);
+  byId("collocates").textContent = beside.length
+    ? `Within ten words of it more often than at other times: ${beside.map((pair) => pair.join(": ")).join(" · ")}`
+    : "";
   byId("variance").textContent =
     `The directions in which the vectors of all times differ most (PCA): they have ${across} and ${up} of the ` +
     "variance, so that usages that are near each other here may differ otherwise.";

@@ -13,8 +13,8 @@ import pandas as pd
 from ..cards.markdown import escape_control_characters
 from ..data.dated_texts import numbers_in
 from ..semantic_change.report import INTERVAL, measures_of
-from ..semantic_change.senses import Senses, distances_from_first, project
-from ..semantic_change.usages import Frequencies, Frequency, Usage, Usages
+from ..semantic_change.senses import Senses, distances_from_first, keywords, project
+from ..semantic_change.usages import Frequencies, Frequency, Usage, Usages, context
 from .page import COLOURS, DASHES, render_page
 
 
@@ -235,6 +235,8 @@ def describe_usages(
     size = np.abs(everything - middle).max() or 1
     points = np.stack([coordinates[time][place] for time, place in places])
     shown = [usages[time][place] for time, place in places]
+    contexts = [context(usage) for found in usages for usage in found]
+    collocates = keywords(contexts, np.repeat(range(len(usages)), [len(found) for found in usages]))
     shares = np.concatenate([senses.shares[..., None], senses.intervals], axis=-1)
     return {
         "variance": [number(share) for share in variance],
@@ -246,6 +248,7 @@ def describe_usages(
         "date": [known.setdefault(escape_control_characters(usage.date), len(known)) for usage in shown],
         "source": [known.setdefault(escape_control_characters(usage.source), len(known)) for usage in shown],
         "keywords": [[escape_control_characters(keyword) for keyword in found] for found in senses.keywords],
+        "collocates": [[escape_control_characters(word) for word in found] for found in collocates],
         "counts": senses.counts.tolist(),
         "shares": [[[number(value) for value in at_time] for at_time in of_sense] for of_sense in shares],
         "first": [numbers.get(place) for place in first],

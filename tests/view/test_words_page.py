@@ -231,3 +231,14 @@ def test_many_words_have_a_part_of_their_usages_on_the_page(monkeypatch):
             for sense in range(5):
                 nearest = [everything[place] for place in senses.nearest[sense][time][:3]]
                 assert [texts[place] for place in shown["nearest"][sense][time]] == nearest
+
+
+def test_collocates_are_the_words_that_one_time_has_beside_it():
+    _, vectors = some_usages(["plane"], TIMES, 4)
+    usages = {
+        "plane": {
+            TIMES[0]: [usage(TIMES[0], "the wooden ", "plane", " flew")] * 4,
+            TIMES[1]: [usage(TIMES[1], "the ", "plane", " flew")] * 4,
+        }
+    }
+    assert page_of(TIMES, usages, vectors)["words"][0]["usages"]["collocates"] == [["wooden"], []]
