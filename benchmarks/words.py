@@ -9,8 +9,8 @@ words as people do, without following how rare a word is or how many steady sens
 
 semeval, dwug: Spearman correlation with the gold scores of SemEval-2020 and of DWUG 3, with 95 % intervals over words.
 rarity: correlation with the number of usages, of which 20 to 100 of each word and time are drawn; 0 is best.
-ambiguity: correlation with the entropy of the senses, of words whose usages were dealt to both times so that each has
-the same senses as often: none changed; 0 is best. The second table has the adjusted Rand index of the senses.
+ambiguity: correlation with the entropy of the senses, when the usages of each word are dealt to both times at random,
+so that none changed; 0 is best. The second table has the adjusted Rand index of the senses.
 """
 
 import argparse
@@ -93,14 +93,11 @@ def draw(vectors: dict, rng: np.random.Generator) -> tuple[dict, list[int]]:
 
 
 def deal(vectors: dict, senses: dict[str, np.ndarray], rng: np.random.Generator) -> tuple[dict, list[float]]:
-    """Each word's usages of both times, dealt to two times with the same senses; and the entropy of the senses."""
+    """Each word's usages of both times, dealt to two times at random; and the entropy of their senses."""
     dealt, entropies = {}, []
     for word, parts in vectors.items():
-        joined = np.concatenate(parts)
-        # In turns within each sense and time, in random order.
-        keys = np.stack([rng.random(len(joined)), np.repeat([0, 1], [len(part) for part in parts]), senses[word]])
-        order = np.lexsort(keys)
-        dealt[word] = joined[order[::2]], joined[order[1::2]]
+        joined = rng.permutation(np.concatenate(parts))
+        dealt[word] = joined[::2], joined[1::2]
         entropies.append(entropy(np.unique(senses[word][senses[word] >= 0], return_counts=True)[1]))
     return dealt, entropies
 

@@ -116,8 +116,12 @@ def count_frequencies(
     sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str], frequencies: Frequencies
 ) -> Iterator[DatedSentence]:
     """
-    Passes on the sentences of whole corpora, for [`sample_usages`] to draw from. When they end, `frequencies` has how
-    often each word is at each time. The words of a corpus are what stands between spaces.
+    Passes on the sentences of whole corpora, for [`sample_usages`] to draw from, and counts words: what stands between
+    spaces.
+
+    Args:
+        sentences, targets, times: As of [`sample_usages`].
+        frequencies (`dict`): Where [`Frequency`] of each word and time is put when the sentences end.
     """
     counts: Counter[tuple[str, str]] = Counter()
     corpus_words: Counter[str] = Counter()

@@ -121,7 +121,7 @@ def test_the_results_are_those_of_the_predictions(trained):
     larger = max(NAMES, key=actual.count)
     constant = f1_score(actual, [larger] * len(rows), average="macro")
     assert test["compared_with"]["larger_class"]["macro_f1"] == pytest.approx(constant)
-    assert set(test["compared_with"]) == {"larger_class", "position_and_time"}
+    assert set(test["compared_with"]) == {"larger_class", "position_and_time", "trees"}
     low, high = test["macro_f1_interval"]
     assert low <= test["macro_f1"] <= high
 

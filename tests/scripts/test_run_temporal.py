@@ -208,7 +208,7 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
             *("--model_name_or_path", str(tmp_path / "model"), "--output_dir", str(tmp_path / "change")),
             *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
             *("--targets", str(tmp_path / "targets.txt"), "--truth", str(tmp_path / "truth.txt")),
-            *("--measures", "prt", "apd", "clusters", "--num_samples", "20"),
+            *("--measures", "prt", "change", "clusters", "--num_samples", "20", "--num_last_layers", "1"),
         ]
     )
     assert f"tree ({OLD}: 20, {NEW}: 0)" in capsys.readouterr().out
@@ -228,7 +228,7 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
         )
         distances = [cosine(old, new) for old in before for new in after]
         assert np.mean(distances) == pytest.approx(float(row["apd"]), abs=1e-5)
-        assert float(row["apd_low"]) < float(row["apd"]) < float(row["apd_high"])
+        assert float(row["change_low"]) <= float(row["change"]) <= float(row["change_high"])
     model = AutoModel.from_pretrained(tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     for usage in usages.iloc[:: len(usages) // 5].itertuples():
