@@ -156,7 +156,7 @@ def stand_ins(tmp_path_factory) -> Path:
         **{"id2label": dict(enumerate(NAMES)), "label2id": {name: index for index, name in enumerate(NAMES)}},
     )
     sentence_encoders = [f"sentence-transformers/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2")]
-    encoders = (BERT, *sentence_encoders)
+    encoders = (BERT, *sentence_encoders, "pierluigic/xl-lexeme")
     for name, saved in (*((name, encoder) for name in encoders), ("me/my-model", model)):
         saved.save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
@@ -180,7 +180,7 @@ def clone(tmp_path, stand_ins, monkeypatch) -> Path:
         monkeypatch.syspath_prepend(str(ROOT / name))
     for name in ("configuration", "tokenization", "benchmarks"):
         Path(name).symlink_to(ROOT / name)
-    for name in ("google-bert", "sentence-transformers", "me"):
+    for name in ("google-bert", "sentence-transformers", "pierluigic", "me"):
         Path(name).symlink_to(stand_ins / name)
     return tmp_path
 
