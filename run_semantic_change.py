@@ -331,6 +331,7 @@ def main(arguments: list[str]):
         print(write_report(folder, table, args.times, truth, left_out, args.seed))
         senses = {word: senses_of(usages[word], by_time, args.seed) for word, by_time in vectors.items()}
         write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, frequencies, args.seed))
+        print(f"Words to look at: {folder / PAGE}")
 
 
 if __name__ == "__main__":

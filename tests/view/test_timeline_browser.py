@@ -258,19 +258,15 @@ def test_seconds_since_a_start_are_no_dates(browser, tmp_path):
     assert "1970" not in browser.text("main")
 
 
-def test_a_chart_is_saved_as_svg(opened):
-    """With the colours of the page, since a file has no variables."""
-    saved = """
-        const kept = {};
-        HTMLAnchorElement.prototype.click = function () { kept.href = this.href; kept.download = this.download; };
-        document.getElementById(arguments[0]).click();
-        return new Promise((done) => setTimeout(() => done([kept.download, decodeURIComponent(kept.href)]), 1000));
-    """
-    for button in ("save-timeline", "save-why"):
-        name, svg = opened.driver.execute_script(saved, button)
-        assert name.endswith(".svg") and "var(" not in svg
-        root = ElementTree.fromstring(svg.split(",", 1)[1])
-        assert root.tag.endswith("svg") and "#0b5cad" in svg
+def test_a_chart_is_saved_as_svg(opened, tmp_path):
+    """With the colours of paper, since a file has no variables."""
+    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    for number, button in enumerate(("save-timeline", "save-why"), 1):
+        opened.find(f"#{button}").click()
+        opened.wait_for(lambda number=number: len(list(tmp_path.glob("*.svg"))) == number)
+    for path in tmp_path.glob("*.svg"):
+        text = path.read_text(encoding="utf-8")
+        assert ElementTree.fromstring(text).tag.endswith("svg") and "var(" not in text and "#0b5cad" in text
 
 
 def test_click_in_the_chart(opened, timelines):
