@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.data.arguments import check_positive
@@ -69,6 +70,8 @@ from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view, write_page
 from modeling_tempoformer.view.words_page import PAGE, words_page
 
+
+logger = logging.get_logger(__name__)
 
 # The usages of one word at each time, of shape `(usages, width)`.
 Vectors = dict[str, np.ndarray]
@@ -260,7 +263,10 @@ def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
 
 def load_model(args: ChangeArguments) -> PreTrainedModel:
     auto_class = AutoModelForMaskedLM if "time_diff" in args.measures else AutoModel
-    model = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True)
+    model, info = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True, output_loading_info=True)
+    # The pooler is not read.
+    if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
+        logger.warning(f"Not in {args.model_name_or_path}, so that they are random numbers: {', '.join(missing)}.")
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
 
 

@@ -124,3 +124,16 @@ def test_rare_words_are_left_out_and_named(folder, tmp_path):
     assert read_json(tmp_path / "results.json")["left_out"] == {"trees": dict.fromkeys(TIMES, 0), "The Trees": rare}
     with pytest.raises(ValueError, match="flew .*40"):
         rank(folder, "plain", tmp_path, "--min_usages", "200")
+
+
+def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):
+    """A model of one layer, read as one of two; a pooler is not read and not missed."""
+    model = BertModel(BertConfig(**{**SIZES, "num_hidden_layers": 1}), add_pooling_layer=False)
+    model.save_pretrained(tmp_path / "short")
+    BertConfig(**SIZES).save_pretrained(tmp_path / "short")
+    BertTokenizer(vocab=VOCABULARY).save_pretrained(tmp_path / "short")
+    words = ["--corpora", *(str(folder / f"{time}.txt") for time in TIMES), "--targets", str(folder / "words.txt")]
+    run_semantic_change.main(
+        ["--model_name_or_path", str(tmp_path / "short"), "--output_dir", str(tmp_path / "change"), *words]
+    )
+    assert "random numbers: encoder.layer.1." in caplog.text and "pooler" not in caplog.text.split("random numbers")[1]
