@@ -44,7 +44,7 @@ STYLE = {
 
 
 def for_column(draw: Callable) -> Callable:
-    """Of a function that draws or saves a figure: in letters and lines that fit a column."""
+    """Makes a function draw or save its figure with letters and lines that fit a column."""
 
     @wraps(draw)
     def drawn(*args, **kwargs):

@@ -118,7 +118,8 @@ def boosted_trees(
         The probability of each class, shape `(posts, num_labels)`.
     """
     labels = labels_of(train)
-    components = PCA(min(COMPONENTS, *known.shape), random_state=seed).fit(known[known.any(axis=1)])
+    read = known[known.any(axis=1)]
+    components = PCA(min(COMPONENTS, *read.shape), random_state=seed).fit(read)
     trees = HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
     trees.fit(pair_features(train, known, components)[labels >= 0], labels[labels >= 0])
     return class_probabilities(trees, pair_features(timelines, asked, components), num_labels)

@@ -21,6 +21,8 @@ from .usages import Frequencies, describe_counts
 INTERVAL = ("change_low", "change_high")
 # How sure the scores are: these columns come after them and are no scores.
 CERTAINTY = ("p", "p_fdr", *INTERVAL)
+# Below it the adjusted p-value `p_fdr` says that a word changed more than chance.
+LEVEL = 0.05
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
 P_VALUES = ("p", "p_fdr", "pearson_p", "spearman_p")
 
@@ -126,7 +128,7 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
     shown = scored.head(max_words)
     figure = new_figure(8, 1.6 + 0.22 * len(shown))
     axes = figure.subplots()
-    chance = shown["p_fdr"] >= 0.05 if "p_fdr" in shown else [False] * len(shown)
+    chance = shown["p_fdr"] >= LEVEL if "p_fdr" in shown else [False] * len(shown)
     axes.barh(range(len(shown)), shown[measure], height=0.6, color=[LIGHT if pale else DARK for pale in chance])
     axes.set_xlabel(measure)
     if measure == "change":
@@ -157,8 +159,8 @@ def conclude(table: pd.DataFrame) -> str:
     One sentence on which words changed: more than chance where `p_fdr` is below 0.05; surely little where the upper
     end of the interval is below a quarter of the largest change.
     """
-    changed = table["p_fdr"] < 0.05
-    of = f"{changed.sum()} of {len(table)} words changed more than chance (p below 0.05 after false discovery control)"
+    changed = table["p_fdr"] < LEVEL
+    of = f"{changed.sum()} of {len(table)} words changed more than chance (p below {LEVEL} after false discovery control)"
     little = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
     if not changed.any() or little.empty:
         return f"{of}."

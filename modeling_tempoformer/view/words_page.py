@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..cards.markdown import escape_control_characters
 from ..data.dated_texts import numbers_in
-from ..semantic_change.report import INTERVAL, measures_of
+from ..semantic_change.report import INTERVAL, LEVEL, measures_of
 from ..semantic_change.senses import Senses, distances_from_first, keywords, project
 from ..semantic_change.usages import Frequencies, Frequency, Usage, Usages, context
 from .page import COLOURS, DASHES, render_page
@@ -30,8 +30,6 @@ NEAREST = 3
 # Usages on the page. Of each word and time there are MIN_SHOWN at least, so that many words make a larger page.
 MAX_SHOWN = 20_000
 MIN_SHOWN = 20
-# Of p, for all words together.
-LEVEL = 0.05
 SHAPES = ["circle", "triangle-up", "square", "cross", "diamond", "triangle-down", "triangle-left", "triangle-right"]
 # Heading, kind and meaning of columns of changes.csv. The kind says how the page writes and sorts a column; others are
 # scores, under their own name.

@@ -139,7 +139,7 @@ def save_language_model(tokenizer, folder) -> GPT2LMHeadModel:
 
 @torch.no_grad()
 def log_probability(model, prompt: list[int], answer: list[int]) -> float:
-    """Of the answer's tokens after the prompt, in one pass over both."""
+    """The log-probability of an answer after a prompt, in one pass over both."""
     log_probabilities = model(torch.tensor([[*prompt, *answer]])).logits[0].log_softmax(-1)
     return sum(log_probabilities[len(prompt) + step - 1, token].item() for step, token in enumerate(answer))
 
