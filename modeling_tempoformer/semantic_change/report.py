@@ -160,7 +160,10 @@ def conclude(table: pd.DataFrame) -> str:
     end of the interval is below a quarter of the largest change.
     """
     changed = table["p_fdr"] < LEVEL
-    of = f"{changed.sum()} of {len(table)} words changed more than chance (p below {LEVEL} after false discovery control)"
+    of = (
+        f"{changed.sum()} of {len(table)} words changed more than chance "
+        f"(p below {LEVEL} after false discovery control)"
+    )
     little = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
     if not changed.any() or little.empty:
         return f"{of}."
