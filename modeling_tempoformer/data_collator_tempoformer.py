@@ -22,6 +22,8 @@ START_OF_1990 = 631152000
 BARE_DATE = re.compile("(19|20)[0-9][0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 # An offset from some start, or a time of day without its date.
 CLOCK = re.compile(r"[+-]?\d+:\d\d(:\d\d(\.\d+)?)?")
+# Day, month and year, as much of Europe writes them.
+DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
 
@@ -30,8 +32,9 @@ def to_seconds(value: Any) -> float | None:
     Seconds since 1970-01-01 UTC, in float64.
 
     Args:
-        value: An ISO-8601 string, a `datetime` or a `date` (UTC where they have no zone), or seconds as a number or
-            numeric string. A numeric string is always seconds: a date needs its dashes.
+        value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime` or a `date` (UTC where they have no
+            zone), or seconds as a number or numeric string. A numeric string is always seconds: a date needs its
+            dashes.
 
     Returns:
         `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
@@ -72,6 +75,9 @@ def read_text(text: str) -> float | datetime | None:
         return float(text if "_" not in text else "")
     except ValueError:
         pass
+    if match := DOTTED.fullmatch(text):
+        day, month, year, time_of_day = match.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}{time_of_day}"
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -81,8 +87,9 @@ def read_text(text: str) -> float | datetime | None:
                 "pd.to_timedelta(column).dt.total_seconds(), and put the date before a time of day"
             ) from None
         raise ValueError(
-            "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; convert a column of other dates "
-            "by pd.to_datetime(column), with dayfirst=True if the day comes before the month"
+            "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; give a column of other dates "
+            "the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by pd.to_datetime(column), with "
+            "dayfirst=True if the day comes before the month"
         ) from None
 
 

@@ -34,7 +34,8 @@ def load_table(path: str | Path, streaming: bool = False) -> Dataset | IterableD
 
     Args:
         path (`str` or `Path`): A `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet` file. All but Parquet are UTF-8, and
-            gzipped if `.gz` follows. A `.jsonl` or `.json` file has one object in each line, or is one list of them.
+            gzipped if `.gz` follows. The first line of a `.csv` or `.tsv` shows what separates its cells: commas,
+            semicolons or tabs. A `.jsonl` or `.json` file has one object in each line, or is one list of them.
         streaming (`bool`, *optional*, defaults to `False`): Whether rows are read as they are needed. The file is
             read through once before, to check it.
 
@@ -70,7 +71,7 @@ def read_tables(path: str) -> Iterator[pa.Table]:
     name = path.lower().removesuffix(".gz")
     try:
         if name.endswith((".csv", ".tsv")):
-            yield from read_csv(path, "," if name.endswith(".csv") else "\t")
+            yield from read_csv(path)
         elif name.endswith((".json", ".jsonl")):
             rows = read_objects(path)
             while some := list(islice(rows, ROWS_AT_ONCE)):
@@ -91,9 +92,9 @@ def read_tables(path: str) -> Iterator[pa.Table]:
         raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}") from None
 
 
-def read_csv(path: str, separator: str) -> Iterator[pa.Table]:
+def read_csv(path: str) -> Iterator[pa.Table]:
     """The rows of a CSV file, every cell as text."""
-    rows = read_rows(path, separator)
+    rows = read_rows(path)
     (columns,) = take(rows, 1) or [[]]
     check_header(path, columns)
     while cells := take(rows, ROWS_AT_ONCE):
@@ -106,14 +107,21 @@ def take(rows: Iterator[list[str]], count: int) -> list[list[str]]:
         return list(islice(rows, count))
 
 
-def read_rows(path: str, separator: str) -> Iterator[list[str]]:
+def find_separator(header: str, usual: str = ",") -> str:
+    """What separates the names in the first line of a table: the comma, semicolon or tab that it has most of."""
+    return max((usual, *",;\t"), key=header.count)
+
+
+def read_rows(path: str) -> Iterator[list[str]]:
     """
     The rows of a CSV file, its header first. Raises a `ValueError` that names the line where the first bad row begins:
     one of more or fewer cells than the header, or with quotes that RFC 4180 does not allow.
     """
     number, num_columns = 0, None
+    usual = "\t" if ".tsv" in path.lower() else ","
     with open_text(path, newline="") as file:
-        lines = csv.reader(file, delimiter=separator, strict=True)
+        header = file.readline()
+        lines = csv.reader(chain([header], file), delimiter=find_separator(header, usual), strict=True)
         try:
             for cells in lines:
                 if cells:
@@ -128,12 +136,6 @@ def read_rows(path: str, separator: str) -> Iterator[list[str]]:
 
 def check_header(path: str, columns: list[str]):
     """Raises a `ValueError` if the first line of a CSV file is not a header of names that differ."""
-    if len(columns) == 1:
-        for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-            if other in columns[0]:
-                raise ValueError(
-                    f"{path} seems to be separated by {name}: save it with commas as .csv, or with tabs as .tsv."
-                )
     for index, column in enumerate(columns):
         if not column:
             raise ValueError(

@@ -7,15 +7,17 @@ import re
 from datasets import Dataset
 
 from ..data.files import cells_of_any_length
+from ..data.tables import find_separator
 
 
 # What a page shows well and a small server computes in a minute or two.
 MOST_POSTS = 2000
 MOST_CHARACTERS = 1_000_000
-SEPARATORS = "\t;,"
 COLUMNS = ("timeline_id", "timestamp", "text", "label", "speaker")
 # More times than the reader of times takes: what it refuses must not become part of a text.
-TIMED_LINE = re.compile(r"(\d{4}-\d\d?-\d\d?(?:[T ]+\d\d?:\d\d[\d:.]*(?: ?[+-]\d\d:?\d\d|Z)?)?)(?:[\s,;]+(.*))?")
+TIMED_LINE = re.compile(
+    r"((?:\d{4}-\d\d?-\d\d?|\d\d?\.\d\d?\.\d{4})(?:[T ]+\d\d?:\d\d[\d:.]*(?: ?[+-]\d\d:?\d\d|Z)?)?)(?:[\s,;]+(.*))?"
+)
 
 
 @cells_of_any_length()
@@ -34,7 +36,7 @@ def parse_posts(text: str) -> Dataset:
         than 2,000 posts or 1,000,000 characters, and one that names the line for posts in neither form.
     """
     header = text.strip().partition("\n")[0]
-    separator = next((mark for mark in SEPARATORS if mark in header), ",")
+    separator = find_separator(header)
     is_table = "text" in (name.strip(' "').lower() for name in header.split(separator))
     posts = read_table(text, separator) if is_table else read_lines(text)
     if not posts:

@@ -52,7 +52,6 @@ TABLES = {
         "posts.csv…line 3…3…4…line break…quoted",
     ),
     "a column without a name": (table(f",{HEADER}0,{GOOD}"), "posts.csv…column 0…index=False"),
-    "semicolons": (table("timeline_id;text\nann;well, yes\n"), "posts.csv…semicolons"),
     "two columns of one name": (table("text,text\na,b\n"), "posts.csv…column 1…'text'"),
     "a header without rows": (table(HEADER), "posts.csv…no rows"),
     "UTF-16": (table((HEADER + GOOD).encode("utf-16")), "posts.csv…line 1…UTF-8…utf-16"),

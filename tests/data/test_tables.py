@@ -36,6 +36,14 @@ def test_every_kind_of_file_gives_what_was_written(tmp_path, name, streaming):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_cells_are_separated_as_the_names_are(tmp_path, name, mark):
+    """As spreadsheets in other countries write a CSV; the texts hold all three marks."""
+    pd.DataFrame(POSTS).to_csv(tmp_path / name, sep=mark, index=False)
+    assert list(load_table(tmp_path / name)) == POSTS
+
+
 @STREAMING
 @pytest.mark.parametrize("name", ["a b.csv", "posts[1].csv", "x::y.csv", "{a}*?.jsonl", "hf:.parquet"])
 def test_a_file_may_have_any_name(tmp_path, name, streaming):

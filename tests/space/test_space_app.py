@@ -89,7 +89,7 @@ def test_predictions_and_page(tmp_path, dated):
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("so happy", "Line 1"), ("text,timestamp\n<b>a</b>,01.05.2024", "01.05.2024"), ("text,label\na,<b>", "'<b>'")],
+    [("so happy", "Line 1"), ("text,timestamp\n<b>a</b>,01/05/2024", "01/05/2024"), ("text,label\na,<b>", "'<b>'")],
 )
 def test_a_mistake_in_the_posts_is_one_sentence(model, text, named):
     shown = answer(text, model)

@@ -32,6 +32,7 @@ def test_a_table(mark, end):
         ("2024-05-01T09:00:01.5Z\tso\thappy", "2024-05-01T09:00:01.5Z", "so\thappy"),
         ("2024-05-01 09:00+02:00, 3 times", "2024-05-01 09:00+02:00", "3 times"),
         ("2024-05-01 09:00;", "2024-05-01 09:00", ""),
+        ("1.5.2024 09:00 so happy", "1.5.2024 09:00", "so happy"),
         # For the reader of times, which refuses them, and not the beginning of a text.
         ("2024-05-01 9:00 so happy", "2024-05-01 9:00", "so happy"),
         ("2024-5-1 so happy", "2024-5-1", "so happy"),
@@ -48,7 +49,7 @@ def test_a_line_after_its_time(line, time, text):
     [
         (" \n", "no posts yet"),
         ("so happy today", "Line 1"),
-        ("2024-05-01 so happy\n\n01.05.2024 today", "Line 3"),
+        ("2024-05-01 so happy\n\n01/05/2024 today", "Line 3"),
         ("2024-05-01so happy", "Line 1"),
         ("person,message\nann,so happy", "text"),
         ("text,timestamp", "no posts"),
