@@ -7,10 +7,10 @@ install: .venv/installed
 
 .venv/installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -c constraints.txt -e .
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[view]"
 	touch $@
 
-# The package alone runs the demo; the fast tests need a little more, the slow ones much.
+# The package with its pages; the fast tests need a little more, the slow ones much.
 .venv/installed_test: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e ".[test]"
 	touch $@
