@@ -336,7 +336,7 @@ def main(arguments: list[str]):
         table = ranked_table(columns, count_usages(usages), truth, frequencies)
         print(write_report(folder, table, args.times, truth, left_out, args.seed))
         senses = {word: senses_of(usages[word], by_time, args.seed) for word, by_time in vectors.items()}
-        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, frequencies, args.seed))
+        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, frequencies))
         print(f"Words to look at: {folder / PAGE}")
 
 

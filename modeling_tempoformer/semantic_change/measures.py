@@ -111,37 +111,6 @@ def prototype_deviations(
     return float(low), float(high)
 
 
-def pairwise_distance_interval(
-    before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
-) -> tuple[float, float]:
-    """
-    The 95 % percentile-bootstrap interval of [`average_pairwise_distance`]: usages of each time point are resampled.
-    There is none of [`prototype_distance`]: the means of resampled usages lie further apart than those of the usages,
-    so that it would miss the true distance of a word that did not change. [`shuffled_prototypes`] serves there.
-
-    Args:
-        before, after: As for [`prototype_distance`].
-        seed, resamples (`int`): Seed and number of the bootstrap samples.
-
-    Returns:
-        Its ends, NaN if there are fewer than two usages before or after. Usages count as independent, also two in one
-        sentence.
-    """
-    if min(len(before), len(after)) < 2:
-        return math.nan, math.nan
-    units = [normalize(np.asarray(vectors, dtype=np.float64)) for vectors in (before, after)]
-
-    def distances(*drawn: np.ndarray, axis: int = -1) -> np.ndarray:
-        """Of resamples, given as indices of usages."""
-        weights = (np.apply_along_axis(np.bincount, axis, part, minlength=part.shape[axis]) for part in drawn)
-        old, new = (weight @ unit / len(unit) for weight, unit in zip(weights, units, strict=True))
-        return 1 - (old * new).sum(axis=-1)
-
-    indices = [np.arange(len(unit)) for unit in units]
-    found = bootstrap(indices, distances, n_resamples=resamples, vectorized=True, method="percentile", rng=seed)
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
-
-
 def k_means(num_clusters: int, seed: int) -> KMeans:
     """The clustering of usages by k-means."""
     return KMeans(num_clusters, n_init=10, random_state=seed)

@@ -1,6 +1,5 @@
-"""What a word's usages look like: a map of them, their clusters as senses, and the distance from the first time."""
+"""What a word's usages look like: a map of them, and their clusters as senses."""
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from sklearn.feature_selection import chi2
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from .measures import average_pairwise_distance, k_means, pairwise_distance_interval
+from .measures import k_means
 
 
 # Chosen on the sense clusters of DWUG EN (`docs/results.md`).
@@ -160,26 +159,3 @@ def find_senses(vectors: Sequence[np.ndarray], contexts: Sequence[Sequence[str]]
         ],
         keywords=keywords([context for of_time in contexts for context in of_time], labels),
     )
-
-
-def distances_from_first(vectors: Sequence[np.ndarray], seed: int = 0) -> list[tuple[float, float, float]]:
-    """
-    The [`average_pairwise_distance`] between the first time and each later one, with its 95 % interval. At the first
-    time it is the mean distance of two different usages of that time, which is what a word without change has later
-    too; it has no interval.
-
-    Args:
-        vectors: For each time an array (usages, width).
-        seed (`int`): Seed of the bootstrap.
-
-    Returns:
-        For each time the distance and the ends of its interval, NaN if the first or that time has a single usage.
-    """
-    first, *later = vectors
-    # A usage is at distance 0 from itself.
-    pairs = len(first) / (len(first) - 1) if len(first) > 1 else math.nan
-    within = average_pairwise_distance(first, first) * pairs
-    return [
-        (within, math.nan, math.nan),
-        *((average_pairwise_distance(first, part), *pairwise_distance_interval(first, part, seed)) for part in later),
-    ]

@@ -269,12 +269,11 @@ function fillCharts({ usages, frequency }) {
   charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", -1).signal("chosen", -1);
   const series = (values, index, name, write) =>
     values.map(([value, low, high], time) => {
-      const label = times.length > 2 && low !== null ? withInterval([value, low, high], write, "") : write(value);
+      const label = times.length > 2 ? withInterval([value, low, high], write, "") : write(value);
       return { series: name, index, time: times[time], value, low, high, label: `${times[time]}: ${label}` };
     });
   fillSeries("shares", usages.shares.flatMap((shares, sense) => series(shares, sense, shortName(usages, sense), percent)));
   if (frequency) fillSeries("frequency", series(frequency, 0, "", perMillion));
-  if (charts.distance) fillSeries("distance", series(usages.curve, 0, "", (value) => value.toFixed(3)));
   fitCharts();
 }
 

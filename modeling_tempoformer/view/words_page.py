@@ -13,9 +13,9 @@ import pandas as pd
 from ..cards.markdown import escape_control_characters
 from ..data.dated_texts import numbers_in
 from ..semantic_change.report import INTERVAL, LEVEL, measures_of
-from ..semantic_change.senses import Senses, distances_from_first, keywords, project
+from ..semantic_change.senses import Senses, keywords, project
 from ..semantic_change.usages import Frequencies, Frequency, Usage, Usages, context
-from .page import COLOURS, DASHES, render_page
+from .page import COLOURS, render_page
 
 
 if TYPE_CHECKING:
@@ -91,7 +91,6 @@ def words_page(
     vectors: dict[str, dict[str, np.ndarray]],
     senses: dict[str, Senses],
     frequencies: Frequencies | None = None,
-    seed: int = 0,
 ) -> str:
     """
     Makes the page of words.
@@ -104,11 +103,10 @@ def words_page(
             all words are where only measures on static embeddings were taken.
         senses: Their [`Senses`], for each word with vectors.
         frequencies (*optional*): For each word and time its [`Frequency`]; empty if the corpus is not whole.
-        seed (`int`, *optional*, defaults to 0): Seed of the bootstrap.
 
     Returns:
         The page as HTML. Of each word and time it shows all usages, or a part of them where the page would be too
-        large; senses and distances are of all usages.
+        large; senses are of all usages.
     """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
@@ -125,7 +123,6 @@ def words_page(
                 senses[word],
                 known,
                 limit,
-                seed,
             )
             if word in vectors
             else None,
@@ -136,7 +133,6 @@ def words_page(
     if len(times) > 2:
         charts["shares"] = curves(names, "share of the usages", several=True, format=".0%")
         charts["frequency"] = curves(names, "per million words")
-        charts["distance"] = curves(names, f"average distance to {names[0]}", zero=False)
     else:
         charts |= {"shares": bars(names), "frequency": bars(names)}
     if not frequencies:
@@ -167,11 +163,8 @@ def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, A
     if "p_fdr" in table:
         table = table.assign(sure=table["p_fdr"] < LEVEL)
     by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
-    ends = {f"{by_time}{time}" for time in (times[0], times[-1])}
-    main = [
-        name for name in ("word", first, "sure", *table) if name in table and name in {"word", first, "sure", *ends}
-    ]
-    main = list(dict.fromkeys(main))
+    ends = (f"{by_time}{time}" for time in (times[0], times[-1]))
+    main = [name for name in ("word", first, "sure", *ends) if name in table]
     left_out = {*main, INTERVAL[1], *(name for name in others if name.startswith("prt "))}
     return [
         {**describe_column(table, name), "main": name in main}
@@ -210,7 +203,6 @@ def describe_usages(
     senses: Senses,
     known: dict[str, int],
     limit: int,
-    seed: int,
 ) -> dict[str, Any]:
     """What the page has of one word; its usages are numbered from time to time. `known` numbers dates and sources."""
     coordinates, variance = project(vectors)
@@ -254,9 +246,6 @@ def describe_usages(
             [[numbers[time, place] for place in of_time] for time, of_time in enumerate(by_time)]
             for by_time in nearest
         ],
-        "curve": [[number(value) for value in point] for point in distances_from_first(vectors, seed)]
-        if len(vectors) > 2
-        else [],
     }
 
 
@@ -367,10 +356,10 @@ def bars(names: list[str]) -> "altair.LayerChart":
     )
 
 
-def curves(names: list[str], title: str, zero: bool = True, several: bool = False, **axis: Any) -> "altair.LayerChart":
+def curves(names: list[str], title: str, several: bool = False, **axis: Any) -> "altair.LayerChart":
     """
-    A curve for each series over the times, with intervals, which stand beside each other. A value without an interval
-    is a dashed line across. Beside the series whose index is the signal `sense` the others are faint; -1 is none.
+    A curve for each series over the times, with intervals, which stand beside each other. Beside the series whose
+    index is the signal `sense` the others are faint; -1 is none.
     """
     import altair as alt
 
@@ -379,7 +368,7 @@ def curves(names: list[str], title: str, zero: bool = True, several: bool = Fals
         "x": alt.X("time:O", sort=names, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
         "xOffset": alt.XOffset("series:N", sort=None),
     }
-    up = alt.Y("value:Q", title=title, scale=alt.Scale(zero=zero), axis=alt.Axis(**axis))
+    up = alt.Y("value:Q", title=title, axis=alt.Axis(**axis))
     # From the last colour on: the first ones are of times.
     legend = alt.Legend(title=None, orient="top", direction="vertical", labelLimit=340) if several else None
     look = {
@@ -387,12 +376,9 @@ def curves(names: list[str], title: str, zero: bool = True, several: bool = Fals
         "opacity": alt.when("sense < 0 || datum.index == sense").then(alt.value(1)).otherwise(alt.value(0.15)),
     }
     rows = alt.Chart(alt.NamedData("rows"))
-    within = rows.transform_filter("datum.low === null").mark_rule(strokeDash=DASHES[1], color="var(--quiet)")
-    intervals = rows.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.5)
     return (
         alt.layer(
-            within.encode(y=up),
-            intervals.encode(**along, **look, y=alt.Y("low:Q"), y2="high:Q"),
+            rows.mark_rule(strokeWidth=1.5).encode(**along, **look, y=alt.Y("low:Q"), y2="high:Q"),
             rows.mark_line().encode(**along, **look, y=up),
             rows.mark_point(filled=True, size=60).encode(**along, **look, y=up, description="label:N"),
         )

@@ -1,19 +1,13 @@
-"""The map of usages, their clusters and the distance from the first time, against plain computations."""
+"""The map of usages and their clusters, against plain computations."""
 
 import math
-from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cosine
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from modeling_tempoformer.semantic_change.measures import (
-    average_pairwise_distance,
-    pairwise_distance_interval,
-)
-from modeling_tempoformer.semantic_change.senses import Senses, distances_from_first, find_senses, keywords, project
+from modeling_tempoformer.semantic_change.senses import Senses, find_senses, keywords, project
 
 
 def random_usages(seed: int, *sizes: int, width: int = 6) -> list[np.ndarray]:
@@ -114,27 +108,3 @@ def test_usages_that_are_the_same_are_one_sense_and_one_point():
     coordinates, variance = project(same)
     assert np.concatenate(coordinates) == pytest.approx(np.zeros((5, 2)), abs=1e-9)
     assert variance == pytest.approx([0, 0], abs=1e-9)
-
-
-def test_the_curve_begins_at_the_distance_within_the_first_time():
-    first, second, third = random_usages(5, 6, 4, 5)
-    curve = distances_from_first([first, second, third], seed=3)
-    within = [cosine(one, other) for one, other in combinations(first, 2)]
-    assert curve[0] == pytest.approx((sum(within) / 15, math.nan, math.nan), nan_ok=True)
-    for point, later in zip(curve[1:], (second, third), strict=True):
-        pairs = [cosine(one, other) for one in first for other in later]
-        assert point == pytest.approx((np.mean(pairs), *pairwise_distance_interval(first, later, seed=3)))
-    assert math.isnan(distances_from_first([first[:1], second])[0][0])
-
-
-def test_the_interval_agrees_with_a_plain_loop():
-    """Another random stream, so that the ends agree within noise."""
-    before, after = random_usages(6, 25, 18)
-    generator = np.random.default_rng(0)
-    resampled = [
-        average_pairwise_distance(generator.choice(before, 25), generator.choice(after, 18)) for _ in range(3000)
-    ]
-    low, high = pairwise_distance_interval(before, after, seed=1)
-    assert (low, high) == pytest.approx(np.percentile(resampled, [2.5, 97.5]), abs=0.01)
-    assert high - low > 0.05
-    assert np.isnan(pairwise_distance_interval(before[:1], after)).all()

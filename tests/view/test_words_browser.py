@@ -161,7 +161,7 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
 def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
     opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     choose(opened, "flew")
-    for name in ("map", "shares", "distance"):
+    for name in ("map", "shares"):
         opened.find(f"#{name} + .save").click()
         path = tmp_path / f"flew_{name}.svg"
         opened.wait_for(path.exists)
@@ -182,7 +182,7 @@ def test_nothing_is_wider_than_the_screen(browser, folder, width):
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", settings)
     try:
         browser.open(folder / "_changes.html", READY)
-        browser.wait_for(lambda: len(browser.find_all("#distance svg")) == 1)
+        browser.wait_for(lambda: len(browser.find_all("#shares svg")) == 1)
         assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
