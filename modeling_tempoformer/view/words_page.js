@@ -4,6 +4,8 @@ const { times, columns, words, known } = page.data;
 const state = { column: null, down: false, word: null, sense: -1, usage: -1 };
 const rows = words.map((word, index) => ({ ...word, index }));
 const charts = {};
+// Pixels for the words behind a bar: a time and a share or a frequency.
+const BAR_LABEL = 120;
 // The usages to save, each by the indices of its word and of its own.
 const citations = new Set();
 
@@ -280,12 +282,16 @@ function fillCharts({ usages, frequency }) {
 function fillSeries(name, rows) {
   charts[name].data("rows", rows);
   if (times.length > 2) charts[name].signal("sense", -1);
-  // The words behind the longest bar stand in the plot too.
-  else charts[name].signal("reach", 1.7 * Math.max(...rows.map(({ high }) => high)));
 }
 
 async function fitCharts() {
-  for (const [name, view] of Object.entries(charts)) await fitWidth(view, byId(name));
+  for (const [name, view] of Object.entries(charts)) {
+    await fitWidth(view, byId(name));
+    if (name === "map" || times.length > 2) continue;
+    // The words behind the longest bar stand in the plot too.
+    const longest = Math.max(...view.data("rows").map(({ high }) => high));
+    view.signal("reach", (longest * view.width()) / (view.width() - BAR_LABEL)).run();
+  }
   charts.map.height((charts.map.width() * (state.tall + 0.05)) / 1.05).run();
 }
 
