@@ -5,7 +5,6 @@ import logging
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,8 @@ from ..evaluation.significance import paired_bootstrap
 logger = logging.getLogger(__name__)
 
 FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
+# Seconds after which the progress bar of a run knows how long it will take.
+FIRST_LOOK = 60
 
 
 @dataclass(frozen=True)
@@ -47,28 +48,21 @@ class Run:
         """What the script has reported of each split."""
         return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
 
-    def execute(
-        self,
-        script: Path,
-        folds_file: Path,
-        arguments: Sequence[str],
-        inputs: dict[str, Any],
-        expected_seconds: float | None = None,
-    ) -> float | None:
+    def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
         """
         Trains, evaluates and predicts, unless the folder has the results of this run. The script itself resumes an
         interrupted run from its last checkpoint. Checkpoints are deleted at the end; the best model stays.
 
         `arguments` are those that do not differ from run to run; `inputs` is what else the results depend on, such as
-        fingerprints of files. Returns the seconds that the script took, or `expected_seconds` if it was not run.
-        Raises a `ValueError` for results of other ones, a `ChildProcessError` if the script fails.
+        fingerprints of files. After a minute a run says how far it is, and how long it will take. Raises a
+        `ValueError` for results of other ones, a `ChildProcessError` if the script fails.
         """
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
             before = json.loads(done.read_text(encoding="utf-8"))
             if changed := [name for name, value in command.items() if before.get(name) != value]:
                 raise ValueError(f"{done} is of a run with other {', '.join(changed)}: give another --output_dir.")
-            return expected_seconds
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         if any(self.folder.glob("checkpoint-*")):
             # A resumed run reports only the time since it resumed.
@@ -80,18 +74,27 @@ class Run:
             *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
         ]
         log = self.folder / "run.log"
-        length = "" if expected_seconds is None else f", some {expected_seconds:.0f} seconds like the one before"
-        logger.info("Running %s%s; %s in it says how far it is.", self.folder, length, log.name)
-        begun = time.monotonic()
-        with log.open("a", encoding="utf-8") as file:
-            status = subprocess.run(whole_command, stdout=file, stderr=subprocess.STDOUT).returncode
+        logger.info("Running %s; %s in it says how far it is.", self.folder, log.name)
+        with (
+            log.open("a", encoding="utf-8") as file,
+            subprocess.Popen(whole_command, stdout=file, stderr=subprocess.STDOUT) as script_run,
+        ):
+            try:
+                status = script_run.wait(FIRST_LOOK)
+            except subprocess.TimeoutExpired:
+                logger.info("After a minute: %s", last_line(log))
+                status = script_run.wait()
         if status:
-            *_, last_line = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
-            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line}")
+            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line(log)}")
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
-        return time.monotonic() - begun
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log; of a progress bar its last state."""
+    *_, last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
+    return last
 
 
 def write_folds(output_dir: Path, folds: list[dict[str, list[str]]]) -> Path:
@@ -120,12 +123,10 @@ def cross_validate(
     Returns one run for each fold and seed.
     """
     folds = json.loads(folds_file.read_text(encoding="utf-8"))
-    seconds: float | None = None
 
     def execute(fold: int, rate: str | None, seed: int) -> Run:
         run = Run(output_dir, fold, rate, seed)
-        nonlocal seconds
-        seconds = run.execute(script, folds_file, arguments, {**inputs, "fold": folds[fold]}, seconds)
+        run.execute(script, folds_file, arguments, {**inputs, "fold": folds[fold]})
         return run
 
     def best_rate(fold: int) -> str:
