@@ -4,9 +4,9 @@ import json
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 import torch
@@ -20,6 +20,20 @@ from .pipeline_tempoformer import check_finite, decide
 
 class LatePostError(ValueError):
     """A post that is older than the newest one seen of its timeline."""
+
+
+@dataclass
+class RememberedTimeline:
+    """
+    What is remembered of a timeline: what `forward` takes of its last `window - 1` posts and their times, that of the
+    newest also if no post is kept; how many posts it had, when it began, and when its last step was.
+    """
+
+    posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    times: list[float] | None = None
+    num_seen: int = 0
+    start_time: float = 0.0
+    last_used: float = 0.0
 
 
 class StreamState:
@@ -57,37 +71,37 @@ class StreamState:
             raise ValueError(f"`max_idle_seconds` must be more than 0, got {max_idle_seconds}.")
         self.max_timelines, self.max_idle_seconds = max_timelines, max_idle_seconds
         # In the order of their last steps.
-        self.posts: dict[str, list[dict[str, torch.Tensor]]] = {}
-        self.times: dict[str, list[float] | None] = {}
-        # How many posts it had, and the time of the first.
-        self.num_seen: dict[str, int] = {}
-        self.start_times: dict[str, float] = {}
-        # When the last step was, in seconds since 1970.
-        self.last_used: dict[str, float] = {}
+        self.timelines: dict[str, RememberedTimeline] = {}
         self.num_dropped = 0
         # The first step fills in the window of its model and numbers of its weights.
         self.window = 0
         self.weights = torch.zeros(0)
 
     def __len__(self) -> int:
-        return len(self.posts)
+        return len(self.timelines)
 
     def __contains__(self, timeline_id: str) -> bool:
-        return timeline_id in self.posts and not self.is_idle(timeline_id)
+        return timeline_id in self.timelines and not self.is_idle(timeline_id)
 
     def is_idle(self, timeline_id: str) -> bool:
         """Whether a remembered timeline got no post for `max_idle_seconds`."""
-        return self.max_idle_seconds is not None and self.last_used[timeline_id] < now() - self.max_idle_seconds
+        limit = self.max_idle_seconds
+        return limit is not None and self.timelines[timeline_id].last_used < now() - limit
 
     @property
     def nbytes(self) -> int:
         """The size of the remembered posts in bytes."""
-        tensors = (tensor for posts in self.posts.values() for post in posts for tensor in post.values())
-        return sum(tensor.nbytes for tensor in tensors) + 8 * sum(len(times or ()) for times in self.times.values())
+        timelines = self.timelines.values()
+        tensors = (tensor for timeline in timelines for post in timeline.posts for tensor in post.values())
+        return sum(tensor.nbytes for tensor in tensors) + 8 * sum(len(one.times or ()) for one in timelines)
+
+    def get(self, timeline_id: str) -> RememberedTimeline:
+        """What is remembered of a timeline; nothing of a new one."""
+        return self.timelines.get(timeline_id) or RememberedTimeline()
 
     def num_tokens(self, timeline_id: str) -> int:
         """How many tokens `forward` reads of a timeline's remembered posts; a vector counts as one."""
-        return sum(len(post["attention_mask"]) for post in self.posts.get(timeline_id, ()))
+        return sum(len(post["attention_mask"]) for post in self.get(timeline_id).posts)
 
     def last_seen(self, timeline_id: str) -> float | None:
         """
@@ -99,7 +113,7 @@ class StreamState:
         Returns:
             `float`: Seconds; None for a timeline that is new or has no times.
         """
-        times = self.times.get(timeline_id)
+        times = self.get(timeline_id).times
         return None if times is None else times[-1]
 
     def evict(self, timeline_ids: Iterable[str]):
@@ -111,43 +125,34 @@ class StreamState:
                 forgets none.
         """
         timeline_ids = set(timeline_ids)
-        if unknown := sorted(repr(timeline_id) for timeline_id in timeline_ids if timeline_id not in self.posts):
+        if unknown := sorted(repr(timeline_id) for timeline_id in timeline_ids if timeline_id not in self.timelines):
             raise KeyError(f"The state has no timeline {', '.join(unknown)}.")
         for timeline_id in timeline_ids:
-            for of_timelines in self.by_timeline:
-                del of_timelines[timeline_id]
+            del self.timelines[timeline_id]
 
     def evict_idle(self):
         """Forgets the timelines that got no post for `max_idle_seconds`."""
-        self.evict(list(takewhile(self.is_idle, self.posts)))
+        self.evict(list(takewhile(self.is_idle, self.timelines)))
 
     def evict_surplus(self):
         """Forgets the timelines beyond `max_timelines`, the least recently used first."""
         if self.max_timelines is not None:
-            self.evict(list(islice(self.posts, max(0, len(self) - self.max_timelines))))
+            self.evict(list(islice(self.timelines, max(0, len(self) - self.max_timelines))))
 
     def subset(self, timeline_ids: Iterable[str]) -> "StreamState":
         """A state without limits that has these timelines alone, and shares their tensors."""
         state = StreamState()
         state.window, state.weights = self.window, self.weights
-        for timeline_id in timeline_ids:
-            for of_timelines, own in zip(state.by_timeline, self.by_timeline, strict=True):
-                of_timelines[timeline_id] = own[timeline_id]
+        state.timelines = {timeline_id: self.timelines[timeline_id] for timeline_id in timeline_ids}
         return state
 
     def update(self, other: "StreamState"):
         """Takes the timelines of another state of the same model, as they are there."""
-        for own, of_timelines in zip(self.by_timeline, other.by_timeline, strict=True):
-            own.update(of_timelines)
-
-    @property
-    def by_timeline(self) -> tuple[dict[str, Any], ...]:
-        """All that is kept of each timeline."""
-        return self.posts, self.times, self.num_seen, self.start_times, self.last_used
+        self.timelines.update(other.timelines)
 
     def stream_lengths(self, timeline_ids: Sequence[str], window: int) -> list[int]:
         """For each new post the number of posts in its stream, itself included."""
-        counts = {timeline_id: len(self.posts.get(timeline_id, ())) for timeline_id in timeline_ids}
+        counts = {timeline_id: len(self.get(timeline_id).posts) for timeline_id in timeline_ids}
         lengths = []
         for timeline_id in timeline_ids:
             counts[timeline_id] += 1
@@ -190,7 +195,8 @@ class StreamState:
         newest = {timeline_id: self.last_seen(timeline_id) for timeline_id in timeline_ids}
         kept = []
         for post, timeline_id in enumerate(timeline_ids):
-            if timeline_id in self.posts and (self.times[timeline_id] is None) != (timestamps is None):
+            known = self.get(timeline_id)
+            if known.num_seen and (known.times is None) != (timestamps is None):
                 raise ValueError(f"Post {post}: timeline {timeline_id!r} had {'no ' * (timestamps is not None)}times.")
             if timestamps is not None:
                 seconds = read_seconds(timestamps[post], f"Post {post} of timeline {timeline_id!r}")
@@ -211,12 +217,12 @@ class StreamState:
         New lists of the remembered posts of a timeline, oldest to newest, their vectors in `dtype`, and of their
         times; empty for a new timeline.
         """
+        known = self.get(timeline_id)
         posts = [
             {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in post.items()}
-            for post in self.posts.get(timeline_id, [])
+            for post in known.posts
         ]
-        times = self.times.get(timeline_id) or []
-        return posts, times[len(times) - len(posts) :]
+        return posts, list(known.times or ()) if posts else []
 
     def remember(
         self,
@@ -224,17 +230,20 @@ class StreamState:
         window: int,
         posts: list[dict[str, torch.Tensor]],
         times: list[float] | None,
-        num_seen: int,
+        num_new: int,
     ):
-        """Replaces the remembered posts of a timeline, which had `num_seen`, by the last `window - 1` of `posts`."""
+        """Replaces the remembered posts of a timeline by the last `window - 1` of `posts`, which end in `num_new`."""
+        known = self.get(timeline_id)
         # Behind all others: the first timelines are the least recently used.
-        self.posts.pop(timeline_id, None)
-        self.last_used[timeline_id] = now()
-        self.posts[timeline_id] = posts[max(0, len(posts) - window + 1) :]
-        # The newest time is needed even if no post is.
-        self.times[timeline_id] = None if times is None else times[-max(1, window - 1) :]
-        self.num_seen[timeline_id] = num_seen
-        self.start_times.setdefault(timeline_id, times[0] if times else 0.0)
+        self.timelines.pop(timeline_id, None)
+        self.timelines[timeline_id] = RememberedTimeline(
+            posts=posts[max(0, len(posts) - window + 1) :],
+            # The newest time is needed even if no post is.
+            times=None if times is None else times[-max(1, window - 1) :],
+            num_seen=known.num_seen + num_new,
+            start_time=known.start_time if known.num_seen or not times else times[0],
+            last_used=now(),
+        )
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """
@@ -248,21 +257,21 @@ class StreamState:
             their times in seconds (float64), and as `posts.NAME` and `lengths.NAME` each input of `forward` and how
             many numbers each post has of it. A timeline without posts has one time.
         """
-        posts = list(chain.from_iterable(self.posts.values()))
-        times = list(chain.from_iterable(self.times[timeline_id] or [] for timeline_id in self.posts))
-        last_used = [self.last_used[timeline_id] for timeline_id in self.posts]
+        timelines = self.timelines.values()
+        posts = [post for timeline in timelines for post in timeline.posts]
+        times = [time for timeline in timelines for time in timeline.times or ()]
         limits = [math.inf if limit is None else limit for limit in (self.max_timelines, self.max_idle_seconds)]
         tensors = {
             "window": torch.tensor(self.window),
             "weights": self.weights,
             "num_dropped": torch.tensor(self.num_dropped),
             "limits": torch.tensor(limits, dtype=torch.float64),
-            "timeline_ids": torch.tensor(list(json.dumps(list(self.posts)).encode()), dtype=torch.uint8),
-            "num_posts": torch.tensor([len(of_timeline) for of_timeline in self.posts.values()], dtype=torch.long),
-            "are_timed": torch.tensor([self.times[timeline_id] is not None for timeline_id in self.posts]).bool(),
-            "last_used": torch.tensor(last_used, dtype=torch.float64),
-            "num_seen": torch.tensor([self.num_seen[timeline_id] for timeline_id in self.posts], dtype=torch.long),
-            "start_times": torch.tensor([self.start_times[name] for name in self.posts], dtype=torch.float64),
+            "timeline_ids": torch.tensor(list(json.dumps(list(self.timelines)).encode()), dtype=torch.uint8),
+            "num_posts": torch.tensor([len(timeline.posts) for timeline in timelines], dtype=torch.long),
+            "are_timed": torch.tensor([timeline.times is not None for timeline in timelines]).bool(),
+            "last_used": torch.tensor([timeline.last_used for timeline in timelines], dtype=torch.float64),
+            "num_seen": torch.tensor([timeline.num_seen for timeline in timelines], dtype=torch.long),
+            "start_times": torch.tensor([timeline.start_time for timeline in timelines], dtype=torch.float64),
             "times": torch.tensor(times, dtype=torch.float64),
         }
         for name in dict.fromkeys(name for post in posts for name in post):
@@ -291,7 +300,8 @@ class StreamState:
             return tensors[name].cpu()
 
         timeline_ids = json.loads(tensors["timeline_ids"].cpu().numpy().tobytes())
-        num_posts, are_timed = (read(name, len(timeline_ids)) for name in ("num_posts", "are_timed"))
+        of_timelines = ("num_posts", "are_timed", "num_seen", "start_times", "last_used")
+        num_posts, are_timed, *others = (read(name, len(timeline_ids)) for name in of_timelines)
         posts: list[dict[str, torch.Tensor]] = [{} for _ in range(int(num_posts.sum()))]
         for name in (key.removeprefix("posts.") for key in tensors if key.startswith("posts.")):
             lengths = read(f"lengths.{name}", len(posts)).tolist()
@@ -306,16 +316,15 @@ class StreamState:
         times = iter(read("times", int(num_times.sum())).tolist())
         max_timelines, max_idle = (None if math.isinf(limit) else limit for limit in tensors["limits"].tolist())
         state = cls(None if max_timelines is None else int(max_timelines), max_idle)
-        for name in ("last_used", "num_seen", "start_times"):
-            setattr(state, name, dict(zip(timeline_ids, read(name, len(timeline_ids)).tolist(), strict=True)))
         state.window, state.weights = int(tensors["window"]), tensors["weights"].cpu()
         state.num_dropped = int(tensors["num_dropped"])
         remembered = iter(posts)
-        for timeline_id, count, is_timed in zip(timeline_ids, num_posts.tolist(), are_timed.tolist(), strict=True):
-            state.posts[timeline_id] = list(islice(remembered, count))
-            of_timeline = state.times[timeline_id] = list(islice(times, max(1, count))) if is_timed else None
-            if wrong := [time for time in of_timeline or () if not math.isfinite(time)]:
+        each = (values.tolist() for values in (num_posts, are_timed, *others))
+        for timeline_id, count, is_timed, *other in zip(timeline_ids, *each, strict=True):
+            its_times = list(islice(times, max(1, count))) if is_timed else None
+            if wrong := [time for time in its_times or () if not math.isfinite(time)]:
                 raise ValueError(f"The state has the time {wrong[0]} in timeline {timeline_id!r}.")
+            state.timelines[timeline_id] = RememberedTimeline(list(islice(remembered, count)), its_times, *other)
         return state
 
 
@@ -453,8 +462,7 @@ class StreamStepMixin:
                 check_finite(logits, lambda post: f"Post {post} of timeline {timeline_ids[post]!r}")
             state.window, state.weights = window, weights
             for timeline_id, (posts, times, places) in updates.items():
-                num_seen = state.num_seen.get(timeline_id, 0) + len(places)
-                state.remember(timeline_id, window, posts, times, num_seen)
+                state.remember(timeline_id, window, posts, times, len(places))
             state.evict_surplus()
         state.num_dropped += len(input_ids) - len(kept)
         return StreamStepOutput(logits=logits, kept=is_kept, stream_lengths=stream_lengths, state=state)
@@ -567,8 +575,9 @@ class StreamStepMixin:
         for name, (posts, times, places) in timelines.items():
             asked = {place: post for post, place in places.items() if post in are_targets}
             # Posts that are not kept any more.
-            num_gone = state.num_seen.get(name, 0) + len(places) - len(posts)
-            start_time = state.start_times.get(name, times[0] if times else None)
+            known = state.get(name)
+            num_gone = known.num_seen + len(places) - len(posts)
+            start_time = known.start_time if known.num_seen or not times else times[0]
             # Rows of a bounded length, as for a whole timeline.
             for start, first, end in row_bounds(len(posts), window, window, min(asked, default=len(posts))):
                 if chosen := [place for place in range(first, end) if place in asked]:

@@ -99,10 +99,10 @@ def test_state_holds_the_last_posts_only_and_counts_its_bytes():
     for number in range(7):
         state = arrive(model, [("ann", number)], people, state).state
     lengths = people["ann"]["attention_mask"][4:].sum(-1).tolist()
-    for post, number, length in zip(state.posts["ann"], (4, 5, 6), lengths, strict=True):
+    for post, number, length in zip(state.timelines["ann"].posts, (4, 5, 6), lengths, strict=True):
         assert torch.equal(post["input_ids"], people["ann"]["input_ids"][number, :length])
         assert post["input_ids"].untyped_storage().nbytes() == 8 * length
-    assert state.times["ann"] == people["ann"]["timestamps"][4:]
+    assert state.timelines["ann"].times == people["ann"]["timestamps"][4:]
     assert state.nbytes == 16 * sum(lengths) + 8 * 3 and state.num_tokens("ann") == sum(lengths)
 
 
@@ -111,8 +111,8 @@ def test_state_holds_one_vector_of_a_post(dtype):
     """However long the post is, in the post model: 16 numbers, that it is real, and its time."""
     model, people = tiny_model(model_type="post_tempoformer").to(dtype), timelines()
     state = arrive(model, [("ann", number) for number in range(7)], people).state
-    assert [tuple(post["post_embeds"].shape) for post in state.posts["ann"]] == [(16,)] * 3
-    assert state.posts["ann"][0]["post_embeds"].untyped_storage().nbytes() == 16 * dtype.itemsize
+    assert [tuple(post["post_embeds"].shape) for post in state.timelines["ann"].posts] == [(16,)] * 3
+    assert state.timelines["ann"].posts[0]["post_embeds"].untyped_storage().nbytes() == 16 * dtype.itemsize
     assert state.nbytes == 3 * (16 * dtype.itemsize + 16) and state.num_tokens("ann") == 3
 
 
@@ -170,7 +170,7 @@ def test_times_that_are_exact_are_read(make):
     times = [1_700_000_000.0, 1_700_000_061.0]
     expected = model.step(ids, timeline_ids=names, timestamps=times)
     found = model.step(ids, timeline_ids=names, timestamps=make(times))
-    assert found.state.times == expected.state.times == {"ann": times}
+    assert found.state.timelines["ann"].times == expected.state.timelines["ann"].times == times
     torch.testing.assert_close(found.logits, expected.logits, atol=1e-5, rtol=0)
 
 

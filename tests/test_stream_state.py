@@ -36,10 +36,9 @@ def test_the_least_recently_used_timelines_leave():
         ]
     ):
         state = step(model, names, state, seed=number).state
-        assert list(state.posts) == kept and len(state) == 2 - (number == 0)
-        assert set(state.times) == set(state.last_used) == set(kept)
+        assert list(state.timelines) == kept and len(state) == 2 - (number == 0)
     # Who stayed has its posts.
-    assert len(state.posts["ann"]) == 3
+    assert len(state.timelines["ann"].posts) == 3
 
 
 def test_a_timeline_that_left_begins_anew_or_from_its_posts_and_says_so():
@@ -79,7 +78,7 @@ def test_idle_timelines_leave_by_the_clock_whatever_the_times_of_the_posts(clock
     clock.now = 1e9 + 161
     assert "bob" not in state and "ann" in state
     model.step(ids, timeline_ids=["cy"], timestamps=[7e9], state=state)
-    assert list(state.posts) == ["ann", "cy"]
+    assert list(state.timelines) == ["ann", "cy"]
     clock.now = 1e9 + 201
     # A late post of an idle timeline is the first of a new one.
     output = model.step(ids, timeline_ids=["ann"], timestamps=[0.0], state=state)
@@ -97,7 +96,7 @@ def test_a_file_keeps_the_limits_and_when_each_timeline_was_used(tmp_path, clock
     assert (restored.max_timelines, restored.max_idle_seconds) == (2, 100)
     assert "ann" in restored and "bob" not in restored
     step(model, ["cy", "dee"], restored)
-    assert list(restored.posts) == ["cy", "dee"]
+    assert list(restored.timelines) == ["cy", "dee"]
 
 
 def test_memory_of_another_precision_becomes_the_model_s():
@@ -106,7 +105,7 @@ def test_memory_of_another_precision_becomes_the_model_s():
     state = step(model, ["ann"] * 3).state
     before = state.nbytes
     state = step(tiny_model(model_type="post_tempoformer").bfloat16(), ["ann"], state).state
-    assert {post["post_embeds"].dtype for post in state.posts["ann"]} == {torch.bfloat16}
+    assert {post["post_embeds"].dtype for post in state.timelines["ann"].posts} == {torch.bfloat16}
     assert before - state.nbytes == 3 * 16 * 2
 
 
