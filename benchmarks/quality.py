@@ -7,17 +7,19 @@ r"""What the README's commands learn on real posts, and what each part of the de
     python benchmarks/quality.py parts --output_dir outputs/parts -- \
         --task_name lrs --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
 
-`commands`: small and whole corpora, three seeds, each with parts of its own. A fifth of the timelines is held out,
-another one for each seed. Of the others so many are drawn as a row of the table says; the commands split them into
-training and validation posts. Each run is a process of its own, and its seconds are those of the whole command, from
-start to predictions. Every TempoFormer run also scores position and time alone.
+`commands`: small and whole corpora, four seeds, each with parts of its own. A fifth of the timelines is held out,
+another one for each seed (of IRC, thirty days). Of the others so many are drawn as a row of the table says; the
+commands split them into training and validation posts. Each run is a process of its own, and its seconds are those of
+the whole command, from start to predictions. Differences are of the first method less the row's.
 
 `parts`: the default with one field of the configuration changed, over the same five folds. What comes after `--` goes
 to run_cross_validation.py.
 
 `time`: the default, and the same with less time, on all timelines that are not held out: without any, and, of the
-network alone, rotated by time, by the distance in posts and not at all. Of IRC thirty days are held out. Differences
-are to the row above that has more time, with 95 % intervals over the timelines of all seeds.
+network alone, rotated by time, by the distance in posts and not at all. Differences are to the row above that has more
+time.
+
+Differences are of the posts of all seeds together, with 95 % intervals over their timelines.
 
 Finished runs are not repeated.
 """
@@ -28,7 +30,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -52,7 +54,7 @@ SIZES = {
     "topic_shift": (20, None),
     "annomi": (40, None),
     "mood_diaries": (30, None),
-    "ubuntu_irc": (300,),
+    "ubuntu_irc": (1000,),
     "synthetic": (60,),
 }
 SYNTHETIC_TIMELINES = 200
@@ -61,9 +63,10 @@ COMMANDS = {
     "BiLSTM": "run_baseline.py --method bilstm",
     "trees": "run_baseline.py --method trees",
     "post alone": "run_baseline.py --method post",
+    "position and time": "run_baseline.py --method position_and_time",
     "class prior": "run_baseline.py --method class_prior",
 }
-WITHOUT_ENCODER = ("class prior",)
+WITHOUT_ENCODER = ("position and time", "class prior")
 # Fields of the configuration that differ from configuration/default.yaml.
 PARTS = {
     "default": {},
@@ -107,35 +110,39 @@ def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], Dat
         yield corpus, names, timelines, posts.to_pandas()
 
 
+def held_out(corpus: str, timelines: Dataset, seed: int, most: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the timelines that a seed learns from, in random order, and of those that it is scored on."""
+    rest, test = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
+    if corpus == "ubuntu_irc":
+        days = np.array([name[: len("2000-01-01")] for name in timelines["timeline_id"]])
+        is_test = np.isin(days, np.random.default_rng(seed).permutation(np.unique(days))[:IRC_DAYS])
+        rest, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    return np.random.default_rng(seed).permutation(rest)[:most], test
+
+
 def run_commands(args: argparse.Namespace) -> pd.DataFrame:
     """A row for each corpus, size and method."""
     rows = []
     for corpus, names, timelines, posts in read_corpora(args):
-        sizes = SIZES[corpus]
-        for seed, size in product(args.seeds, sizes):
-            place = {"corpus": corpus, "size": size or "all", "seed": seed}
-            folder = args.output_dir / "-".join(map(str, place.values()))
-            rest, held_out = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
-            drawn = np.random.default_rng(seed).permutation(rest)[:size]
-            files = write_posts(folder, posts, timelines, drawn, held_out)
-            for method in args.methods:
-                found = run_method(method, folder, [*files, "--labels", *names, "--seed", str(seed)], args)
-                rows.append({**place, "method": method, **found})
-                if "position_and_time" in found:
-                    free = {"macro_f1": found["position_and_time"], "one_class": False, "seconds": 0}
-                    rows.append({**place, "method": "position and time", **free})
-    return (
-        pd.DataFrame(rows)
-        .assign(macro_f1=lambda table: 100 * table["macro_f1"])
-        .groupby(["corpus", "size", "method"], sort=False)
-        .agg(
-            macro_f1=("macro_f1", "mean"),
-            worst=("macro_f1", "min"),
-            one_class=("one_class", "sum"),
-            runs=("seed", "count"),
-            seconds=("seconds", "median"),
-        )
-    )
+        for size in SIZES[corpus]:
+            runs: dict[str, list[tuple[pd.DataFrame, float]]] = {method: [] for method in args.methods}
+            for seed in args.seeds:
+                folder = args.output_dir / f"{corpus}-{size or 'all'}-{seed}"
+                files = write_posts(folder, posts, timelines, *held_out(corpus, timelines, seed, size))
+                options = ["--labels", *names, "--seed", str(seed)]
+                for method, of_method in runs.items():
+                    model = [] if method in WITHOUT_ENCODER else ["--model_name_or_path", args.model_name_or_path]
+                    output = folder / method.replace(" ", "_")
+                    of_method.append(run_command(COMMANDS[method], output, [*model, *files, *options], seed))
+            for method, of_method in runs.items():
+                predicted, seconds = zip(*of_method, strict=True)
+                row = {"corpus": corpus, "size": size or "all", "method": method, **scores(predicted)}
+                row["one_class"] = sum(of_seed["prediction"].nunique() == 1 for of_seed in predicted)
+                row["seconds"] = np.median(seconds)
+                if method != args.methods[0]:
+                    row |= compare([of_seed for of_seed, _ in runs[args.methods[0]]], predicted, names)
+                rows.append(row)
+    return pd.DataFrame(rows).set_index(["corpus", "size", "method"])
 
 
 def run_times(args: argparse.Namespace) -> pd.DataFrame:
@@ -143,40 +150,17 @@ def run_times(args: argparse.Namespace) -> pd.DataFrame:
     rows = []
     for corpus, names, timelines, posts in read_corpora(args):
         found: dict[str, list[pd.DataFrame]] = {name: [] for name in TIMES}
-        for seed in args.seeds:
-            rest, held_out = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
-            if corpus == "ubuntu_irc":
-                days = np.array([name[: len("2000-01-01")] for name in timelines["timeline_id"]])
-                is_held_out = np.isin(days, np.random.default_rng(seed).permutation(np.unique(days))[:IRC_DAYS])
-                rest, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
-            rest = np.random.default_rng(seed).permutation(rest)[: args.most]
-            for name, (fields, _) in TIMES.items():
-                folder = args.output_dir / corpus / str(seed) / name.replace(" ", "_")
-                of_run = posts.drop(columns="timestamp") if name == "no times" else posts
-                files = write_posts(folder, of_run, timelines, rest, held_out)
-                if not (folder / "_predictions.csv").exists():
-                    own = ["--model_name_or_path", args.model_name_or_path, "--output_dir", folder]
-                    own += ["--labels", *names, "--seed", str(seed), "--config_overrides", json.dumps(fields)]
-                    with (folder / "log").open("w", encoding="utf-8") as log:
-                        run(*shlex.split(COMMANDS["TempoFormer"]), *files, *own, stdout=log, stderr=log)
-                predicted = pd.read_csv(folder / "_predictions.csv", dtype=str, keep_default_na=False)
-                predicted["timeline_id"] += f" {seed}"
-                found[name].append(predicted[predicted["label"] != ""])
-        ids = {name: number for number, name in enumerate(names)}
+        for seed, (name, (fields, _)) in product(args.seeds, TIMES.items()):
+            output = args.output_dir / corpus / str(seed) / name.replace(" ", "_")
+            of_run = posts.drop(columns="timestamp") if name == "no times" else posts
+            files = write_posts(output, of_run, timelines, *held_out(corpus, timelines, seed, args.most))
+            options = ["--labels", *names, "--seed", str(seed), "--config_overrides", json.dumps(fields)]
+            options += ["--model_name_or_path", args.model_name_or_path]
+            found[name].append(run_command(COMMANDS["TempoFormer"], output, [*files, *options], seed)[0])
         for name, (_, other) in TIMES.items():
-            own, compared = (pd.concat(found[of]) for of in (name, other or name))
-            scores = [f1_score(of_seed["label"], of_seed["prediction"], average="macro") for of_seed in found[name]]
-            rows.append({"corpus": corpus, "variant": name, "macro F1": 100 * np.mean(scores)})
+            rows.append({"corpus": corpus, "variant": name, **scores(found[name])})
             if other is not None:
-                columns = [of[column].map(ids) for of, column in ((own, "label"), (own, "prediction"))]
-                paired = paired_bootstrap(*columns, compared["prediction"].map(ids), own["timeline_id"], len(names))
-                low, high = (100 * end for end in paired["interval"])
-                rows[-1] |= {
-                    "compared with": other,
-                    "difference": 100 * paired["difference"],
-                    "low": low,
-                    "high": high,
-                }
+                rows[-1] |= {"compared_with": other, **compare(found[name], found[other], names)}
     return pd.DataFrame(rows).set_index(["corpus", "variant"])
 
 
@@ -194,25 +178,35 @@ def write_posts(
     return arguments
 
 
-def run_method(method: str, folder: Path, arguments: list[str], args: argparse.Namespace) -> dict[str, float | bool]:
-    """The score and the seconds of a command, which are kept in a file."""
-    output = folder / method.replace(" ", "_")
+def run_command(command: str, output: Path, arguments: list[str], seed: int) -> tuple[pd.DataFrame, float]:
+    """The predictions of the posts that have a label, and the seconds of a command."""
     done = output.with_suffix(".json")
     if not done.exists():
-        model = [] if method in WITHOUT_ENCODER else ["--model_name_or_path", args.model_name_or_path]
-        command = [*shlex.split(COMMANDS[method]), *model, *arguments, "--output_dir", str(output)]
         start = time.perf_counter()
         with output.with_suffix(".log").open("w", encoding="utf-8") as log:
-            run(*command, stdout=log, stderr=log)
-        seconds = time.perf_counter() - start
-        test = json.loads((output / "all_results.json").read_text(encoding="utf-8"))["test"]
-        predicted = pd.read_csv(output / "_predictions.csv", dtype=str, keep_default_na=False)
-        labels_given = predicted[predicted["label"] != ""]["prediction"].nunique()
-        found = {"macro_f1": test["macro_f1"], "one_class": labels_given == 1, "seconds": seconds}
-        if method == "TempoFormer":
-            found["position_and_time"] = test["compared_with"]["position_and_time"]["macro_f1"]
-        done.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    return json.loads(done.read_text(encoding="utf-8"))
+            run(*shlex.split(command), *arguments, "--output_dir", output, stdout=log, stderr=log)
+        done.write_text(json.dumps({"seconds": time.perf_counter() - start}) + "\n", encoding="utf-8")
+    predicted = pd.read_csv(output / "_predictions.csv", dtype=str, keep_default_na=False)
+    # A timeline of another seed is another one.
+    predicted["timeline_id"] += f" {seed}"
+    seconds = json.loads(done.read_text(encoding="utf-8"))["seconds"]
+    return predicted[predicted["label"] != ""], seconds
+
+
+def scores(predicted: Sequence[pd.DataFrame]) -> dict[str, float]:
+    """Macro F1 in percent over the seeds."""
+    of_seeds = [100 * f1_score(of_seed["label"], of_seed["prediction"], average="macro") for of_seed in predicted]
+    return {"macro_f1": np.mean(of_seeds), "worst": min(of_seeds), "best": max(of_seeds)}
+
+
+def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names: list[str]) -> dict[str, float]:
+    """Our macro F1 less theirs on the posts of all seeds together, in percent, and its interval over timelines."""
+    ids = {name: number for number, name in enumerate(names)}
+    own, other = (pd.concat(of) for of in (ours, theirs))
+    classes = [column.map(ids).to_numpy() for column in (own["label"], own["prediction"], other["prediction"])]
+    paired = paired_bootstrap(*classes, own["timeline_id"], len(names))
+    low, high = paired["interval"]
+    return {"difference": 100 * paired["difference"], "low": 100 * low, "high": 100 * high}
 
 
 def run_parts(args: argparse.Namespace) -> pd.DataFrame:
@@ -244,7 +238,7 @@ def main():
         table.add_argument("--annomi", help="AnnoMI's table; left out if not given.")
         table.add_argument("--mood_diaries", help="The diaries' table; left out if not given.")
         table.add_argument("--ubuntu_irc", help="The folder of IRC's logs; left out if not given.")
-        table.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+        table.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     # Its conversations have no times.
     commands.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
     times.add_argument("--most", type=int, help="Learn from so many timelines at most.")
