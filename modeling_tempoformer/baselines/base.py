@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
@@ -85,6 +85,11 @@ class TrainedBaseline(Baseline, ABC):
         Makes the model, and the items that it learns from and predicts: all posts of `test`, and the labelled ones of
         the other parts. Arguments as of [`UntrainedBaseline.predict`].
         """
+
+
+def learned_posts(timelines: dict[str, Dataset]) -> Dataset:
+    """The timelines of the training and the validation part: what a method learns from that chooses nothing."""
+    return concatenate_datasets([timelines[name] for name in ("train", "validation") if name in timelines])
 
 
 def class_fields(names: list[str]) -> dict[str, dict]:

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from ..data.arguments import DataTrainingArguments
 from ..evaluation.references import position_and_time
-from .base import UntrainedBaseline
+from .base import UntrainedBaseline, learned_posts
 
 
 @dataclass(kw_only=True)
@@ -20,5 +20,5 @@ class Method(UntrainedBaseline):
     def predict(
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        probabilities, _ = position_and_time(timelines["train"], timelines["test"], len(names))
+        probabilities, _ = position_and_time(learned_posts(timelines), timelines["test"], len(names))
         return probabilities.argmax(-1), probabilities

@@ -11,7 +11,7 @@ from ..data_collator_tempoformer import tokenize_posts
 from ..evaluation.predictions import labels_of
 from ..evaluation.references import boosted_trees
 from ..training.frozen_encoder import embed
-from .base import UntrainedBaseline
+from .base import UntrainedBaseline, learned_posts
 from .history import DEFAULT_LENGTH, load_embedder
 
 
@@ -25,8 +25,7 @@ class Method(UntrainedBaseline):
     def predict(
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        # Nothing is chosen on validation posts, so that they are learned from, too.
-        learned = concatenate_datasets([timelines[name] for name in ("train", "validation") if name in timelines])
+        learned = learned_posts(timelines)
         # Together, so that each split of the same posts finds their vectors in the cache.
         vectors = self.embed(concatenate_datasets([learned, timelines["test"]]), data)
         known, asked = np.split(vectors, [len(labels_of(learned))])

@@ -44,3 +44,14 @@ def test_position_and_time_do_not_know_the_words(parts):
     actual = np.concatenate(parts["test"]["labels"])
     assert 0.2 < (predicted == actual)[actual >= 0].mean() < 0.8
     assert (predicted == probabilities.argmax(-1)).all()
+
+
+def test_position_and_time_learn_from_validation_posts_too(parts):
+    """In training posts the label says the opposite of the position, and they are few."""
+    lengths = {"train": 2, "validation": 30, "test": 10}
+    for name, count in lengths.items():
+        labels = [[0, 1] * 4 if name != "train" else [1, 0] * 4] * count
+        parts[name] = parts[name].select(range(count)).remove_columns("labels").add_column("labels", labels)
+    method = PositionAndTime(method="position_and_time")
+    predicted, _ = method.predict(parts, NAMES, DataTrainingArguments(), seed=0)
+    assert (predicted == np.concatenate(parts["test"]["labels"])).mean() > 0.9
