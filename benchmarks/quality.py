@@ -110,7 +110,7 @@ def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], Dat
         yield corpus, names, timelines, posts.to_pandas()
 
 
-def held_out(corpus: str, timelines: Dataset, seed: int, most: int | None) -> tuple[np.ndarray, np.ndarray]:
+def split(corpus: str, timelines: Dataset, seed: int, most: int | None) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the timelines that a seed learns from, in random order, and of those that it is scored on."""
     rest, test = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
     if corpus == "ubuntu_irc":
@@ -128,7 +128,7 @@ def run_commands(args: argparse.Namespace) -> pd.DataFrame:
             runs: dict[str, list[tuple[pd.DataFrame, float]]] = {method: [] for method in args.methods}
             for seed in args.seeds:
                 folder = args.output_dir / f"{corpus}-{size or 'all'}-{seed}"
-                files = write_posts(folder, posts, timelines, *held_out(corpus, timelines, seed, size))
+                files = write_posts(folder, posts, timelines, *split(corpus, timelines, seed, size))
                 options = ["--labels", *names, "--seed", str(seed)]
                 for method, of_method in runs.items():
                     model = [] if method in WITHOUT_ENCODER else ["--model_name_or_path", args.model_name_or_path]
@@ -153,7 +153,7 @@ def run_times(args: argparse.Namespace) -> pd.DataFrame:
         for seed, (name, (fields, _)) in product(args.seeds, TIMES.items()):
             output = args.output_dir / corpus / str(seed) / name.replace(" ", "_")
             of_run = posts.drop(columns="timestamp") if name == "no times" else posts
-            files = write_posts(output, of_run, timelines, *held_out(corpus, timelines, seed, args.most))
+            files = write_posts(output, of_run, timelines, *split(corpus, timelines, seed, args.most))
             options = ["--labels", *names, "--seed", str(seed), "--config_overrides", json.dumps(fields)]
             options += ["--model_name_or_path", args.model_name_or_path]
             found[name].append(run_command(COMMANDS["TempoFormer"], output, [*files, *options], seed)[0])
@@ -203,8 +203,11 @@ def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names:
     """Our macro F1 less theirs on the posts of all seeds together, in percent, and its interval over timelines."""
     ids = {name: number for number, name in enumerate(names)}
     own, other = (pd.concat(of) for of in (ours, theirs))
-    classes = [column.map(ids).to_numpy() for column in (own["label"], own["prediction"], other["prediction"])]
-    paired = paired_bootstrap(*classes, own["timeline_id"], len(names))
+    both = own.merge(other, on=["timeline_id", "post_id"], validate="one_to_one", suffixes=("", "_of_other"))
+    if not len(own) == len(both) == len(other):
+        raise ValueError("The two methods predicted other posts.")
+    classes = [both[column].map(ids) for column in ("label", "prediction", "prediction_of_other")]
+    paired = paired_bootstrap(*classes, both["timeline_id"], len(names))
     low, high = paired["interval"]
     return {"difference": 100 * paired["difference"], "low": 100 * low, "high": 100 * high}
 
