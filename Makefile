@@ -60,7 +60,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS)
 test: .venv/installed_test
 	$(PYTEST) -m "not slow"
 
-# What computes logits, and an export of each variant, once more with the kernels of a processor without AVX and with two
+# What computes logits, and exports of the default model, once more with the kernels of a processor without AVX and with two
 # threads: a test that holds by the rounding of one machine's kernels fails here, and not on the next machine. Threads
 # that wait sleep, as there are more of them than cores. Three minutes on two cores.
 PLAIN_KERNELS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
@@ -69,7 +69,7 @@ COMPUTING := $(patsubst %,tests/test_%.py,attention encode_once encoders explana
 
 test-plain-kernels: .venv/installed_slow
 	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) -m "not slow" $(COMPUTING)
-	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) tests/test_export.py -k every_variant
+	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) tests/test_export.py -k "every_variant and post_tempoformer"
 
 # The rest: fuzzing with new seeds, several processes, full disks, whole runs of the scripts, the common tests of
 # Transformers, pages in a browser, a server of timelines, exported and quantised models.
