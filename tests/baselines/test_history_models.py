@@ -104,7 +104,7 @@ def plain_features(model: HistoryModel, posts: list[np.ndarray], seconds: list[f
 
 
 @pytest.mark.parametrize("timed", [True, False], ids=["timed", "untimed"])
-@pytest.mark.parametrize("window", [3, 8, 10])
+@pytest.mark.parametrize("window", [3, 10])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_each_stream_as_if_read_by_itself(architecture, window, timed):
     model = tiny_model(architecture, window=window, timed=timed)

@@ -24,7 +24,6 @@ MODES = [
 ]
 
 VARIANTS = [
-    {},
     {"head": "lstm"},
     {"num_stream_layers": 0},
     {"num_stream_layers": 1},
@@ -51,9 +50,15 @@ def make_batch(family: str = "temporal_bert", seed: int = 0) -> dict[str, torch.
     return batch
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
-@pytest.mark.parametrize("family", ["temporal_bert", "temporal_roberta"])
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize(
+    ("family", "mode", "variant"),
+    [
+        *(("temporal_bert", mode, {}) for mode in MODES),
+        *(("temporal_bert", {}, variant) for variant in VARIANTS),
+        ("temporal_roberta", {}, {}),
+    ],
+    ids=str,
+)
 def test_agrees_with_the_plain_form(family, mode, variant):
     model, batch = make_model(family, encoder=mode, **variant), make_batch(family)
     with torch.no_grad():
