@@ -4,9 +4,8 @@ The tables of Tseriotou et al. (2024) on a corpus: runs what has no results yet,
     python -m benchmarks.paper --table 2 --corpus lrs --train_file threads.jsonl.gz --model_name_or_path M \
         --output_dir outputs/lrs --seeds 0 --tune_on_first_fold
 
-Table 1: statistics of the corpus. 2: all methods. 3: TempoFormer without one of its parts. 4: models of streams.
-5: diversity of the corpus. 6: parameters and training time. 7: table 3 with F1 of each class. 8: windows of 5, 10 and
-20 posts, and figure 3.
+Table 2: all methods. 3: TempoFormer without one of its parts. 4: models of streams. 6: parameters and training time.
+7: table 3 with F1 of each class. 8: windows of 5, 10 and 20 posts, and figure 3.
 
 Each table is written to the output folder as Markdown and CSV, with confusion matrices and the figure. A row without
 results says "not run"; `--collect` runs nothing. Give the same command again to continue after an interruption. Tables
@@ -25,13 +24,8 @@ import pandas as pd
 import yaml
 from matplotlib.figure import Figure
 
-from benchmarks.dataset_analyses import dataset_diversity, dataset_statistics
-from modeling_tempoformer.baselines.history import DEFAULT_LENGTH, load_embedder
-from modeling_tempoformer.data.post_splits import load_file
-from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.figures import CONFUSION, confusion_figure, save_figure
 from modeling_tempoformer.training.cross_validation import PREDICTIONS, compare, label_ids, read_predictions
-from modeling_tempoformer.training.frozen_encoder import embed
 
 
 ROOT = Path(__file__).parents[1]
@@ -167,12 +161,6 @@ class Paper:
         (self.output / f"{name}.md").write_text(text + "\n", encoding="utf-8")
         print(text)
 
-    def timelines(self):
-        """The timelines of the corpus, and the label names."""
-        posts = load_file(self.args.train_file, self.args.corpus)
-        names = label_names(posts)
-        return to_timelines(posts, names, id_column="post_id"), names
-
 
 def percent(value: dict[str, float | None]) -> str:
     """Mean and standard deviation over seeds."""
@@ -218,38 +206,6 @@ def difference(paper: Paper, row: str, baseline: str) -> str:
     return f"{100 * found['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
 
-def table_1(paper: Paper):
-    """Statistics of the corpus."""
-    paper.write("table_1", listed(dataset_statistics(*paper.timelines()), digits=2))
-
-
-def table_5(paper: Paper):
-    """Diversity of the corpus, by the encoder's embeddings."""
-    if paper.args.collect:
-        written = paper.output / "table_5.md"
-        if written.exists():
-            print(written.read_text(encoding="utf-8"))
-        else:
-            paper.write("table_5", [{"": "diversity", "value": NOT_RUN}])
-        return
-    timelines, _ = paper.timelines()
-    texts = [text for posts in timelines["texts"] for text in posts]
-    model, tokenizer = load_embedder(paper.args.model_name_or_path, {})
-    length = min(DEFAULT_LENGTH, tokenizer.model_max_length)
-    vectors = embed([dict(tokenizer(text, truncation=True, max_length=length)) for text in texts], model, tokenizer)
-    paper.write("table_5", listed(dataset_diversity(vectors, timelines), digits=3))
-
-
-def listed(figures: dict, digits: int) -> list[dict[str, str]]:
-    """A row for each number, also of nested dicts."""
-    # As dicts: in a row of a data frame, counts would become floats.
-    flat = pd.json_normalize(figures, sep=", ").to_dict("records")[0]
-    return [
-        {"": name.replace("_", " "), "value": f"{value:.{digits}f}" if isinstance(value, float) else str(value)}
-        for name, value in flat.items()
-    ]
-
-
 def table_6(paper: Paper):
     """Parameters that are trained, and seconds of training a fold (of runs that were not interrupted)."""
     lines = []
@@ -286,11 +242,9 @@ def table_8(paper: Paper):
 
 
 TABLES = {
-    1: table_1,
     2: lambda paper: scores_table(paper, "table_2", METHODS),
     3: lambda paper: scores_table(paper, "table_3", PARTS, per_class=False),
     4: lambda paper: scores_table(paper, "table_4", ["post alone", *STREAM_MODELS]),
-    5: table_5,
     6: table_6,
     7: lambda paper: scores_table(paper, "table_7", PARTS),
     8: table_8,
@@ -312,7 +266,7 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), help="Run only these rows.")
     parser.add_argument("--collect", action="store_true", help="Run nothing.")
     args = parser.parse_args(arguments)
-    if args.model_name_or_path is None and not args.collect and args.table != 1:
+    if args.model_name_or_path is None and not args.collect:
         parser.error("give --model_name_or_path, or --collect")
     return args
 
