@@ -60,12 +60,15 @@ SIZES = {
 SYNTHETIC_TIMELINES = 200
 COMMANDS = {
     "TempoFormer": "run_glue_style.py --do_train --do_eval --do_predict",
+    "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml "
+    "--do_train --do_eval --do_predict",
     "BiLSTM": "run_baseline.py --method bilstm",
     "trees": "run_baseline.py --method trees",
     "post alone": "run_baseline.py --method post",
     "position and time": "run_baseline.py --method position_and_time",
     "class prior": "run_baseline.py --method class_prior",
 }
+IN_MINUTES = [name for name in COMMANDS if name != "trained encoder"]
 WITHOUT_ENCODER = ("position and time", "class prior")
 # Fields of the configuration that differ from configuration/default.yaml.
 PARTS = {
@@ -245,7 +248,7 @@ def main():
     # Its conversations have no times.
     commands.add_argument("--topic_shift", help="The folder of Topic Shift-MI's conversations; left out if not given.")
     times.add_argument("--most", type=int, help="Learn from so many timelines at most.")
-    commands.add_argument("--methods", nargs="+", choices=COMMANDS, default=list(COMMANDS))
+    commands.add_argument("--methods", nargs="+", choices=COMMANDS, default=IN_MINUTES)
     parts.set_defaults(make_table=run_parts)
     parts.add_argument("--seeds", nargs="+", type=int, default=[0])
     parts.add_argument("passed_on", nargs="+", help="After `--`.")

@@ -148,7 +148,7 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     choose(opened, "the")
     opened.find("#senses .times .cite").send_keys(opened.keys.SPACE)
     opened.find("#save").click()
-    opened.wait_for((tmp_path / "citations.csv").exists)
+    opened.wait_for(lambda: (path := tmp_path / "citations.csv").exists() and path.stat().st_size)
     rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
     assert [row["left"] + row["form"] + row["right"] for row in rows[:-1]] == texts
     assert {(row["word"], row["sense"], row["time"]) for row in rows[:-1]} == {("flew", str(senses), "1800")}
@@ -164,7 +164,8 @@ def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
     for name in ("map", "shares"):
         opened.find(f"#{name} + .save").click()
         path = tmp_path / f"flew_{name}.svg"
-        opened.wait_for(path.exists)
+        # The file is there before its text is.
+        opened.wait_for(lambda path=path: path.exists() and path.stat().st_size)
         assert ElementTree.parse(path).getroot().tag.endswith("svg") and "var(" not in path.read_text()
 
 
