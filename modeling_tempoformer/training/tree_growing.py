@@ -9,9 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import RidgeCV
 
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
-from ..trees_tempoformer import DEPTH, SPLITS
+from ..trees_tempoformer import DEPTH, SPLITS, Trees
 
 
 # Posts that go to a leaf at least, and the share of the features among which a split is chosen.
@@ -19,11 +20,16 @@ LEAST_POSTS, SHARE_OF_FEATURES = 3, 0.3
 POSTS_AT_ONCE = 512
 # Where the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
+# Among which a cross-validation chooses how strongly the prediction of a level is held back.
+PENALTIES = np.logspace(-2, 3, 11)
 
 
 @torch.no_grad()
 def grow_trees(
-    model: PostTempoFormerForStreamClassification, batches: Iterable[Mapping[str, torch.Tensor]], seed: int
+    model: PostTempoFormerForStreamClassification,
+    batches: Iterable[Mapping[str, torch.Tensor]],
+    seed: int,
+    levels: np.ndarray | None = None,
 ):
     """
     Grows the trees of each member on the posts that it learns from, and weighs them against the members where neither
@@ -33,6 +39,8 @@ def grow_trees(
         model ([`PostTempoFormerForStreamClassification`]): Its members are trained; gets trees and `tree_weights`.
         batches (`Iterable[Mapping[str, torch.Tensor]]`): All training posts, with their `labels` and `held_out`.
         seed (`int`): Seed of the trees.
+        levels (`np.ndarray` of shape `(posts,)`, *optional*): The level of each labelled post, NaN for none. The trees
+            then read what a line through the vectors says of a post's level, in the place of the last component.
     """
     trees = model.trees
     model.config.tree_weights = None
@@ -47,14 +55,15 @@ def grow_trees(
     trees.mean.copy_(torch.from_numpy(components.mean_))
     trees.components.zero_()
     trees.components[: components.n_components_] = torch.from_numpy(components.components_)
+    directions = None if levels is None else level_directions(newest, levels, held_out, model.config.num_members)
     trees.center.zero_()
     trees.scale.fill_(1)
-    features = trees.read(pairs, alike, place)
+    features = read_features(trees, pairs, alike, place, held_out, directions)
     trees.center.copy_(features.mean(0))
     # A component that does not vary counts nothing.
     spread = features.std(0)
     trees.scale.copy_(torch.where(spread > 1e-6, spread, 1.0))
-    features = trees.read(pairs, alike, place)
+    features = (features - trees.center) / trees.scale
     for member in range(model.config.num_members):
         learned = held_out != member
         forest = ExtraTreesClassifier(
@@ -73,6 +82,43 @@ def grow_trees(
     own = torch.cat([trees(part) for part in features.split(POSTS_AT_ONCE)], dim=1)[held_out, np.arange(len(labels))]
     model.config.tree_weights = weigh(logits, own.numpy(), labels, model.config.class_weights)
     model.to(model.device)
+
+
+def level_directions(
+    vectors: np.ndarray, levels: np.ndarray, held_out: np.ndarray, members: int
+) -> torch.Tensor | None:
+    """
+    For each member the direction of vectors in which the level grows (members, hidden), learned from the posts that
+    the member learns from; None where levels do not differ.
+    """
+    learned = [~np.isnan(levels) & (held_out != member) for member in range(members)]
+    if min(len(np.unique(levels[of_member])) for of_member in learned) < 2:
+        return None
+    fits = (RidgeCV(PENALTIES).fit(vectors[of_member], levels[of_member]) for of_member in learned)
+    return torch.from_numpy(np.stack([fit.coef_ for fit in fits]))
+
+
+def read_features(
+    trees: Trees,
+    pairs: torch.Tensor,
+    alike: torch.Tensor,
+    place: torch.Tensor,
+    held_out: np.ndarray,
+    directions: torch.Tensor | None,
+) -> torch.Tensor:
+    """
+    What the trees read of the training posts. The level of each post is predicted by a direction that was not learned
+    from it, since the trees would trust it too much; that of new posts is by the mean of the directions.
+    """
+    if directions is None:
+        return trees.read(pairs, alike, place)
+    features = torch.empty(len(pairs), len(trees.center))
+    for member, direction in enumerate(directions):
+        of_member = torch.from_numpy(held_out == member)
+        trees.components[-1] = direction
+        features[of_member] = trees.read(pairs[of_member], alike[of_member], place[of_member])
+    trees.components[-1] = directions.mean(0)
+    return features
 
 
 def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
