@@ -145,22 +145,21 @@ def to_mlm_rows(
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
     texts = name_sources(texts)
+    time_ids = check_texts(texts, tokenizer, time_column, text_column)
     if not line_by_line:
         # Texts of one time point follow each other, so that rows are full also if there are many time points.
-        ids = check_texts(texts, tokenizer, time_column, text_column)
-        texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
+        texts = texts.select(sorted(range(len(texts)), key=time_ids.__getitem__))
 
     def convert(batch: dict[str, list]) -> dict[str, list]:
-        sources, times, found = batch[SOURCE], batch[time_column], batch[text_column]
-        time_ids = [check_text(tokenizer, *row) for row in zip(sources, times, found, strict=True)]
+        times, found = batch[time_column], batch[text_column]
         # RoBERTa's tokens include the space before a word, which texts that are joined need.
         words = [text if line_by_line else f" {text}" for text in found]
         tokens = tokenizer(words, time=times, add_special_tokens=False, verbose=False)["input_ids"]
         by_time: dict[int, list[int]] = {}
-        for text, time_id in enumerate(time_ids):
+        for text, time in enumerate(times):
             if not tokens[text]:
-                raise ValueError(f"{sources[text]}: the tokenizer finds no token in the text {found[text]!r}.")
-            by_time.setdefault(time_id, []).append(text)
+                raise ValueError(f"{batch[SOURCE][text]}: the tokenizer finds no token in the text {found[text]!r}.")
+            by_time.setdefault(tokenizer.time_id(time), []).append(text)
         rows = []
         for of_time in by_time.values():
             before, after, time_id = frame(tokenizer, times[of_time[0]])
@@ -173,16 +172,6 @@ def to_mlm_rows(
     return texts.map(convert, batched=True, remove_columns=texts.column_names, load_from_cache_file=False)
 
 
-def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:
-    """The time id of a text. Raises a `ValueError` that names its source if it has no words or no known time."""
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
-    try:
-        return tokenizer.time_id(time)
-    except UnknownTimeError as error:
-        raise UnknownTimeError(f"{source}: {error}") from None
-
-
 def check_texts(
     texts: Dataset,
     tokenizer: PreTrainedTokenizerBase,
@@ -190,11 +179,20 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """[`check_text`] of all texts, after [`name_sources`]. Without `must_have_time`, a text may have no time."""
-    times = texts[time_column]
-    if not must_have_time:
-        times = [tokenizer.times[0] if is_missing(time) else time for time in times]
-    return [check_text(tokenizer, *row) for row in zip(texts[SOURCE], times, texts[text_column], strict=True)]
+    """
+    The time ids of texts, after [`name_sources`]. Raises a `ValueError` that names a text without words or a known
+    time; without `must_have_time` it may have none.
+    """
+    time_ids = []
+    for source, time, text in zip(texts[SOURCE], texts[time_column], texts[text_column], strict=True):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
+        try:
+            may_lack = not must_have_time and is_missing(time)
+            time_ids.append(tokenizer.time_id(tokenizer.times[0] if may_lack else time))
+        except UnknownTimeError as error:
+            raise UnknownTimeError(f"{source}: {error}") from None
+    return time_ids
 
 
 def untagged(word: str) -> str:

@@ -10,15 +10,8 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets, load_dataset
 
 from .arguments import DatasetArguments, DataTrainingArguments
-from .corpora import (
-    read_annomi,
-    read_mood_diaries,
-    read_rumoureval,
-    read_speeches,
-    read_talklife,
-    read_topic_shift,
-    read_ubuntu_irc,
-)
+from .corpora import TASKS
+from .files import naming_broken_file
 from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
 from .tables import load_table
 from .timelines import to_timelines
@@ -26,26 +19,15 @@ from .timelines import to_timelines
 
 logger = logging.getLogger(__name__)
 
-TASKS = {
-    "lrs": read_rumoureval,
-    "moc": read_talklife,
-    "topic_shift": read_topic_shift,
-    "annomi": read_annomi,
-    "mood_diaries": read_mood_diaries,
-    "ubuntu_irc": read_ubuntu_irc,
-    "speeches": read_speeches,
-}
-# The splits, and how options name the limits of their samples.
-SAMPLES = {"train": "train", "validation": "eval", "test": "predict"}
-
 
 def load_file(path: str, task_name: str | None) -> Dataset:
-    """Dataset or dated texts from a file: a corpus in its original form, or a table."""
+    """Posts or dated texts from a file: a corpus in its original form, or a table."""
     if task_name is None:
         return load_table(path)
     try:
-        return Dataset.from_list(list(TASKS[task_name](path)))
-    except (KeyError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as problem:
+        with naming_broken_file(path):
+            return Dataset.from_list(list(TASKS[task_name](path)))
+    except (KeyError, json.JSONDecodeError, csv.Error) as problem:
         found = f"{type(problem).__name__}: {problem}"
         raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({found}).") from None
 
@@ -61,14 +43,14 @@ def load_splits(
     The posts of each given split. Arguments whose names end in `option`, such as `--train_file`, name what `load`
     reads.
     """
-    files = {name: getattr(arguments, f"{name}_{option}") for name in SAMPLES}
+    files = {name: getattr(arguments, f"{name}_{option}") for name in SPLITS}
     files = {name: path for name, path in files.items() if path}
-    if bool(files) == (arguments.dataset_name is not None):
-        options = " and ".join(f"--{name}_{option}" for name in SAMPLES)
+    name = arguments.dataset_name
+    if bool(files) == (name is not None):
+        options = " and ".join(f"--{split}_{option}" for split in SPLITS)
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
     if files:
-        return {name: load(path, arguments.task_name) for name, path in files.items()}
-    name = arguments.dataset_name
+        return {split: load(path, arguments.task_name) for split, path in files.items()}
     present = load_dataset(name, arguments.dataset_config_name, cache_dir=cache_dir, token=token)
     if splits := {split: present[split] for split in SPLITS if split in present}:
         return splits
@@ -92,7 +74,7 @@ def split_posts(
     members: int = 1,
 ) -> tuple[dict[str, Dataset], dict[str, list[str]]]:
     """
-    The timelines of each split, at most `--max_..._samples` of each, and what [`make_split`] records of them.
+    The timelines of each split, and what [`make_split`] records of them.
 
     To train, test and validation split are taken from the training posts where no file is given for them, or as
     `--folds_file` says. A validation split is taken whenever `train` is wanted, so that the training posts are the
@@ -136,13 +118,13 @@ def split_posts(
         if name in timelines and name in wanted:
             timelines[name] = hold_back(name, timelines[name], before, model)
     option = "file, or --train_file alone to split it" if "train" in wanted else "file"
-    given = [name for name in wanted if name in timelines or not (shares and name == "validation")]
-    timelines = take_samples(timelines, arguments, given, option)
+    given = [name for name in wanted if not (shares and name == "validation")]
+    timelines = check_given(timelines, arguments, given, option)
     split = make_split(timelines, before)
     if shares:
         timelines["train"] = hold_out(timelines["train"], members, seed)
         if "validation" not in timelines:
-            timelines |= take_samples({"validation": timelines["train"]}, arguments, ["validation"], option)
+            timelines["validation"] = timelines["train"]
     for name in ("train", "validation") if validates else ():
         if name in timelines and not any(max(timeline["labels"]) >= 0 for timeline in timelines[name]):
             raise ValueError(f"The {name} split has no labelled post.")
@@ -161,17 +143,19 @@ def take_fold(timelines: dict[str, Dataset], arguments: DataTrainingArguments) -
     return select_fold(timelines["train"], folds[arguments.fold])
 
 
-def take_samples(
+def check_given(
     splits: dict[str, Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
 ) -> dict[str, Dataset]:
-    """At most `--max_..._samples` rows of each split, evenly spaced."""
+    """
+    The splits, with at most `--max_predict_samples` rows to test, evenly spaced. Raises a `ValueError` if a wanted one
+    is missing.
+    """
     if missing := [name for name in wanted if name not in splits]:
         raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
-    taken = {}
-    for name, rows in splits.items():
-        number = min(getattr(arguments, f"max_{SAMPLES[name]}_samples") or len(rows), len(rows))
-        taken[name] = rows.select([index * len(rows) // number for index in range(number)])
-    return taken
+    number, test = arguments.max_predict_samples, splits.get("test")
+    if number is None or test is None or number >= len(test):
+        return splits
+    return splits | {"test": test.select([index * len(test) // number for index in range(number)])}
 
 
 def describe(timelines: Dataset, names: list[str]) -> str:

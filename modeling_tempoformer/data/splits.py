@@ -111,15 +111,14 @@ def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]
     others, and no empty split.
     """
     folds = json.loads(Path(path).read_text(encoding="utf-8"))
-    if not folds or not all(isinstance(fold, dict) and set(fold) == set(SPLITS) for fold in folds):
-        raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}.")
+    right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
+    if not right or not all(right):
+        raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")
     present = Counter(timelines["timeline_id"])
     for number, fold in enumerate(folds):
-        if empty := [name for name in SPLITS if not fold[name]]:
-            raise ValueError(f"{path}, fold {number}: the {empty[0]} split is empty.")
         named = Counter(timeline_id for name in SPLITS for timeline_id in fold[name])
-        refuse_ids(f"{path}, fold {number}: timelines are missing", present - named)
-        refuse_ids(f"{path}, fold {number}: timelines are unknown, or in several splits", named - present)
+        differing = (present - named) + (named - present)
+        refuse_ids(f"{path}, fold {number}: timelines are missing, unknown or in several splits", differing)
     return folds
 
 
@@ -127,8 +126,8 @@ def check_tested_once(path: str | Path, folds: list[dict[str, list[str]]]):
     """Raises a `ValueError` unless every timeline is in the test split of exactly one fold."""
     tested = Counter(timeline_id for fold in folds for timeline_id in fold["test"])
     everything = Counter(timeline_id for name in SPLITS for timeline_id in folds[0][name])
-    refuse_ids(f"{path}: timelines are in no test split", everything - tested)
-    refuse_ids(f"{path}: timelines are in several test splits", tested - everything)
+    differing = (everything - tested) + (tested - everything)
+    refuse_ids(f"{path}: timelines are in no test split, or in several", differing)
 
 
 def refuse_ids(problem: str, ids: Counter):

@@ -15,7 +15,7 @@ from .dated_texts import (
     read_text_files,
     split_texts,
 )
-from .post_splits import load_file, load_splits, take_samples
+from .post_splits import check_given, load_file, load_splits
 from .tables import check_column
 
 
@@ -66,13 +66,13 @@ def split_dated_texts(
     seed: int,
 ) -> dict[str, Dataset]:
     """
-    The texts of each split, at most `--max_..._samples` of each. The validation split is taken from the training
-    texts if both are wanted and no file is given for it.
+    The texts of each split. The validation split is taken from the training texts if both are wanted and no file is
+    given for it.
     """
     splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
     if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
         splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
-    return take_samples(splits, arguments, wanted, "files")
+    return check_given(splits, arguments, wanted, "files")
 
 
 def settle_unknown_times(

@@ -151,15 +151,11 @@ def read_posts(
         for values in zip(*(batch.get(column, missing) for column in columns.values()), strict=True):
             row += 1
             post = dict(zip(columns, values, strict=True))
-            for role in ("timeline", "id"):
-                if lost_digits(post[role]):
-                    problem = "the id has lost digits, as in a spreadsheet or in floats; export the column as text"
+            ids = {role: to_name(post[role]) for role in ("timeline", "id") if columns[role] is not None}
+            for role, name in ids.items():
+                if name is None or lost_digits(post[role]):
+                    problem = "an id must not be missing, nor have lost digits, as in floats (export it as text)"
                     raise PostError(row, columns[role], post[role], problem)
-            if (timeline_id := to_name(post["timeline"])) is None:
-                raise PostError(row, columns["timeline"], post["timeline"], "a timeline id must not be missing")
-            post_id = str(row) if columns["id"] is None else to_name(post["id"])
-            if post_id is None:
-                raise PostError(row, columns["id"], post["id"], "a post id must not be missing")
             if not isinstance(post["text"], str):
                 raise PostError(row, columns["text"], post["text"], "a text must be a string; it may be empty")
             try:
@@ -170,7 +166,8 @@ def read_posts(
             if labels is not None and label is not None and label not in known:
                 raise PostError(row, columns["label"], post["label"], f"the label is not one of {', '.join(labels)}")
             speaker = (to_name(post["speaker"]) or "") if columns["speaker"] in batch else None
-            yield Post(row, post_id, timeline_id, timestamp, post["text"], known.get(label, NO_LABEL), speaker)
+            post_id, label_id = ids.get("id", str(row)), known.get(label, NO_LABEL)
+            yield Post(row, post_id, ids["timeline"], timestamp, post["text"], label_id, speaker)
     if times.warning is not None:
         logger.warning_once(f"Column '{columns['timestamp']}': {times.warning}")
 

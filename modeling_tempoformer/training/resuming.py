@@ -41,7 +41,7 @@ TRAINING_SETTINGS = (
 # Arguments of the scripts that may change when a run resumes. Training posts are compared themselves.
 NOT_COMPARED = (
     *("train_file", "validation_file", "test_file", "train_files", "validation_files", "test_files", "folds_file"),
-    *("max_eval_samples", "max_predict_samples", "calibrate", "view", "cache_dir", "token", "trust_remote_code"),
+    *("max_predict_samples", "calibrate", "view", "cache_dir", "token", "trust_remote_code"),
     "no_text",
 )
 

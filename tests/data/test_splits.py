@@ -105,10 +105,10 @@ def test_folds_can_be_given_back(tmp_path, timelines):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda fold: fold["test"].append("t99"), "fold 1.*unknown.*t99"),
-        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1.*several splits.*t"),
-        (lambda fold: fold["train"].pop(), "fold 1.*missing.*t"),
-        (lambda fold: fold.update(train=[]), "fold 1.*train"),
+        (lambda fold: fold["test"].append("t99"), "fold 1.*: t99 "),
+        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1.*several splits: t"),
+        (lambda fold: fold["train"].pop(), "fold 1.*missing.*: t"),
+        (lambda fold: fold.update(train=[]), "none of them empty"),
         (lambda fold: fold.pop("test"), "train, validation, test"),
     ],
 )
@@ -122,10 +122,9 @@ def test_folds_of_other_timelines_are_refused(tmp_path, timelines, change, named
 
 def test_folds_must_test_every_timeline_once(timelines):
     folds = make_folds(timelines, 4, 0.25, seed=0)
-    with pytest.raises(ValueError, match="no test split.* in all"):
-        check_tested_once("folds.json", folds[1:])
-    with pytest.raises(ValueError, match="several test splits.* in all"):
-        check_tested_once("folds.json", [*folds, folds[0]])
+    for wrong in (folds[1:], [*folds, folds[0]]):
+        with pytest.raises(ValueError, match=r"\(5 in all"):
+            check_tested_once("folds.json", wrong)
 
 
 def test_each_member_holds_out_its_share(timelines):

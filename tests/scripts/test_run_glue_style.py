@@ -88,16 +88,12 @@ def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     (tmp_path / "posts").mkdir()
     for name in ("train", "validation", "test"):
         write_posts(tmp_path / "posts" / f"{name}.csv", of_others(POSTS, name))
-    limits = ["--max_train_samples", "6", "--max_eval_samples", "3", "--max_predict_samples", "4"]
-    rows = fine_tune(tmp_path / "out", encoder, "--dataset_name", str(tmp_path / "posts"), *limits)
+    dataset = ["--dataset_name", str(tmp_path / "posts"), "--max_predict_samples", "4"]
+    rows = fine_tune(tmp_path / "out", encoder, *dataset)
     ids = list(dict.fromkeys(post["timeline_id"] for post in POSTS))
-    assert [row["timeline_id"] for row in rows[::5]] == [f"test-{ids[place]}" for place in (0, 3, 6, 9)] and len(
-        rows
-    ) == 20
-    results = read_json(tmp_path / "out" / "all_results.json")
-    assert sum(of_class["posts"] for of_class in results["validation"]["classes"].values()) == 15
+    assert [row["timeline_id"] for row in rows[::5]] == [f"test-{ids[place]}" for place in (0, 3, 6, 9)]
     # The class weights are of the posts that are trained on.
-    labels = [post["label"] for post in POSTS if post["timeline_id"] in ids[::2]]
+    labels = [post["label"] for post in POSTS]
     weights = [(len(labels) / labels.count(name)) ** 0.5 for name in NAMES]
     assert read_json(tmp_path / "out" / "config.json")["class_weights"] == pytest.approx(weights)
 

@@ -135,18 +135,13 @@ def test_texts_of_unknown_time_are_counted(folder, tmp_path, caplog):
     assert "2 of 4 texts" in caplog.text
 
 
-def test_some_samples_are_evenly_spaced(folder, tmp_path, caplog):
+def test_some_samples_are_evenly_spaced(folder, tmp_path):
     """Texts of both times are among them, where the files come one after the other."""
-    limits = ["--max_train_samples", "4", "--max_eval_samples", "2", "--max_predict_samples", "2"]
     letters = tmp_path / "letters.csv"
     letters.write_text("time,text\n1815,the tree\n1815,air\n1990,the plane\n1990,flew\n", encoding="utf-8")
-    tasks = ["--do_predict", "--test_files", str(letters), "--do_eval", "--prepend_time", "true", "--line_by_line"]
-    train(folder, tmp_path / "out", *limits, *tasks)
-    results = read_json(tmp_path / "out" / "all_results.json")
-    assert results["predict_samples"] == 2
+    tasks = ["--do_predict", "--test_files", str(letters), "--prepend_time", "true", "--max_predict_samples", "2"]
+    train(folder, tmp_path / "out", *tasks)
     assert [row["time"] for row in read_table(tmp_path / "out" / "_predictions.csv")] == [OLD, NEW]
-    # Two steps of batches of 16 rows are two passes of four texts.
-    assert read_json(tmp_path / "out" / "trainer_state.json")["epoch"] == pytest.approx(2)
 
 
 @pytest.mark.parametrize("column", [True, False])
