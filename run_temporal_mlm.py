@@ -26,10 +26,17 @@ from modeling_tempoformer import (
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.data.arguments import TextDataTrainingArguments
-from modeling_tempoformer.data.dated_texts import SOURCE, check_texts, to_mlm_rows, token_limit
+from modeling_tempoformer.data.dated_texts import (
+    SOURCE,
+    check_texts,
+    choose_times,
+    load_text_splits,
+    split_dated_texts,
+    to_mlm_rows,
+    token_limit,
+)
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.data.text_splits import choose_times, load_text_splits, split_dated_texts
 from modeling_tempoformer.evaluation.figures import print_figures
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times

@@ -1,4 +1,4 @@
-"""Readers of corpora in their original form: they yield posts or dated texts, and raise a `KeyError` for others."""
+"""Readers of corpora in their original form: they yield posts or dated texts."""
 
 import csv
 import json
@@ -73,14 +73,8 @@ def read_talklife(path: str | Path) -> Rows:
     columns `timeline_id`, `postid`, `date` (ISO-8601), `content` and `label`: IE (escalation), IS (switch), O (no
     change).
     """
-    for line in load_table(path):
-        yield {
-            "post_id": line["postid"],
-            "timeline_id": line["timeline_id"],
-            "timestamp": line["date"],
-            "text": line["content"],
-            "label": {"IE": "IE", "IS": "IS", "O": "O"}[line["label"]],
-        }
+    posts = load_table(path).rename_columns({"postid": "post_id", "date": "timestamp", "content": "text"})
+    yield from posts.select_columns(["post_id", "timeline_id", "timestamp", "text", "label"])
 
 
 def read_topic_shift(path: str | Path) -> Rows:
@@ -133,7 +127,7 @@ def read_mood_diaries(path: str | Path) -> Rows:
     """
     Mood diaries (SemEval-2026, task 2): essays and feeling words of a `.csv` or `.csv.gz`, in the order of their
     times. The label is ours: Switch where the valence, -2 to 2, is at least 2 away from that of the writer's previous
-    entry, else No-Switch; none for a writer's first entry. `level` is the valence.
+    entry, else No-Switch; none for a writer's first entry.
     """
     previous: dict[str, float] = {}
     for line in sorted(load_table(path), key=lambda line: line["timestamp"]):
@@ -148,7 +142,6 @@ def read_mood_diaries(path: str | Path) -> Rows:
             "timestamp": line["timestamp"],
             "text": line["text"],
             "label": label,
-            "level": valence,
         }
 
 

@@ -1,20 +1,34 @@
-"""Dated texts: from files or tables to rows for masked language modelling."""
+"""Dated texts: from files or tables to splits, and to rows for masked language modelling."""
 
+import logging
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from datasets import Dataset
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling_tempoformer_encoders import ENCODER_ADAPTERS
-from ..time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date, read_years
+from ..time_points_temporal_bert import (
+    TimePoints,
+    UnknownTimeError,
+    as_name,
+    is_missing,
+    name_date,
+    read_date,
+    read_years,
+)
+from .arguments import TextDataTrainingArguments
 from .files import read_lines
+from .post_splits import check_given, load_file, load_splits
 from .tables import check_column
 
+
+logger = logging.getLogger(__name__)
 
 TEXT_SUFFIXES = (".txt", ".txt.gz")
 TAGS = ("_nn", "_vb")
@@ -22,25 +36,43 @@ TAGS = ("_nn", "_vb")
 SOURCE = "source_of_text"
 
 
-def read_text_file(path: str) -> Iterator[dict[str, str]]:
-    """
-    The lines of a text file that is named by its time point (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
-    ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
-    """
-    name = Path(path).name.removesuffix(".gz")
-    if not name.endswith(".txt"):
-        raise ValueError(f"{path}: a text file must be named by its time, TIME.txt or TIME.txt.gz.")
-    number = None
-    for number, line in read_lines(path):
-        text = " ".join(untagged(token) for token in line.split())
-        yield {"time": name.removesuffix(".txt"), "text": text, SOURCE: f"{path}, line {number}"}
-    if number is None:
-        raise ValueError(f"{path} has no text.")
+def load_texts(paths: list[str], task_name: str | None) -> Dataset:
+    """Texts from files named by time point, from a table, or from a corpus in its original form."""
+    if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
+        return read_text_files(paths)
+    if len(paths) > 1:
+        raise ValueError(f"Give text files named by time point (TIME.txt), or one table; got {', '.join(paths)}.")
+    return load_file(paths[0], task_name)
 
 
 def read_text_files(paths: list[str]) -> Dataset:
-    """The texts of files that are named by time point, with the columns `time` and `text`."""
-    return Dataset.from_list([text for path in paths for text in read_text_file(path)])
+    """
+    The lines of text files that are named by their time points (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
+    ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
+    """
+    texts = []
+    for path in paths:
+        time, number = Path(path).name.removesuffix(".gz").removesuffix(".txt"), None
+        for number, line in read_lines(path):
+            text = " ".join(untagged(token) for token in line.split())
+            texts.append({"time": time, "text": text, SOURCE: f"{path}, line {number}"})
+        if number is None:
+            raise ValueError(f"{path} has no text.")
+    return Dataset.from_list(texts)
+
+
+def load_text_splits(
+    arguments: TextDataTrainingArguments, cache_dir: str | None = None, token: str | None = None
+) -> dict[str, Dataset]:
+    """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
+    splits = load_splits(arguments, cache_dir, token, load_texts, "files")
+    for name, texts in splits.items():
+        check_column(texts.column_names, arguments.text_column, "text")
+        if name == "test" and arguments.time_column not in texts.column_names:
+            texts = texts.add_column(arguments.time_column, [None] * len(texts))
+        check_column(texts.column_names, arguments.time_column, "time")
+        splits[name] = name_sources(texts)
+    return splits
 
 
 def name_sources(texts: Dataset) -> Dataset:
@@ -74,6 +106,57 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
 def numbers_in(name: str) -> tuple[int, ...]:
     """The integers in a time point's name, in their order; years before the common era are negative."""
     return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
+
+
+def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
+    """The time points: `--times`, else those of a saved model, else those of the texts."""
+    times = arguments.times or list(saved)
+    if not times:
+        texts = splits.get("train", next(iter(splits.values())))
+        only_dates = arguments.unknown_times == "error"
+        times = find_times(texts, arguments.time_column, arguments.time_granularity, only_dates)
+    if len(times) < 2:
+        raise ValueError(f"There must be at least two time points, got: {', '.join(times) or 'none'}.")
+    logger.info("%d time points: %s", len(times), shorten(", ".join(times), 200))
+    return times
+
+
+def split_dated_texts(
+    splits: dict[str, Dataset],
+    arguments: TextDataTrainingArguments,
+    times: TimePoints,
+    wanted: Sequence[str],
+    seed: int,
+) -> dict[str, Dataset]:
+    """
+    The texts of each split. The validation split is taken from the training texts if both are wanted and no file is
+    given for it.
+    """
+    splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
+    if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
+        splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
+    return check_given(splits, arguments, wanted, "files")
+
+
+def settle_unknown_times(
+    texts: Dataset, arguments: TextDataTrainingArguments, times: TimePoints, name: str
+) -> Dataset:
+    """
+    Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are. Raises a
+    `ValueError` where no text is in a time point.
+    """
+    drops = arguments.unknown_times == "drop"
+    # The time of a text to test is predicted.
+    if arguments.unknown_times == "error" or (name == "test" and not drops):
+        return texts
+    values = texts[arguments.time_column]
+    known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
+    if not known:
+        raise ValueError(f"No text of the {name} split is in any of the time points {', '.join(times.names)}.")
+    if len(known) < len(texts):
+        what = "left out" if drops else "of unknown time"
+        logger.warning("%s: %d of %d texts are in no time point: %s.", name, len(texts) - len(known), len(texts), what)
+    return texts.select(known) if drops else texts
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -1,7 +1,5 @@
 """The posts that a script is given, as timelines of the splits train, validation and test."""
 
-import csv
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,7 +9,6 @@ from datasets import Dataset, concatenate_datasets, load_dataset
 
 from .arguments import DatasetArguments, DataTrainingArguments
 from .corpora import TASKS
-from .files import naming_broken_file
 from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
 from .tables import load_table
 from .timelines import to_timelines
@@ -25,9 +22,8 @@ def load_file(path: str, task_name: str | None) -> Dataset:
     if task_name is None:
         return load_table(path)
     try:
-        with naming_broken_file(path):
-            return Dataset.from_list(list(TASKS[task_name](path)))
-    except (KeyError, json.JSONDecodeError, csv.Error) as problem:
+        return Dataset.from_list(list(TASKS[task_name](path)))
+    except (KeyError, ValueError) as problem:
         found = f"{type(problem).__name__}: {problem}"
         raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({found}).") from None
 

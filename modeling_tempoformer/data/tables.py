@@ -20,8 +20,8 @@ ROWS_AT_ONCE = 1000
 # A post may be longer than the 131,072 characters of a cell that Python's reader of CSV takes by default.
 csv.field_size_limit(2**31 - 1)
 QUOTED = (
-    "a text that holds the separator, a quote or a line break must be quoted and its quotes doubled, not put after "
-    "a backslash (Spark needs option(\"escape\", '\"'), MySQL ESCAPED BY '\"'); or the file was cut short"
+    "a text with the separator, a quote or a line break must be quoted and its quotes doubled, not put after a "
+    "backslash; or the file was cut short"
 )
 JSON_FORM = (
     "a JSON file must have one object for each post, in a line of its own or in one list, as pandas writes them by "
