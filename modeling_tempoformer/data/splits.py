@@ -148,11 +148,6 @@ def hash_id(timeline_id: str) -> str:
     return hashlib.sha256(without_zeros(timeline_id).encode()).hexdigest()[:16]
 
 
-def hash_timelines(timelines: Dataset) -> dict[str, str]:
-    """The ids of timelines by their hashes."""
-    return {hash_id(timeline_id): timeline_id for timeline_id in timelines["timeline_id"]}
-
-
 def read_split(model: str | None) -> dict[str, set[str]]:
     """The record of a model in a local folder, which may be a checkpoint in its output folder; empty without one."""
     folder = Path(model or "")
@@ -167,7 +162,8 @@ def make_split(splits: Mapping[str, Dataset], before: Mapping[str, set[str]]) ->
     that the run starts from) for one that is not given, and as `earlier` the others that the model had learned from.
     Raises a `ValueError` that names timelines which are in two splits.
     """
-    hashes = {name: hash_timelines(splits[name]) if name in splits else {} for name in SPLITS}
+    ids = {name: splits[name]["timeline_id"] if name in splits else [] for name in SPLITS}
+    hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids[name]} for name in SPLITS}
     for one, other in combinations(hashes, 2):
         shared = [hashes[one][hashed] for hashed in hashes[one].keys() & hashes[other].keys()]
         problem = f"The {one} split and the {other} split have timelines in common; leave them out of one of the files"
