@@ -172,17 +172,15 @@ def is_timed(timelines: dict[str, Dataset]) -> bool:
 
 def class_weights(timelines: Dataset, num_labels: int) -> list[float]:
     """`sqrt(1 / p)` for each class, with p its share of the labelled training posts (paper, section 4.4)."""
-    counts = np.zeros(num_labels, dtype=np.int64)
-    for timeline in timelines.select_columns(["labels"]):
-        labels = np.asarray(timeline["labels"])
-        counts += np.bincount(labels[labels >= 0], minlength=num_labels)
+    labels = np.concatenate([np.asarray(of_timeline) for of_timeline in timelines["labels"]])
+    counts = np.bincount(labels[labels >= 0], minlength=num_labels)
     if not counts.all():
         raise ValueError(f"Some class has no post in the training split; posts of each class: {counts.tolist()}.")
     return np.sqrt(counts.sum() / counts).tolist()
 
 
 def choose_class_weights(timelines: Dataset, names: list[str]) -> list[float]:
-    """[`class_weights`], said in a log line: nobody asked for them."""
+    """[`class_weights`], said in a log line."""
     weights = class_weights(timelines, len(names))
     said = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
     logger.info("Class weights in the loss, from the shares of the training posts: %s", said)

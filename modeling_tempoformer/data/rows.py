@@ -28,18 +28,17 @@ def to_rows(
     Args:
         timelines (`Dataset`): As [`to_timelines`] returns them.
         tokenizer (`PreTrainedTokenizerBase`): Tokenizer of the encoder.
-        window (`int`): Number of posts in a stream, at least 1.
-        targets_per_row (`int`, *optional*, defaults to 16): Most targets in a row, at least 1.
-        max_seq_length (`int`, *optional*): Most tokens in a post; longer posts are truncated, and counted in a log
-            line. The tokenizer's `model_max_length` is the default and the upper bound.
+        window (`int`): Number of posts in a stream.
+        targets_per_row (`int`, *optional*, defaults to 16): Most targets in a row.
+        max_seq_length (`int`, *optional*): Most tokens in a post, by default and at most the tokenizer's
+            `model_max_length`. Longer posts are truncated, and counted in a log line.
         only_labelled (`bool`, *optional*, defaults to `False`): Whether unlabelled posts are context only, as in
             training, or targets too, as in prediction.
 
     Returns:
-        `Dataset`: Rows with the columns of the tokenizer, `timestamps`,
-        `num_context`, `labels` (one for each post after the context, None = not a target), `post_ids` (of the posts
-        after the context), and `held_out` if the timelines have it. Raises a `ValueError` for an argument outside its
-        range.
+        `Dataset`: Rows with the columns of the tokenizer, `timestamps`, `num_context`, `labels` (one for each post
+        after the context, None = not a target), `post_ids` (of the posts after the context), and `held_out` if the
+        timelines have it. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:

@@ -32,8 +32,7 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
 
     Args:
         timelines (`Dataset`): As [`to_timelines`] returns them.
-        fraction (`float`): Share of the posts in the second one: 1 / k for an integer k of at least 2, to within
-            0.005.
+        fraction (`float`): Share of the posts in the second one: 1 / k for a whole k >= 2, to within 0.005.
         seed (`int`): Seed of the shuffle.
 
     Returns:

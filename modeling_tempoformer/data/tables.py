@@ -88,9 +88,9 @@ def read_csv(path: str | Path) -> Iterator[pa.Table]:
         yield pa.table([pa.array(column, pa.string()) for column in zip(*cells, strict=True)], names=columns)
 
 
-def find_separator(header: str, usual: str = ",") -> str:
+def find_separator(header: str) -> str:
     """What separates the names in the first line of a table: the comma, semicolon or tab that it has most of."""
-    return max((usual, *",;\t"), key=header.count)
+    return max(",;\t", key=header.count)
 
 
 def read_rows(path: str | Path) -> Iterator[list[str]]:
@@ -99,10 +99,9 @@ def read_rows(path: str | Path) -> Iterator[list[str]]:
     one of more or fewer cells than the header, or with quotes that RFC 4180 does not allow.
     """
     number, num_columns = 0, None
-    usual = "\t" if ".tsv" in str(path).lower() else ","
     with open_text(path, newline="") as file:
         header = file.readline()
-        lines = csv.reader(chain([header], file), delimiter=find_separator(header, usual), strict=True)
+        lines = csv.reader(chain([header], file), delimiter=find_separator(header), strict=True)
         try:
             for cells in lines:
                 if cells:
