@@ -8,6 +8,7 @@ A first argument that ends in .yaml or .json is a recipe: its values are default
 
 import logging
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -75,22 +76,13 @@ class ModelArguments(CheckpointArguments):
         return {**given, **(self.config_overrides or {})}
 
 
-def check_fields(fields: dict[str, Any], saved: PreTrainedConfig):
-    """Raises a `ValueError` for fields that contradict a saved temporal model."""
-    for name, value in fields.items():
-        if getattr(saved, name) != value:
-            raise ValueError(f"--{name} {value} cannot be given with this checkpoint; it has {getattr(saved, name)}.")
-
-
 def count_documents(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
     """The number of training texts of each time point, added to those of earlier trainings."""
     if texts is None:
         raise ValueError("--time_scaling documents counts the training texts, which must be given.")
-    counts = dict.fromkeys(tokenizer.times, 0) | before
-    for value in texts[time_column]:
-        if tokenizer.time_points.holds(value):
-            counts[tokenizer.time_points.find(value)] += 1
-    return list(counts.values())
+    points = tokenizer.time_points
+    counts = Counter(before) + Counter(points.find(value) for value in texts[time_column] if points.holds(value))
+    return [counts[name] for name in tokenizer.times]
 
 
 def load_model_and_tokenizer(
@@ -107,8 +99,9 @@ def load_model_and_tokenizer(
     times = choose_times(splits, data, saved_times)
     check_overrides(model_args.config_overrides, config_class)
     fields = model_args.config_fields()
-    if saved_times:
-        check_fields(fields, config)
+    for name, value in fields.items() if saved_times else ():
+        if getattr(config, name) != value:
+            raise ValueError(f"--{name} {value} cannot be given with this checkpoint; it has {getattr(config, name)}.")
 
     given = {
         "time_granularity": data.time_granularity,
@@ -158,11 +151,9 @@ def evaluate_times(
     points = tokenizer.time_points
     probabilities = predict_times(trainer.model, tokenizer, list(texts[data.text_column]), batch_size)
     table = pd.DataFrame(probabilities, columns=tokenizer.times)
-    predicted = table.idxmax(axis=1)
-    table = table.add_prefix("probability_")
-    table.insert(0, "source", texts[SOURCE])
-    table.insert(1, "time", [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]])
-    table.insert(2, "prediction", predicted)
+    times = [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]]
+    known = pd.DataFrame({"source": texts[SOURCE], "time": times, "prediction": table.idxmax(axis=1)})
+    table = known.join(table.add_prefix("probability_"))
     dated = table[table["time"] != ""]
     metrics = {"predict_samples": len(table), "predict_dated_samples": len(dated)}
     if len(dated):

@@ -107,20 +107,19 @@ def read_annomi(path: str | Path) -> Rows:
     first annotator's label: change, neutral or sustain for the client, none for the therapist. Times are seconds into
     the video; where they step back, `utterance_id` is the true order, so the latest time so far stands for them.
     """
-    utterances, latest = {}, {}
-    for line in load_table(path):
-        utterances.setdefault((int(line["transcript_id"]), int(line["utterance_id"])), line)
-    for (transcript, number), line in sorted(utterances.items()):
-        hours, minutes, seconds = (int(part) for part in line["timestamp"].split(":"))
-        latest[transcript] = max(3600 * hours + 60 * minutes + seconds, latest.get(transcript, 0))
-        yield {
-            "post_id": f"{transcript}-{number}",
-            "timeline_id": str(transcript),
-            "timestamp": latest[transcript],
-            "text": line["utterance_text"],
-            "label": line["client_talk_type"] if line["interlocutor"] == "client" else None,
-            "speaker": line["interlocutor"],
-        }
+    lines = load_table(path).to_pandas().drop_duplicates(["transcript_id", "utterance_id"])
+    lines = lines.astype({"transcript_id": int, "utterance_id": int}).sort_values(["transcript_id", "utterance_id"])
+    timeline_ids, speakers = lines["transcript_id"].astype(str), lines["interlocutor"]
+    seconds = pd.to_timedelta(lines["timestamp"]).dt.total_seconds().astype(int)
+    posts = {
+        "post_id": timeline_ids + "-" + lines["utterance_id"].astype(str),
+        "timeline_id": timeline_ids,
+        "timestamp": seconds.groupby(timeline_ids).cummax(),
+        "text": lines["utterance_text"],
+        "label": lines["client_talk_type"].astype(object).where(speakers == "client", None),
+        "speaker": speakers,
+    }
+    yield from pd.DataFrame(posts).to_dict("records")
 
 
 def read_mood_diaries(path: str | Path) -> Rows:
@@ -129,20 +128,12 @@ def read_mood_diaries(path: str | Path) -> Rows:
     times. The label is ours: Switch where the valence, -2 to 2, is at least 2 away from that of the writer's previous
     entry, else No-Switch; none for a writer's first entry.
     """
-    previous: dict[str, float] = {}
-    for line in sorted(load_table(path), key=lambda line: line["timestamp"]):
-        writer, valence = line["user_id"], float(line["valence"])
-        label = None
-        if writer in previous:
-            label = "Switch" if abs(valence - previous[writer]) >= SWITCH_STEP else "No-Switch"
-        previous[writer] = valence
-        yield {
-            "post_id": line["text_id"],
-            "timeline_id": writer,
-            "timestamp": line["timestamp"],
-            "text": line["text"],
-            "label": label,
-        }
+    entries = load_table(path).to_pandas().sort_values("timestamp", kind="stable")
+    step = entries["valence"].astype(float).groupby(entries["user_id"]).diff().abs()
+    labels = (step >= SWITCH_STEP).map({True: "Switch", False: "No-Switch"}).astype(object)
+    entries["label"] = labels.where(step.notna(), None)
+    posts = entries.rename(columns={"text_id": "post_id", "user_id": "timeline_id"})
+    yield from posts[["post_id", "timeline_id", "timestamp", "text", "label"]].to_dict("records")
 
 
 def read_ubuntu_irc(path: str | Path) -> Rows:

@@ -84,11 +84,8 @@ def name_sources(texts: Dataset) -> Dataset:
 
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
     """
-    The time points of a corpus: its distinct times, named at a granularity if there is one. They are sorted by the
-    numbers in their names; names without a number come last, in the order of the corpus.
-
-    Missing times are skipped, and so are values that are not dates, unless `only_dates`: then an `UnknownTimeError`
-    names the row.
+    The distinct times of a corpus, named at a granularity if there is one, in the order of the numbers in their names;
+    those without a number come last. Missing times are skipped; so is what is no date, unless `only_dates`.
     """
     names: dict[str, None] = {}
     for row, value in enumerate(texts[time_column]):
@@ -128,10 +125,7 @@ def split_dated_texts(
     wanted: Sequence[str],
     seed: int,
 ) -> dict[str, Dataset]:
-    """
-    The texts of each split. The validation split is taken from the training texts if both are wanted and no file is
-    given for it.
-    """
+    """The texts of each split; the validation split is taken from the training texts if no file is given for it."""
     splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
     if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
         splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
@@ -141,10 +135,7 @@ def split_dated_texts(
 def settle_unknown_times(
     texts: Dataset, arguments: TextDataTrainingArguments, times: TimePoints, name: str
 ) -> Dataset:
-    """
-    Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are. Raises a
-    `ValueError` where no text is in a time point.
-    """
+    """Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are."""
     drops = arguments.unknown_times == "drop"
     # The time of a text to test is predicted.
     if arguments.unknown_times == "error" or (name == "test" and not drops):
@@ -186,10 +177,7 @@ def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
 
 
 def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
-    """
-    The special tokens before and after a text of some time, and the id of that time (`None` if the tokenizer has no
-    times).
-    """
+    """The special tokens before and after a text of some time, and its id (None if the tokenizer has no times)."""
     dated = hasattr(tokenizer, "time_points")
     ids = (tokenizer("", time=time) if dated else tokenizer(""))["input_ids"]
     return ids[:-1], ids[-1:], tokenizer.time_id(time) if dated else None
@@ -215,19 +203,13 @@ def to_mlm_rows(
     line_by_line: bool = False,
 ) -> Dataset:
     """
-    Rows for [`TemporalMlmCollator`] of at most `max_length` tokens, special tokens included: `input_ids`,
-    `attention_mask`, `special_tokens_mask` and `time_ids`. A longer text makes several rows. Texts of one time point
-    are joined, of each 1,000 texts anew, unless `line_by_line`.
-
-    Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
+    Rows for [`TemporalMlmCollator`] of at most `max_length` tokens, special tokens included. A longer text makes
+    several rows. Texts of one time point are joined, of each 1,000 texts anew, unless `line_by_line`.
     """
-    check_column(texts.column_names, time_column, "time")
-    check_column(texts.column_names, text_column, "text")
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
-    texts = name_sources(texts)
     time_ids = check_texts(texts, tokenizer, time_column, text_column)
     if not line_by_line:
         # Texts of one time point follow each other, so that rows are full also if there are many time points.
@@ -262,10 +244,7 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """
-    The time ids of texts, after [`name_sources`]. Raises a `ValueError` that names a text without words or a known
-    time; without `must_have_time` it may have none.
-    """
+    """The time ids of texts. An error names a text without words or, if `must_have_time`, without a known time."""
     time_ids = []
     for source, time, text in zip(texts[SOURCE], texts[time_column], texts[text_column], strict=True):
         if not isinstance(text, str) or not text.strip():

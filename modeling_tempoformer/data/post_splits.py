@@ -35,10 +35,7 @@ def load_splits(
     load: Callable[..., Dataset] = load_file,
     option: str = "file",
 ) -> dict[str, Dataset]:
-    """
-    The posts of each given split. Arguments whose names end in `option`, such as `--train_file`, name what `load`
-    reads.
-    """
+    """What `load` reads of each given split; arguments such as `--train_file`, which end in `option`, name it."""
     files = {name: getattr(arguments, f"{name}_{option}") for name in SPLITS}
     files = {name: path for name, path in files.items() if path}
     name = arguments.dataset_name
@@ -142,10 +139,7 @@ def take_fold(timelines: dict[str, Dataset], arguments: DataTrainingArguments) -
 def check_given(
     splits: dict[str, Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
 ) -> dict[str, Dataset]:
-    """
-    The splits, with at most `--max_predict_samples` rows to test, evenly spaced. Raises a `ValueError` if a wanted one
-    is missing.
-    """
+    """The wanted splits must be there; of the test split `--max_predict_samples` rows stay, evenly spaced."""
     if missing := [name for name in wanted if name not in splits]:
         raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
     number, test = arguments.max_predict_samples, splits.get("test")

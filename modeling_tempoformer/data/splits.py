@@ -67,9 +67,8 @@ def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.
 
 def hold_out(timelines: Dataset, members: int, seed: int) -> Dataset:
     """
-    Shares timelines out to the members of a model, with similar shares of the classes: `held_out` is the member that
-    does not learn from a timeline. Of fewer timelines than members some learn from all. Raises a `ValueError` for a
-    single timeline.
+    Shares timelines out to the members of a model: `held_out` is the member that does not learn from a timeline. Of
+    fewer timelines than members some learn from all.
     """
     held_out = np.empty(len(timelines), dtype=np.int64)
     for member, (_, taken) in enumerate(cut(timelines, max(2, min(members, len(timelines))), seed)):
@@ -105,10 +104,7 @@ def make_folds(
 
 
 def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:
-    """
-    The folds in a file. Raises a `ValueError` unless each fold has every timeline of `timelines` exactly once, no
-    others, and no empty split.
-    """
+    """The folds in a file, each of which must have every timeline exactly once, and no empty split."""
     folds = json.loads(Path(path).read_text(encoding="utf-8"))
     right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
     if not right or not all(right):

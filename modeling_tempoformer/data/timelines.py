@@ -52,10 +52,7 @@ class Post(NamedTuple):
 
 
 def to_name(value: Any) -> str | None:
-    """
-    A label or an id as text without white space around it, None if it is missing. Whole floats become integers, since
-    tables make floats of the integers of a column with gaps.
-    """
+    """A label or an id as text, None if it is missing. Whole floats become integers: tables with gaps have floats."""
     value = value.strip() if isinstance(value, str) else value
     if value is None or value == "" or value != value:
         return None
@@ -132,9 +129,8 @@ def read_posts(
     times: TimeColumn | None = None,
 ) -> Iterator[Post]:
     """
-    Checks the posts one by one. `columns` names the column of each role; where it has None for the timestamp or the
-    label, the usual column is read if there is one. `times`, if given, reads the times, and knows their kind then.
-    That ids differ is left to the caller.
+    Checks the posts one by one, but not that their ids differ. `columns` names the column of each role; where it has
+    None for the timestamp or the label, the usual column is read if there is one.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
