@@ -4,13 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from helpers import ROOT, of_others, read_json, read_table, write_posts
 
 import run_baseline
 import run_glue_style
 from modeling_tempoformer.data.synthetic import synthetic_posts
-from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArguments
 
 
 POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
@@ -184,14 +182,6 @@ def test_no_prediction_of_an_earlier_run_stays_beside_new_scores(tmp_path, train
     run_glue_style.main([*arguments, "--validation_file", write_posts(tmp_path / "posts.csv", NEW)])
     assert set(read_json(tmp_path / "new" / "all_results.json")) == {"validation", "explained"}
     assert not [name for name in ("_predictions.csv", *STALE) if (tmp_path / "new" / name).exists()]
-
-
-def test_no_score_of_an_earlier_run_stays_beside_those_of_a_language_model(tmp_path):
-    leave_results(tmp_path / "new")
-    trainer = HubTrainer(torch.nn.Linear(1, 1), HubTrainingArguments(output_dir=str(tmp_path / "new"), use_cpu=True))
-    trainer.save_metrics("eval", {"eval_loss": 1.5})
-    trainer.save_metrics("predict", {"predict_accuracy": 0.5})
-    assert read_json(tmp_path / "new" / "all_results.json") == {"eval_loss": 1.5, "predict_accuracy": 0.5}
 
 
 # What a run that does not train would change of a model: its results, or what the results are of.
