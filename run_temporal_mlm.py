@@ -8,6 +8,7 @@ A first argument that ends in .yaml or .json is a recipe: its values are default
 
 import logging
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,10 +27,17 @@ from modeling_tempoformer import (
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.data.arguments import TextDataTrainingArguments
-from modeling_tempoformer.data.dated_texts import SOURCE, DatedTexts, check_texts, to_mlm_rows, token_limit
+from modeling_tempoformer.data.dated_texts import (
+    SOURCE,
+    check_texts,
+    choose_times,
+    load_text_splits,
+    split_dated_texts,
+    to_mlm_rows,
+    token_limit,
+)
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.data.text_splits import choose_times, load_text_splits, split_dated_texts
 from modeling_tempoformer.evaluation.figures import print_figures
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
@@ -42,7 +50,6 @@ from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, Temp
 
 logger = logging.getLogger(__name__)
 
-SHUFFLE_BUFFER = 10_000  # rows
 BERT = (TemporalBertConfig, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer)
 ROBERTA = (TemporalRobertaConfig, RobertaWithTemporalAttentionForMaskedLM, TemporalRobertaTokenizer)
 FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_roberta": ROBERTA}
@@ -69,29 +76,20 @@ class ModelArguments(CheckpointArguments):
         return {**given, **(self.config_overrides or {})}
 
 
-def check_fields(fields: dict[str, Any], saved: PreTrainedConfig):
-    """Raises a `ValueError` for fields that contradict a saved temporal model."""
-    for name, value in fields.items():
-        if getattr(saved, name) != value:
-            raise ValueError(f"--{name} {value} cannot be given with this checkpoint; it has {getattr(saved, name)}.")
-
-
-def count_documents(texts: DatedTexts | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
+def count_documents(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
     """The number of training texts of each time point, added to those of earlier trainings."""
-    if not isinstance(texts, Dataset):
-        raise ValueError("--time_scaling documents counts the training texts, which must be given and not streamed.")
-    counts = dict.fromkeys(tokenizer.times, 0) | before
-    for value in texts[time_column]:
-        if tokenizer.time_points.holds(value):
-            counts[tokenizer.time_points.find(value)] += 1
-    return list(counts.values())
+    if texts is None:
+        raise ValueError("--time_scaling documents counts the training texts, which must be given.")
+    points = tokenizer.time_points
+    counts = Counter(before) + Counter(points.find(value) for value in texts[time_column] if points.holds(value))
+    return [counts[name] for name in tokenizer.times]
 
 
 def load_model_and_tokenizer(
     model_args: ModelArguments,
     data: TextDataTrainingArguments,
     config: PreTrainedConfig,
-    splits: dict[str, DatedTexts],
+    splits: dict[str, Dataset],
 ):
     """A saved temporal model, or a new one with a plain encoder's weights; and its tokenizer."""
     if config.model_type not in FAMILIES:
@@ -101,8 +99,9 @@ def load_model_and_tokenizer(
     times = choose_times(splits, data, saved_times)
     check_overrides(model_args.config_overrides, config_class)
     fields = model_args.config_fields()
-    if saved_times:
-        check_fields(fields, config)
+    for name, value in fields.items() if saved_times else ():
+        if getattr(config, name) != value:
+            raise ValueError(f"--{name} {value} cannot be given with this checkpoint; it has {getattr(config, name)}.")
 
     given = {
         "time_granularity": data.time_granularity,
@@ -152,11 +151,9 @@ def evaluate_times(
     points = tokenizer.time_points
     probabilities = predict_times(trainer.model, tokenizer, list(texts[data.text_column]), batch_size)
     table = pd.DataFrame(probabilities, columns=tokenizer.times)
-    predicted = table.idxmax(axis=1)
-    table = table.add_prefix("probability_")
-    table.insert(0, "source", texts[SOURCE])
-    table.insert(1, "time", [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]])
-    table.insert(2, "prediction", predicted)
+    times = [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]]
+    known = pd.DataFrame({"source": texts[SOURCE], "time": times, "prediction": table.idxmax(axis=1)})
+    table = known.join(table.add_prefix("probability_"))
     dated = table[table["time"] != ""]
     metrics = {"predict_samples": len(table), "predict_dated_samples": len(dated)}
     if len(dated):
@@ -198,8 +195,6 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         raise ValueError(f"--max_seq_length {data.max_seq_length}: the model reads at most {longest} tokens.")
     settings = (tokenizer, data.time_column, data.text_column, data.max_seq_length, data.line_by_line)
     rows = {split: to_mlm_rows(texts[split], *settings) for split in ("train", "validation") if split in texts}
-    if data.streaming and "train" in rows:
-        rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
 
     # Trainer
     trainer = TemporalTrainer(

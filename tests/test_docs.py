@@ -29,7 +29,7 @@ from helpers import NAMES, ROOT, TINY, of_others, tiny_model
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
 
 import modeling_tempoformer
-import modeling_tempoformer.data.text_splits
+import modeling_tempoformer.data.dated_texts
 
 # Before what they import is patched below: they would keep that.
 import modeling_tempoformer.training.fine_tuning
@@ -61,7 +61,7 @@ READERS = (
     "training.fine_tuning.load_splits",
     "data.post_splits.load_file",
     "data.post_splits.load_splits",
-    "data.text_splits.load_text_splits",
+    "data.dated_texts.load_text_splits",
 )
 FENCE = re.compile(r'^```(\w*)(?: title="(.+?)")?\n(.*?)^```$', flags=re.DOTALL | re.MULTILINE)
 BERT = "google-bert/bert-base-uncased"

@@ -6,27 +6,17 @@ from typing import Any, Literal
 
 @dataclass
 class DatasetArguments:
-    """A dataset on the Hub in place of files, and how much of the data to take."""
+    """A dataset on the Hub in place of files, and how much to predict."""
 
     dataset_name: str | None = field(default=None, metadata={"help": "Dataset on the Hub, instead of files."})
     dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
-    max_train_samples: int | None = field(
-        default=None,
-        metadata={"help": "Train on at most this many timelines or texts, evenly spaced (streamed, the first)."},
-    )
-    max_eval_samples: int | None = field(
-        default=None, metadata={"help": "Evaluate on at most this many timelines or texts, evenly spaced."}
-    )
     max_predict_samples: int | None = field(
         default=None, metadata={"help": "Predict at most this many timelines or texts, evenly spaced."}
     )
     text_column: str = "text"
-    streaming: bool = field(default=False, metadata={"help": "Read the training data anew in each pass."})
 
     def __post_init__(self):
-        check_positive(
-            self, "window", "max_seq_length", "max_train_samples", "max_eval_samples", "max_predict_samples"
-        )
+        check_positive(self, "window", "max_seq_length", "max_predict_samples")
 
 
 @dataclass

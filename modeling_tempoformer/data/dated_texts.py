@@ -1,79 +1,91 @@
-"""Dated texts: from files or tables to rows for masked language modelling."""
+"""Dated texts: from files or tables to splits, and to rows for masked language modelling."""
 
+import logging
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
-from datasets import Dataset, IterableDataset, interleave_datasets
+from datasets import Dataset
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling_tempoformer_encoders import ENCODER_ADAPTERS
-from ..time_points_temporal_bert import UnknownTimeError, as_name, is_missing, name_date, read_date, read_years
+from ..time_points_temporal_bert import (
+    TimePoints,
+    UnknownTimeError,
+    as_name,
+    is_missing,
+    name_date,
+    read_date,
+    read_years,
+)
+from .arguments import TextDataTrainingArguments
 from .files import read_lines
+from .post_splits import check_given, load_file, load_splits
 from .tables import check_column
 
 
-DatedTexts = Dataset | IterableDataset
+logger = logging.getLogger(__name__)
+
 TEXT_SUFFIXES = (".txt", ".txt.gz")
 TAGS = ("_nn", "_vb")
 # The column that says which file and line, or which row, a text comes from.
 SOURCE = "source_of_text"
 
 
-def read_text_file(path: str) -> Iterator[dict[str, str]]:
+def load_texts(paths: list[str], task_name: str | None) -> Dataset:
+    """Texts from files named by time point, from a table, or from a corpus in its original form."""
+    if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
+        return read_text_files(paths)
+    if len(paths) > 1:
+        raise ValueError(f"Give text files named by time point (TIME.txt), or one table; got {', '.join(paths)}.")
+    return load_file(paths[0], task_name)
+
+
+def read_text_files(paths: list[str]) -> Dataset:
     """
-    The lines of a text file that is named by its time point (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
+    The lines of text files that are named by their time points (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
     ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
     """
-    name = Path(path).name.removesuffix(".gz")
-    if not name.endswith(".txt"):
-        raise ValueError(f"{path}: a text file must be named by its time, TIME.txt or TIME.txt.gz.")
-    number = None
-    for number, line in read_lines(path):
-        text = " ".join(untagged(token) for token in line.split())
-        yield {"time": name.removesuffix(".txt"), "text": text, SOURCE: f"{path}, line {number}"}
-    if number is None:
-        raise ValueError(f"{path} has no text.")
+    texts = []
+    for path in paths:
+        time, number = Path(path).name.removesuffix(".gz").removesuffix(".txt"), None
+        for number, line in read_lines(path):
+            text = " ".join(untagged(token) for token in line.split())
+            texts.append({"time": time, "text": text, SOURCE: f"{path}, line {number}"})
+        if number is None:
+            raise ValueError(f"{path} has no text.")
+    return Dataset.from_list(texts)
 
 
-def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -> DatedTexts:
-    """
-    The texts of files that are named by time point, with the columns `time` and `text`. Streamed texts are drawn from
-    the files in proportion to their sizes, so that time points are mixed.
-    """
-    if not streaming:
-        return Dataset.from_list([text for path in paths for text in read_text_file(path)])
-    streamed = [IterableDataset.from_generator(read_text_file, gen_kwargs={"path": path}) for path in paths]
-    sizes = [Path(path).stat().st_size for path in paths]
-    if 0 in sizes:
-        raise ValueError(f"{paths[sizes.index(0)]} has no text.")
-    return interleave_datasets(
-        streamed,
-        probabilities=[size / sum(sizes) for size in sizes],
-        seed=seed,
-        stopping_strategy="all_exhausted_without_replacement",
-    )
+def load_text_splits(
+    arguments: TextDataTrainingArguments, cache_dir: str | None = None, token: str | None = None
+) -> dict[str, Dataset]:
+    """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
+    splits = load_splits(arguments, cache_dir, token, load_texts, "files")
+    for name, texts in splits.items():
+        check_column(texts.column_names, arguments.text_column, "text")
+        if name == "test" and arguments.time_column not in texts.column_names:
+            texts = texts.add_column(arguments.time_column, [None] * len(texts))
+        check_column(texts.column_names, arguments.time_column, "time")
+        splits[name] = name_sources(texts)
+    return splits
 
 
-def name_sources(texts: DatedTexts) -> DatedTexts:
+def name_sources(texts: Dataset) -> Dataset:
     """Adds its row number to each text of a table, so that errors can name it after filtering and sorting."""
-    if SOURCE in check_columns(texts):
+    if SOURCE in texts.column_names:
         return texts
-    if isinstance(texts, IterableDataset):
-        return texts.map(lambda row, number: {**row, SOURCE: f"row {number}"}, with_indices=True)
     return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
 
 
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
     """
-    The time points of a corpus: its distinct times, named at a granularity if there is one. They are sorted by the
-    numbers in their names; names without a number come last, in the order of the corpus.
-
-    Missing times are skipped, and so are values that are not dates, unless `only_dates`: then an `UnknownTimeError`
-    names the row.
+    The distinct times of a corpus, named at a granularity if there is one, in the order of the numbers in their names;
+    those without a number come last. Missing times are skipped; so is what is no date, unless `only_dates`.
     """
     names: dict[str, None] = {}
     for row, value in enumerate(texts[time_column]):
@@ -91,6 +103,51 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
 def numbers_in(name: str) -> tuple[int, ...]:
     """The integers in a time point's name, in their order; years before the common era are negative."""
     return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
+
+
+def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
+    """The time points: `--times`, else those of a saved model, else those of the texts."""
+    times = arguments.times or list(saved)
+    if not times:
+        texts = splits.get("train", next(iter(splits.values())))
+        only_dates = arguments.unknown_times == "error"
+        times = find_times(texts, arguments.time_column, arguments.time_granularity, only_dates)
+    if len(times) < 2:
+        raise ValueError(f"There must be at least two time points, got: {', '.join(times) or 'none'}.")
+    logger.info("%d time points: %s", len(times), shorten(", ".join(times), 200))
+    return times
+
+
+def split_dated_texts(
+    splits: dict[str, Dataset],
+    arguments: TextDataTrainingArguments,
+    times: TimePoints,
+    wanted: Sequence[str],
+    seed: int,
+) -> dict[str, Dataset]:
+    """The texts of each split; the validation split is taken from the training texts if no file is given for it."""
+    splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
+    if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
+        splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
+    return check_given(splits, arguments, wanted, "files")
+
+
+def settle_unknown_times(
+    texts: Dataset, arguments: TextDataTrainingArguments, times: TimePoints, name: str
+) -> Dataset:
+    """Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are."""
+    drops = arguments.unknown_times == "drop"
+    # The time of a text to test is predicted.
+    if arguments.unknown_times == "error" or (name == "test" and not drops):
+        return texts
+    values = texts[arguments.time_column]
+    known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
+    if not known:
+        raise ValueError(f"No text of the {name} split is in any of the time points {', '.join(times.names)}.")
+    if len(known) < len(texts):
+        what = "left out" if drops else "of unknown time"
+        logger.warning("%s: %d of %d texts are in no time point: %s.", name, len(texts) - len(known), len(texts), what)
+    return texts.select(known) if drops else texts
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
@@ -119,19 +176,8 @@ def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         )
 
 
-def check_columns(texts: DatedTexts, **columns: str) -> list[str]:
-    """The names of all columns. Raises a `ValueError` if one of `columns`, by their roles, is missing."""
-    present = texts.column_names or list(next(iter(texts)))
-    for role, column in columns.items():
-        check_column(present, column, role)
-    return present
-
-
 def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
-    """
-    The special tokens before and after a text of some time, and the id of that time (`None` if the tokenizer has no
-    times).
-    """
+    """The special tokens before and after a text of some time, and its id (None if the tokenizer has no times)."""
     dated = hasattr(tokenizer, "time_points")
     ids = (tokenizer("", time=time) if dated else tokenizer(""))["input_ids"]
     return ids[:-1], ids[-1:], tokenizer.time_id(time) if dated else None
@@ -149,42 +195,36 @@ def make_row(words: list[int], before: list[int], after: list[int], time_id: int
 
 
 def to_mlm_rows(
-    texts: DatedTexts,
+    texts: Dataset,
     tokenizer: PreTrainedTokenizerBase,
     time_column: str = "time",
     text_column: str = "text",
     max_length: int = 128,
     line_by_line: bool = False,
-) -> DatedTexts:
+) -> Dataset:
     """
-    Rows for [`TemporalMlmCollator`] of at most `max_length` tokens, special tokens included: `input_ids`,
-    `attention_mask`, `special_tokens_mask` and `time_ids`. A longer text makes several rows. Texts of one time point
-    are joined, of each 1,000 texts anew, unless `line_by_line`.
-
-    Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
+    Rows for [`TemporalMlmCollator`] of at most `max_length` tokens, special tokens included. A longer text makes
+    several rows. Texts of one time point are joined, of each 1,000 texts anew, unless `line_by_line`.
     """
-    check_columns(texts, time=time_column, text=text_column)
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
-    texts = name_sources(texts)
-    if not line_by_line and isinstance(texts, Dataset):
+    time_ids = check_texts(texts, tokenizer, time_column, text_column)
+    if not line_by_line:
         # Texts of one time point follow each other, so that rows are full also if there are many time points.
-        ids = check_texts(texts, tokenizer, time_column, text_column)
-        texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
+        texts = texts.select(sorted(range(len(texts)), key=time_ids.__getitem__))
 
     def convert(batch: dict[str, list]) -> dict[str, list]:
-        sources, times, found = batch[SOURCE], batch[time_column], batch[text_column]
-        time_ids = [check_text(tokenizer, *row) for row in zip(sources, times, found, strict=True)]
+        times, found = batch[time_column], batch[text_column]
         # RoBERTa's tokens include the space before a word, which texts that are joined need.
         words = [text if line_by_line else f" {text}" for text in found]
         tokens = tokenizer(words, time=times, add_special_tokens=False, verbose=False)["input_ids"]
         by_time: dict[int, list[int]] = {}
-        for text, time_id in enumerate(time_ids):
+        for text, time in enumerate(times):
             if not tokens[text]:
-                raise ValueError(f"{sources[text]}: the tokenizer finds no token in the text {found[text]!r}.")
-            by_time.setdefault(time_id, []).append(text)
+                raise ValueError(f"{batch[SOURCE][text]}: the tokenizer finds no token in the text {found[text]!r}.")
+            by_time.setdefault(tokenizer.time_id(time), []).append(text)
         rows = []
         for of_time in by_time.values():
             before, after, time_id = frame(tokenizer, times[of_time[0]])
@@ -194,18 +234,7 @@ def to_mlm_rows(
                 rows += [make_row(ids[i : i + size], before, after, time_id) for i in range(0, len(ids), size)]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
-    cached = {"load_from_cache_file": False} if isinstance(texts, Dataset) else {}
-    return texts.map(convert, batched=True, remove_columns=check_columns(texts), **cached)
-
-
-def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:
-    """The time id of a text. Raises a `ValueError` that names its source if it has no words or no known time."""
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
-    try:
-        return tokenizer.time_id(time)
-    except UnknownTimeError as error:
-        raise UnknownTimeError(f"{source}: {error}") from None
+    return texts.map(convert, batched=True, remove_columns=texts.column_names, load_from_cache_file=False)
 
 
 def check_texts(
@@ -215,11 +244,17 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """[`check_text`] of all texts, after [`name_sources`]. Without `must_have_time`, a text may have no time."""
-    times = texts[time_column]
-    if not must_have_time:
-        times = [tokenizer.times[0] if is_missing(time) else time for time in times]
-    return [check_text(tokenizer, *row) for row in zip(texts[SOURCE], times, texts[text_column], strict=True)]
+    """The time ids of texts. An error names a text without words or, if `must_have_time`, without a known time."""
+    time_ids = []
+    for source, time, text in zip(texts[SOURCE], texts[time_column], texts[text_column], strict=True):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
+        try:
+            may_lack = not must_have_time and is_missing(time)
+            time_ids.append(tokenizer.time_id(tokenizer.times[0] if may_lack else time))
+        except UnknownTimeError as error:
+            raise UnknownTimeError(f"{source}: {error}") from None
+    return time_ids
 
 
 def untagged(word: str) -> str:

@@ -13,7 +13,7 @@ from datasets import Dataset
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from .timelines import Posts, without_zeros
+from .timelines import without_zeros
 
 
 logger = logging.getLogger(__name__)
@@ -32,8 +32,7 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
 
     Args:
         timelines (`Dataset`): As [`to_timelines`] returns them.
-        fraction (`float`): Share of the posts in the second one: 1 / k for an integer k of at least 2, to within
-            0.005.
+        fraction (`float`): Share of the posts in the second one: 1 / k for a whole k >= 2, to within 0.005.
         seed (`int`): Seed of the shuffle.
 
     Returns:
@@ -68,9 +67,8 @@ def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.
 
 def hold_out(timelines: Dataset, members: int, seed: int) -> Dataset:
     """
-    Shares timelines out to the members of a model, with similar shares of the classes: `held_out` is the member that
-    does not learn from a timeline. Of fewer timelines than members some learn from all. Raises a `ValueError` for a
-    single timeline.
+    Shares timelines out to the members of a model: `held_out` is the member that does not learn from a timeline. Of
+    fewer timelines than members some learn from all.
     """
     held_out = np.empty(len(timelines), dtype=np.int64)
     for member, (_, taken) in enumerate(cut(timelines, max(2, min(members, len(timelines))), seed)):
@@ -106,20 +104,16 @@ def make_folds(
 
 
 def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:
-    """
-    The folds in a file. Raises a `ValueError` unless each fold has every timeline of `timelines` exactly once, no
-    others, and no empty split.
-    """
+    """The folds in a file, each of which must have every timeline exactly once, and no empty split."""
     folds = json.loads(Path(path).read_text(encoding="utf-8"))
-    if not folds or not all(isinstance(fold, dict) and set(fold) == set(SPLITS) for fold in folds):
-        raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}.")
+    right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
+    if not right or not all(right):
+        raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")
     present = Counter(timelines["timeline_id"])
     for number, fold in enumerate(folds):
-        if empty := [name for name in SPLITS if not fold[name]]:
-            raise ValueError(f"{path}, fold {number}: the {empty[0]} split is empty.")
         named = Counter(timeline_id for name in SPLITS for timeline_id in fold[name])
-        refuse_ids(f"{path}, fold {number}: timelines are missing", present - named)
-        refuse_ids(f"{path}, fold {number}: timelines are unknown, or in several splits", named - present)
+        differing = (present - named) + (named - present)
+        refuse_ids(f"{path}, fold {number}: timelines are missing, unknown or in several splits", differing)
     return folds
 
 
@@ -127,8 +121,8 @@ def check_tested_once(path: str | Path, folds: list[dict[str, list[str]]]):
     """Raises a `ValueError` unless every timeline is in the test split of exactly one fold."""
     tested = Counter(timeline_id for fold in folds for timeline_id in fold["test"])
     everything = Counter(timeline_id for name in SPLITS for timeline_id in folds[0][name])
-    refuse_ids(f"{path}: timelines are in no test split", everything - tested)
-    refuse_ids(f"{path}: timelines are in several test splits", tested - everything)
+    differing = (everything - tested) + (tested - everything)
+    refuse_ids(f"{path}: timelines are in no test split, or in several", differing)
 
 
 def refuse_ids(problem: str, ids: Counter):
@@ -149,12 +143,6 @@ def hash_id(timeline_id: str) -> str:
     return hashlib.sha256(without_zeros(timeline_id).encode()).hexdigest()[:16]
 
 
-def hash_timelines(timelines: Posts) -> dict[str, str]:
-    """The ids of timelines by their hashes. Streamed ones are read through."""
-    ids = (timeline["timeline_id"] for timeline in timelines.select_columns(["timeline_id"]))
-    return {hash_id(timeline_id): timeline_id for timeline_id in ids}
-
-
 def read_split(model: str | None) -> dict[str, set[str]]:
     """The record of a model in a local folder, which may be a checkpoint in its output folder; empty without one."""
     folder = Path(model or "")
@@ -163,13 +151,14 @@ def read_split(model: str | None) -> dict[str, set[str]]:
     return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)}
 
 
-def make_split(splits: Mapping[str, Posts], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
+def make_split(splits: Mapping[str, Dataset], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """
     The record of a training or a calibration: the hashes of each split, those of `before` (the record of the model
     that the run starts from) for one that is not given, and as `earlier` the others that the model had learned from.
     Raises a `ValueError` that names timelines which are in two splits.
     """
-    hashes = {name: hash_timelines(splits[name]) if name in splits else {} for name in SPLITS}
+    ids = {name: splits[name]["timeline_id"] if name in splits else [] for name in SPLITS}
+    hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids[name]} for name in SPLITS}
     for one, other in combinations(hashes, 2):
         shared = [hashes[one][hashed] for hashed in hashes[one].keys() & hashes[other].keys()]
         problem = f"The {one} split and the {other} split have timelines in common; leave them out of one of the files"

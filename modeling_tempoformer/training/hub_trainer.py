@@ -70,8 +70,6 @@ class HubTrainingArguments(TrainingArguments):
         super().__post_init__()
         if self.push_to_hub and self.hub_strategy != HubStrategy.END:
             raise ValueError(f"--hub_strategy {self.hub_strategy.value} pushes checkpoints: give end or nothing.")
-        # Batches differ in size, so one process cannot cut them for the others.
-        self.accelerator_config.dispatch_batches = False
 
     def __getstate__(self):
         # The Trainer pickles its arguments beside the weights.

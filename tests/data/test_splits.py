@@ -71,7 +71,7 @@ def test_too_few_timelines_say_how_many_are_needed():
         make_folds(of_lengths([2] * 3), 5, 0.25, 0)
 
 
-@pytest.mark.parametrize("fraction", [0.7, 0.4, 0.15, 0, -0.5])
+@pytest.mark.parametrize("fraction", [0.7, 0.15, 0])
 def test_other_fractions_are_refused(timelines, fraction):
     with pytest.raises(ValueError, match=f"{fraction}.*1/2, 1/3, 1/4"):
         split_timelines(timelines, fraction, seed=0)
@@ -95,37 +95,32 @@ def test_of_bad_shares_the_nearest_is_taken():
         assert "t0" not in split_timelines(of_lengths([90, 2, 2, 2, 2, 2]), 0.2, seed)[1]["timeline_id"]
 
 
-def test_folds_can_be_given_back(tmp_path, timelines):
-    folds = make_folds(timelines, 4, 0.25, seed=0)
-    (tmp_path / "folds.json").write_text(json.dumps(folds))
-    assert read_folds(tmp_path / "folds.json", timelines) == folds
-    check_tested_once("folds.json", folds)
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda fold: fold["test"].append("t99"), "fold 1.*unknown.*t99"),
-        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1.*several splits.*t"),
-        (lambda fold: fold["train"].pop(), "fold 1.*missing.*t"),
-        (lambda fold: fold.update(train=[]), "fold 1.*train"),
+        (lambda fold: fold["test"].append("t99"), "fold 1.*: t99 "),
+        (lambda fold: fold["train"].append(fold["test"][0]), "fold 1.*several splits: t"),
+        (lambda fold: fold["train"].pop(), "fold 1.*missing.*: t"),
+        (lambda fold: fold.update(train=[]), "none of them empty"),
         (lambda fold: fold.pop("test"), "train, validation, test"),
     ],
 )
 def test_folds_of_other_timelines_are_refused(tmp_path, timelines, change, named):
-    folds = make_folds(timelines, 4, 0.25, seed=0)
+    folds, path = make_folds(timelines, 4, 0.25, seed=0), tmp_path / "folds.json"
+    path.write_text(json.dumps(folds))
+    assert read_folds(path, timelines) == folds
     change(folds[1])
-    (tmp_path / "folds.json").write_text(json.dumps(folds))
+    path.write_text(json.dumps(folds))
     with pytest.raises(ValueError, match=named):
-        read_folds(tmp_path / "folds.json", timelines)
+        read_folds(path, timelines)
 
 
 def test_folds_must_test_every_timeline_once(timelines):
     folds = make_folds(timelines, 4, 0.25, seed=0)
-    with pytest.raises(ValueError, match="no test split.* in all"):
-        check_tested_once("folds.json", folds[1:])
-    with pytest.raises(ValueError, match="several test splits.* in all"):
-        check_tested_once("folds.json", [*folds, folds[0]])
+    check_tested_once("folds.json", folds)
+    for wrong in (folds[1:], [*folds, folds[0]]):
+        with pytest.raises(ValueError, match=r"\(5 in all"):
+            check_tested_once("folds.json", wrong)
 
 
 def test_each_member_holds_out_its_share(timelines):

@@ -38,8 +38,8 @@ def test_an_interrupted_write_leaves_the_file_before(tmp_path, monkeypatch):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("content", ["", '{"eval_loss": '])
-def test_results_of_an_interrupted_write_do_not_end_the_next_run(tmp_path, content):
+@pytest.mark.parametrize("content", ["", '{"eval_loss": ', '{"predict_macro_f1": 0.99}'])
+def test_results_of_an_earlier_run_neither_stay_nor_end_the_next(tmp_path, content):
     (tmp_path / "all_results.json").write_text(content)
     trainer = HubTrainer(torch.nn.Linear(1, 1), HubTrainingArguments(output_dir=str(tmp_path), use_cpu=True))
     trainer.save_metrics("eval", {"eval_loss": 0.5})

@@ -115,51 +115,22 @@ def test_a_trained_model_goes_on_with_more_times(folder, tmp_path):
     assert torch.equal(new[[0, 1, 2, 3, 5]], old) and len(new) == 6
 
 
-def test_streamed_training_knows_the_given_times(folder, tmp_path):
-    weights = train(folder, tmp_path / "streamed", "--streaming", "--times", OLD, NEW)
-    assert weights["bert.time_embeddings.weight"].shape == (5, 16)
-
-
 def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_path, caplog):
     path = tmp_path / "sentences.tsv.gz"
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.write('year\ttext\n1815\tthe "tree flew\n1900\tair\n1990\tthe plane\n')
     assert [row["text"] for row in read_speeches(path)] == ['the "tree flew', "air", "the plane"]
-    more = ["--task_name", "speeches", "--train_files", str(path), "--times", OLD, NEW]
+    more = ["--task_name", "speeches", "--train_files", str(path), "--times", OLD, NEW, "--unknown_times"]
     with pytest.raises(ValueError, match="row 1.*'1900'"):
-        train(folder, tmp_path / "x", *more)
-    train(folder, tmp_path / "out", *more, "--unknown_times", "drop")
-    assert "1 of 3 texts" in caplog.text
+        train(folder, tmp_path / "x", *more, "error")
+    for choice, said in (("drop", "left out"), ("unknown", "of unknown time")):
+        train(folder, tmp_path / choice, *more, choice)
+        assert f"1 of 3 texts are in no time point: {said}" in caplog.text
 
 
-def test_texts_of_unknown_time_are_counted(folder, tmp_path, caplog):
-    texts = [("1815.0", "the tree flew"), ("1990", "air"), ("", "the plane"), ("1900", "the")]
-    table = tmp_path / "texts.csv"
-    table.write_text("time,text\n" + "\n".join(map(",".join, texts)), encoding="utf-8")
-    train(folder, tmp_path / "out", "--train_files", str(table), "--times", OLD, NEW, "--unknown_times", "unknown")
-    assert "2 of 4 texts" in caplog.text
-
-
-def test_some_samples_are_evenly_spaced(folder, tmp_path, caplog):
-    """Texts of both times are among them, where the files come one after the other."""
-    limits = ["--max_train_samples", "4", "--max_eval_samples", "2", "--max_predict_samples", "2"]
+def test_undated_letters_are_dated(folder, tmp_path):
     letters = tmp_path / "letters.csv"
-    letters.write_text("time,text\n1815,the tree\n1815,air\n1990,the plane\n1990,flew\n", encoding="utf-8")
-    tasks = ["--do_predict", "--test_files", str(letters), "--do_eval", "--prepend_time", "true", "--line_by_line"]
-    train(folder, tmp_path / "out", *limits, *tasks)
-    results = read_json(tmp_path / "out" / "all_results.json")
-    assert results["predict_samples"] == 2
-    assert [row["time"] for row in read_table(tmp_path / "out" / "_predictions.csv")] == [OLD, NEW]
-    # Two steps of batches of 16 rows are two passes of four texts.
-    assert read_json(tmp_path / "out" / "trainer_state.json")["epoch"] == pytest.approx(2)
-
-
-@pytest.mark.parametrize("column", [True, False])
-def test_undated_letters_are_dated(folder, tmp_path, column):
-    """With an empty column of times, or with none."""
-    letters = tmp_path / "letters.csv"
-    rows = [("time", "text"), ("", "the tree flew"), ("", "air plane")]
-    letters.write_text("\n".join(",".join(row if column else row[1:]) for row in rows), encoding="utf-8")
+    letters.write_text("text\nthe tree flew\nair plane\n", encoding="utf-8")
     tokens = ["--prepend_time", "true", "--do_predict", "--test_files", str(letters), "--unknown_times", "drop"]
     train(folder, tmp_path / "out", *tokens)
     predicted = read_table(tmp_path / "out" / "_predictions.csv")

@@ -1,0 +1,201 @@
+"""Readers of corpora in their original form: they yield posts or dated texts."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from transformers.utils import logging
+
+from .files import open_text, read_lines
+from .tables import load_table
+
+
+logger = logging.get_logger(__name__)
+
+Rows = Iterator[dict[str, Any]]
+OPINION = {"support": 1, "deny": -1, "query": -1, "comment": 0}
+# A step of valence that is a switch of mood.
+SWITCH_STEP = 2
+# A message or an action in a log of IRC; other lines are the system's.
+MESSAGE = re.compile(r"\[(\d\d):(\d\d)\] (?:<([^>]+)>|\* (\S+)) ?(.*)")
+# A time of day that steps back by more is the next day's.
+LARGEST_STEP_BACK = timedelta(hours=6)
+
+
+def stance_switches(stances: list[str]) -> list[str]:
+    """
+    Switch or No-Switch for each post of a thread in time order (paper, section 5.1).
+
+    With n_i the supports less the denials and queries of posts 0..i, post i > 0 is a Switch if n_i is not 0 and some
+    post j with 0 < j <= i took n from 0 to the sign of n_i.
+    """
+    labels, balance, switched = [], 0, set()
+    for position, stance in enumerate(stances):
+        previous, balance = balance, balance + OPINION[stance]
+        sign = (balance > 0) - (balance < 0)
+        if position > 0 and previous == 0 and sign:
+            switched.add(sign)
+        labels.append("Switch" if position > 0 and sign in switched else "No-Switch")
+    return labels
+
+
+def read_rumoureval(path: str | Path) -> Rows:
+    """
+    Longitudinal Rumour Stance (LRS): the threads of RumourEval-2017, one JSON object in each line (`.gz` or plain),
+    with `thread_id`, `source` and `replies` with `id`, `created_at`, `text`, `stance`. Posts are sorted by time; ties
+    keep their order.
+    """
+    for _, line in read_lines(path):
+        thread = json.loads(line)
+        posts = sorted([thread["source"], *thread["replies"]], key=lambda post: post["created_at"])
+        labels = stance_switches([post["stance"] for post in posts])
+        for post, label in zip(posts, labels, strict=True):
+            yield {
+                "post_id": post["id"],
+                "timeline_id": thread["thread_id"],
+                "timestamp": post["created_at"],
+                "text": post["text"],
+                "label": label,
+            }
+
+
+def read_talklife(path: str | Path) -> Rows:
+    """
+    Moments of change in TalkLife timelines (Tsakalidis et al., 2022; licensed, not shared): a CSV file with the
+    columns `timeline_id`, `postid`, `date` (ISO-8601), `content` and `label`: IE (escalation), IS (switch), O (no
+    change).
+    """
+    posts = load_table(path).rename_columns({"postid": "post_id", "date": "timestamp", "content": "text"})
+    yield from posts.select_columns(["post_id", "timeline_id", "timestamp", "text", "label"])
+
+
+def read_topic_shift(path: str | Path) -> Rows:
+    """
+    Topic Shift-MI (Konigari et al., 2021): Switchboard conversations without times, `path/*.csv`. Label 0 is the main
+    topic, 1 any other (class 2 counts as 1). Rows without text or speaker are dropped, and counted in a log line.
+    """
+    dropped, conversations = 0, sorted(Path(path).glob("*.csv"))
+    if not conversations:
+        raise ValueError(f"{path} must be a folder with a .csv file for each conversation.")
+    for conversation in conversations:
+        lines = pd.read_csv(conversation, dtype=str, keep_default_na=False)
+        for row, line in enumerate(lines.to_dict("records")):
+            if not line["Conversation"] or not line["Person"]:
+                dropped += 1
+                continue
+            yield {
+                "post_id": f"{conversation.stem}-{row}",
+                "timeline_id": conversation.stem,
+                "text": line["Conversation"],
+                "label": {0: "0", 1: "1", 2: "1"}[float(line["Class"])],
+                "speaker": line["Person"],
+            }
+    logger.warning(f"Dropped {dropped} rows without text or speaker.")
+
+
+def read_annomi(path: str | Path) -> Rows:
+    """
+    AnnoMI (Wu et al., 2022), motivational interviewing: the utterances of a `.csv` or `.csv.gz`, each once with its
+    first annotator's label: change, neutral or sustain for the client, none for the therapist. Times are seconds into
+    the video; where they step back, `utterance_id` is the true order, so the latest time so far stands for them.
+    """
+    lines = load_table(path).to_pandas().drop_duplicates(["transcript_id", "utterance_id"])
+    lines = lines.astype({"transcript_id": int, "utterance_id": int}).sort_values(["transcript_id", "utterance_id"])
+    timeline_ids, speakers = lines["transcript_id"].astype(str), lines["interlocutor"]
+    seconds = pd.to_timedelta(lines["timestamp"]).dt.total_seconds().astype(int)
+    posts = {
+        "post_id": timeline_ids + "-" + lines["utterance_id"].astype(str),
+        "timeline_id": timeline_ids,
+        "timestamp": seconds.groupby(timeline_ids).cummax(),
+        "text": lines["utterance_text"],
+        "label": lines["client_talk_type"].astype(object).where(speakers == "client", None),
+        "speaker": speakers,
+    }
+    yield from pd.DataFrame(posts).to_dict("records")
+
+
+def read_mood_diaries(path: str | Path) -> Rows:
+    """
+    Mood diaries (SemEval-2026, task 2): essays and feeling words of a `.csv` or `.csv.gz`, in the order of their
+    times. The label is ours: Switch where the valence, -2 to 2, is at least 2 away from that of the writer's previous
+    entry, else No-Switch; none for a writer's first entry.
+    """
+    entries = load_table(path).to_pandas().sort_values("timestamp", kind="stable")
+    step = entries["valence"].astype(float).groupby(entries["user_id"]).diff().abs()
+    labels = (step >= SWITCH_STEP).map({True: "Switch", False: "No-Switch"}).astype(object)
+    entries["label"] = labels.where(step.notna(), None)
+    posts = entries.rename(columns={"text_id": "post_id", "user_id": "timeline_id"})
+    yield from posts[["post_id", "timeline_id", "timestamp", "text", "label"]].to_dict("records")
+
+
+def read_ubuntu_irc(path: str | Path) -> Rows:
+    """
+    Ubuntu IRC (Kummerfeld et al., 2019): the logs in a folder, `NAME.ascii.txt` with `NAME.annotation.txt`, each
+    writer's messages in a log as a timeline. Conversations are the connected components of the annotated links. The
+    label is ours: Switch for an annotated message in another conversation than its writer's last annotated one, else
+    No-Switch; none for all other messages.
+    """
+    logs = sorted(Path(path).glob("*.ascii.txt"))
+    if not logs:
+        raise ValueError(f"{path} must be a folder with a .ascii.txt and a .annotation.txt file for each log.")
+    for log in logs:
+        name = log.name.removesuffix(".ascii.txt")
+        with open_text(log) as file:
+            lines = file.read().split("\n")
+        conversations = read_conversations(log.with_name(f"{name}.annotation.txt"), len(lines))
+        previous: dict[str, int] = {}
+        now = datetime.strptime(name[:10], "%Y-%m-%d").replace(tzinfo=UTC)
+        for number, line in enumerate(lines):
+            if not (found := MESSAGE.fullmatch(line)):
+                continue
+            hour, minute, speaker, actor, text = found.groups()
+            time = now.replace(hour=int(hour), minute=int(minute))
+            now = time + timedelta(days=now - time > LARGEST_STEP_BACK)
+            writer, label = speaker or actor, None
+            if (conversation := conversations.get(number)) is not None:
+                if writer in previous:
+                    label = "No-Switch" if previous[writer] == conversation else "Switch"
+                previous[writer] = conversation
+            yield {
+                "post_id": f"{name}-{number}",
+                "timeline_id": f"{name}-{writer}",
+                "timestamp": int(now.timestamp()),
+                "text": text,
+                "label": label,
+            }
+
+
+def read_conversations(path: Path, num_lines: int) -> dict[int, int]:
+    """The conversation of each annotated line: one that is the later line of a link."""
+    links = np.loadtxt(path, dtype=int, usecols=(0, 1), ndmin=2)
+    graph = coo_array((np.ones(len(links)), links.T), shape=(num_lines, num_lines))
+    _, components = connected_components(graph, directed=False)
+    return {line: int(components[line]) for line in links.max(1).tolist()}
+
+
+def read_speeches(path: str | Path) -> Rows:
+    """
+    Sentences of presidents of the United States, 1790 to 2020: the columns `year` and `text` of a `.tsv` or `.tsv.gz`
+    in which quotes have no meaning.
+    """
+    table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
+    yield from table[["year", "text"]].rename(columns={"year": "time"}).to_dict("records")
+
+
+TASKS = {
+    "lrs": read_rumoureval,
+    "moc": read_talklife,
+    "topic_shift": read_topic_shift,
+    "annomi": read_annomi,
+    "mood_diaries": read_mood_diaries,
+    "ubuntu_irc": read_ubuntu_irc,
+    "speeches": read_speeches,
+}
