@@ -79,7 +79,7 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     over earlier ones, the command line wins over all, and dicts are merged. Other arguments are an error; with
     `only_these=False` they are ignored.
     """
-    parser = HfArgumentParser(dataclasses)
+    parser = HfArgumentParser(dataclasses, allow_abbrev=False)
     known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
     recipe: dict = {}
     paths, arguments = split_recipes(arguments)
