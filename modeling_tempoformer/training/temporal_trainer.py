@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from torch import nn
 from transformers.utils import logging
 
-from .hub_trainer import HubTrainer, HubTrainingArguments, check_best_metric
+from .hub_trainer import HubTrainer, HubTrainingArguments
 
 
 logger = logging.get_logger(__name__)
@@ -38,15 +38,7 @@ class TemporalTrainer(HubTrainer):
     """
     The Trainer with `args.time_learning_rate` for time embeddings, W_T and alpha, which would hardly move at the
     smallest learning rates of the paper. Tokens of prepended times are word embeddings and learn at `learning_rate`.
-
-    Args:
-        args, kwargs: As in [`Trainer`].
     """
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        if self.compute_metrics is None:
-            check_best_metric(self.args)
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         args, named = self.args, self.model.named_parameters()
