@@ -12,7 +12,7 @@ from pyarrow import parquet
 from pyarrow.fs import FileSystem
 from transformers import PreTrainedTokenizerBase
 
-from ..data.tables import load_table
+from ..data.tables import read_tables
 from ..data.timelines import Post, PostError, read_posts
 from ..data_collator_tempoformer import TimeColumn, to_date
 from .files import WORK, Table, on_this_machine, written_whole
@@ -63,7 +63,7 @@ class Corpus:
             parquet.ParquetWriter(stream, POSTS, compression="zstd") as writer,
         ):
             try:
-                posts = read_posts(load_table(path, streaming=True), None, {**self.columns, "label": None}, times)
+                posts = read_posts(read_tables(path), None, {**self.columns, "label": None}, times)
                 while piece := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for post in piece:

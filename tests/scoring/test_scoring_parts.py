@@ -151,7 +151,6 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
         ({"timestamp": "1890-05-01"}, {}, "0.csv: Row 1 .*'timestamp', value .*1890"),
         ({"timestamp": "9999-12-31T23:59:59-05:00"}, {}, "0.csv: Row 1 .*'timestamp', value .*years 1 to 5138"),
         ({}, {"text": "entry"}, "0.csv: There is no column 'entry'.*--text_column"),
-        ({}, {"id": "text"}, "0.csv: Row 1 .*unique"),
     ],
 )
 def test_a_post_that_cannot_be_scored_is_named_with_its_file(tmp_path, change, columns, said):
