@@ -47,12 +47,8 @@ class Run:
 
     def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
         """
-        Trains, evaluates and predicts, unless the folder has the results of this run. The script itself resumes an
-        interrupted run from its last checkpoint. Checkpoints are deleted at the end; the best model stays.
-
-        `arguments` are those that do not differ from run to run; `inputs` is what else the results depend on, such as
-        fingerprints of files. Raises a `ValueError` for results of other ones, a `ChildProcessError` if the script
-        fails.
+        Trains, evaluates and predicts, unless the folder has the results of this run, from the same arguments and
+        `inputs`. The script itself resumes an interrupted run. Checkpoints are deleted at the end.
         """
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
@@ -97,9 +93,7 @@ def cross_validate(
 ) -> list[Run]:
     """
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
-    the validation split: of each fold, or of the first one for all folds.
-
-    Returns one run for each fold and seed.
+    the validation split: of each fold, or of the first one for all folds. Returns one run for each fold and seed.
     """
     folds = json.loads(folds_file.read_text(encoding="utf-8"))
 
@@ -122,10 +116,8 @@ def cross_validate(
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     """
-    Writes `predictions.csv`, every test post without its text under every seed, and `results.json`: the mean and
-    standard deviation over the seeds of the scores of the test posts of all folds ([`compute_scores`]), how many runs
-    ended at one class (all scored posts of the fold have the same prediction), the chosen learning rates, how many
-    parameters are trained, and seconds of training a fold. Returns a table of means and standard deviations to print.
+    Writes `predictions.csv`, every test post under every seed, and `results.json`, the scores of the test posts of all
+    folds and what is known of the runs. Returns a table of the scores' means and standard deviations over the seeds.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
@@ -222,12 +214,8 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
 
 def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
     """
-    Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Returns a table.
-
-    Writes the table as `comparison.tex`, and `comparison.csv`, which has for each method all scores over the test
-    posts of all folds (means over the seeds, and the standard deviation of macro F1), the difference in macro F1 to
-    the first method with its 95 % interval and p-value ([`paired_bootstrap`] by timeline), the number of runs and of
-    those that ended at one class, and seconds of training a fold.
+    Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Writes all numbers
+    to `comparison.csv`, and a table to `comparison.tex`, which it also returns.
     """
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}

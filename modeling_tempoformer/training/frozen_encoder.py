@@ -75,10 +75,7 @@ def embed(
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
 ) -> np.ndarray:
-    """
-    The vectors of posts (posts, hidden) in float32, which are read from `post_embeddings` in the cache of `datasets`
-    or computed and kept there. It has no texts.
-    """
+    """The vectors of posts (posts, hidden) in float32, from the cache of `datasets` or computed and kept there."""
     folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings"
     path = folder / f"{hash_inputs(model.base_model.encoder, [model.config.post_pooling, posts])}.npy"
     if path.exists():

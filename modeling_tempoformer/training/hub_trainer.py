@@ -39,15 +39,9 @@ SPLITS = {"eval": "validation", "predict": "test"}
 @dataclass(repr=False)
 class HubTrainingArguments(TrainingArguments):
     """
-    [`TrainingArguments`] plus facts for the model card.
-
-    Args:
-        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`] as a dict or as JSON.
-            Raises a `ValueError` for a name that it does not take.
-        hub_strategy (`str`, *optional*, defaults to `"end"`): Must be `"end"`. The other strategies push checkpoints,
-            which lack code and card or hold local paths.
-        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collators read columns
-            that are not arguments of `forward`.
+    [`TrainingArguments`] plus `model_card`, arguments of [`Trainer.create_model_card`] as a dict or as JSON. Other
+    values of `hub_strategy` push checkpoints, which hold local paths; the collators read columns that are not
+    arguments of `forward`.
     """
 
     model_card: dict | str | None = field(
@@ -174,13 +168,7 @@ class HubTrainer(Trainer):
         write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
 
     def push_to_hub(
-        self,
-        commit_message: str | None = "End of training",
-        blocking: bool = True,
-        token: str | None = None,
-        revision: str | None = None,
-        private: bool | None = None,
-        **kwargs,
+        self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **kwargs
     ) -> CommitInfo | Future[CommitInfo] | None:
         """As [`Trainer.push_to_hub`], which would send every subfolder, and local paths with the Trainer's state."""
         token = token or self.args.hub_token

@@ -75,9 +75,6 @@ class StreamTrainingArguments(HubTrainingArguments):
         if self.dataloader_drop_last:
             raise ValueError("--dataloader_drop_last cannot be given: every post is evaluated and predicted.")
         super().__post_init__()
-        is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
-        if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
-            raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
 
     def extend_epochs(self, num_rows: int):
         """Raises `num_train_epochs` until `num_rows` training rows give `min_steps` optimiser steps."""
@@ -188,9 +185,8 @@ class StreamTrainer(HubTrainer):
         Args:
             split (`str`): `"validation"` or `"test"`.
             items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each split.
-            timelines (`dict[str, Dataset]`): The timelines of each split. Posts that no item classifies are not
-                scored. Position and time alone are learned from `train`, if it is there; boosted
-                trees, too, if it was embedded and the split is the test.
+            timelines (`dict[str, Dataset]`): The timelines of each split. What the model is compared with is learned
+                from `train`, if it is there.
 
         Returns:
             The metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
@@ -233,7 +229,7 @@ class StreamTrainer(HubTrainer):
         return found
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
-        """Prints a table of the last split that has labels, and a line of each other split."""
+        """Prints a table of the last split, and a line of each other one."""
         name, results = SPLITS.get(split, split), nest(metrics, split, self.class_names)
         if not self.is_world_process_zero():
             return
@@ -244,9 +240,6 @@ class StreamTrainer(HubTrainer):
         elif split == "eval" and self.args.do_predict:
             print(results_line(name, results))
         else:
-            if split == "predict" and not results["labelled_posts"] and "eval" in self.saved_metrics:
-                validation = nest(self.saved_metrics["eval"], "eval", self.class_names)
-                print(f"\n{results_table(SPLITS['eval'], validation)}")
             print(f"\n{results_table(name, results)}")
             print(f"All numbers, and what they mean: {Path(self.args.output_dir) / RESULTS}")
 
