@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from transformers import TrainingArguments
 
-from ..data.files import data_folder
 from .recipes import read_overrides
 
 
@@ -77,11 +76,6 @@ class ModelArguments(CheckpointArguments):
         default=False,
         metadata={"help": "After --do_predict, write _timelines.html, a page to look at the test split."},
     )
-
-
-def recipe_path(name: str) -> str:
-    """A recipe of this package."""
-    return str(data_folder("configuration") / f"{name}.yaml")
 
 
 def check_asked(training: TrainingArguments, calibrates: bool = False):

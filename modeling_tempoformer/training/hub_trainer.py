@@ -150,9 +150,9 @@ class HubTrainer(Trainer):
         )
 
     def save_model(self, output_dir: str | None = None, *args, **kwargs):
-        if self.is_fsdp_enabled:
+        kind = type(self.accelerator.unwrap_model(self.model))
+        if kind.__module__.startswith("torch."):
             # FSDP derives a class from the model's, in a module of its own, whose code would be saved as the model's.
-            kind = type(self.accelerator.unwrap_model(self.model))
             kind.__module__ = kind.__bases__[-1].__module__
         super().save_model(output_dir, *args, **kwargs)
         if output_dir in (None, self.args.output_dir):

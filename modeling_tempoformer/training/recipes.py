@@ -100,11 +100,6 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
     return recipes, arguments[len(recipes) :]
 
 
-def has_recipe(arguments: list[str]) -> bool:
-    """Whether the command line begins with a recipe."""
-    return bool(split_recipes(arguments)[0])
-
-
 def without_least_steps(recipe: dict, given: Collection[str]) -> dict:
     """The recipe without `min_steps` where epochs are given after it."""
     return {name: value for name, value in recipe.items() if name != "min_steps" or "num_train_epochs" not in given}

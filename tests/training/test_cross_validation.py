@@ -3,7 +3,6 @@
 import csv
 import json
 import runpy
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -148,15 +147,6 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
     assert json.loads((output / "results.json").read_text())["train_seconds"] == pytest.approx((3 + 5) / 2)
 
 
-def test_seeds_of_two_folders_are_collected_in_one(tmp_path, start):
-    start(tmp_path / "here", seeds=(0,))
-    start(tmp_path / "there", seeds=(7,))
-    for fold in range(3):
-        shutil.move(Run(tmp_path / "there", fold, None, 7).folder, Run(tmp_path / "here", fold, None, 7).folder)
-    runs = start(tmp_path / "here", seeds=(0, 7))
-    assert len(runs) == 6 and count_runs(tmp_path / "here") == 6
-
-
 def write_runs(
     output: Path, labels: list[str], predicted: list[str], seed: int = 0, size: int = 2, seconds=None, names=NAMES
 ) -> list[Run]:
@@ -190,18 +180,6 @@ def test_ids_and_labels_stay_as_they_are_written(tmp_path):
     # The post without a label does not count; the one without a prediction is wrong.
     assert scores["f1_None"] == {"mean": pytest.approx(1), "std": None}
     assert scores["f1_1.0"]["mean"] == pytest.approx(0)
-
-
-def test_differences_are_paired_by_post(tmp_path):
-    labels = ["Switch", "No-Switch", "No-Switch", "Switch"]
-    always = ["Switch"] * 4
-    collect(tmp_path / "right", write_runs(tmp_path / "right", labels, labels), NAMES)
-    runs = write_runs(tmp_path / "always", labels, always) + write_runs(tmp_path / "always", labels, labels, seed=1)
-    # In another order, and with a seed that the other one does not have.
-    collect(tmp_path / "always", runs[::-1], NAMES)
-    assert compare(tmp_path / "right", tmp_path / "right", NAMES)["difference"] == pytest.approx(0)
-    found = compare(tmp_path / "right", tmp_path / "always", NAMES)
-    assert found["difference"] == pytest.approx(1 - f1_score(labels, always, average="macro"))
 
 
 @pytest.mark.parametrize(

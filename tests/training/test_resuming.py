@@ -131,14 +131,13 @@ def test_an_ended_training_that_lacks_weights_is_refused(tmp_path, tokenization)
 
 def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
     """Scores and predictions of the model before are not those of the new one."""
-    first = begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
+    begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
     results = tmp_path / "all_results.json"
     results.write_text(json.dumps({**read_json(results), "predict_macro_f1": 1.0}))
     stale = ["_predictions.csv", "_predictions.parquet", "confusion_matrix.png", "reliability.png"]
     for name in stale:
         (tmp_path / name).touch()
-    second = begin(tmp_path, tokenization, max_steps=2, save_strategy="no")
-    assert (first.state.global_step, second.state.global_step) == (1, 2)
+    assert begin(tmp_path, tokenization, max_steps=2, save_strategy="no").state.global_step == 2
     assert "predict_macro_f1" not in read_json(results)
     assert not [name for name in stale if (tmp_path / name).exists()]
 
