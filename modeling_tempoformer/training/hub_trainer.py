@@ -80,9 +80,11 @@ class HubTrainer(Trainer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        if self.is_fsdp_enabled:
-            # Else it saves a part of the weights for each process, and no model.
-            self.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
+        if self.is_fsdp_enabled and "SHARDED" in str(self.accelerator.state.fsdp_plugin.state_dict_type):
+            raise ValueError(
+                "FSDP would save no model.safetensors, only a part of the weights for each process: give the script "
+                "--fsdp, or `accelerate launch` --fsdp_state_dict_type FULL_STATE_DICT."
+            )
         if self.args.get_process_log_level() > logging.INFO:
             # Lines of raw numbers.
             self.remove_callback(PrinterCallback)

@@ -149,12 +149,11 @@ def test_two_processes_grow_the_trees_of_one(tmp_path, files):
 
 # Runs the script that is its first argument.
 ON_CPU = "tests/sharded_on_cpu.py"
-PARTS = '{"transformer_layer_cls_to_wrap": "BertLayer", "state_dict_type": "SHARDED_STATE_DICT"}'
-FSDP = ["--fsdp", "--fsdp_config", PARTS]
+FSDP = ["--fsdp", "--fsdp_config", '{"transformer_layer_cls_to_wrap": "BertLayer"}']
 
 
 def test_sharded_training_ends_as_one(tmp_path, files, one):
-    """The whole model is saved, with its own code, whatever is asked; a checkpoint goes on with FSDP only."""
+    """The whole model is saved, with its own code; a checkpoint goes on with FSDP, and only with it."""
     run(["run_glue_style.py", *halves(files, tmp_path / "two"), *FSDP], 2, ON_CPU)
     assert as_one(one, tmp_path / "two")
     assert_same_predictions(tmp_path / "two", one)
@@ -168,6 +167,13 @@ def test_sharded_training_ends_as_one(tmp_path, files, one):
     assert as_one(one, tmp_path / "resumed")
     without = training(files, tmp_path / "without", **OFTEN, per_device_train_batch_size=8)
     assert "FSDP" in refused([*without, *checkpoint])
+
+
+def test_weights_in_parts_are_refused(tmp_path, files):
+    """What FSDP would do by `accelerate launch --use_fsdp` alone: no model would be there at the end."""
+    parts = '{"transformer_layer_cls_to_wrap": "BertLayer", "state_dict_type": "SHARDED_STATE_DICT"}'
+    arguments = ["run_glue_style.py", *training(files, tmp_path / "parts"), *FSDP[:-1], parts]
+    assert "FULL_STATE_DICT" in refused(arguments, 2, ON_CPU)
 
 
 def test_two_processes_predict_as_one(tmp_path, files, one):
