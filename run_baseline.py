@@ -24,7 +24,7 @@ from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.evaluation.results import nest, score_part, write_results
 from modeling_tempoformer.training.arguments import check_asked
 from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.training.resuming import check_posts, clear_results
+from modeling_tempoformer.training.resuming import clear_results
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
@@ -37,8 +37,6 @@ def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: S
         raise ValueError(f"{method} needs --do_train.")
     if not is_trained and not training.do_predict:
         raise ValueError(f"{method} needs --do_predict.")
-    if not is_trained and training.world_size > 1:
-        raise ValueError(f"{method} runs in one process, got {training.world_size}.")
     if training.push_to_hub and not baseline.is_stock:
         raise ValueError(f"--push_to_hub: a model of {method} cannot be loaded without this package.")
 
@@ -77,7 +75,6 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
     if isinstance(baseline, UntrainedBaseline):
         predict(baseline, timelines, names, data, training)
         return
-    check_posts(training, timelines["train"])
     prepared = baseline.prepare(timelines, names, data)
     trainer = StreamTrainer(
         model=prepared.model,

@@ -12,16 +12,12 @@ the command line wins over all, and dicts such as `config_overrides` are merged.
 too. `run_baseline.py` runs the methods that TempoFormer is compared with.
 """
 
-from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.training.arguments import ModelArguments
-from modeling_tempoformer.training.fine_tuning import run, with_default_settings
+from modeling_tempoformer.training.fine_tuning import ARGUMENTS, run, with_default_settings
 from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 
 
 def main(arguments: list[str]):
-    kinds = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
-    run(*parse(kinds, with_default_settings(arguments)))
+    run(*parse(ARGUMENTS, with_default_settings(arguments)))
 
 
 if __name__ == "__main__":

@@ -95,14 +95,14 @@ import sys
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
 sys.path.insert(0, sys.argv[1])
 from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.training.arguments import recipe_path
+from modeling_tempoformer.baselines import recipe_of
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 24}
 config = TempoFormerConfig(encoder_config={"model_type": "bert", "vocab_size": 60, **sizes})
 arguments = StreamTrainingArguments("saved", use_cpu=True, report_to="none")
 StreamTrainer(TempoFormerForStreamClassification(config), arguments).save_model()
-print(recipe_path("default"))
+print(recipe_of("bilstm"))
 """
 
 
@@ -114,4 +114,4 @@ def test_a_model_is_saved_from_a_checkout_that_is_only_on_the_path(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "TempoFormer" in (tmp_path / "saved" / "README.md").read_text()
-    assert Path(done.stdout.splitlines()[-1]).samefile(ROOT / "configuration" / "default.yaml")
+    assert Path(done.stdout.splitlines()[-1]).samefile(ROOT / "configuration" / "baseline_bilstm.yaml")

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..data.arguments import DataTrainingArguments
 from ..training.arguments import ModelArguments
-from ..training.recipes import has_recipe, parse
+from ..training.recipes import parse, split_recipes
 from . import find_baseline, recipe_of
 
 
@@ -112,4 +112,5 @@ def with_own_recipe(arguments: list[str]) -> tuple[type[Baseline], list[str]]:
     (found,) = parse([MethodArgument], [word for word in arguments if word not in ("-h", "--help")], only_these=False)
     if found.method is None:
         return Baseline, arguments
-    return find_baseline(found.method), arguments if has_recipe(arguments) else [recipe_of(found.method), *arguments]
+    recipe = [] if split_recipes(arguments)[0] else [recipe_of(found.method)]
+    return find_baseline(found.method), [*recipe, *arguments]

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from transformers import TrainingArguments
 
-from ..data.files import data_folder
 from .recipes import read_overrides
 
 
@@ -79,13 +78,8 @@ class ModelArguments(CheckpointArguments):
     )
 
 
-def recipe_path(name: str) -> str:
-    """A recipe of this package."""
-    return str(data_folder("configuration") / f"{name}.yaml")
-
-
 def check_asked(training: TrainingArguments, calibrates: bool = False):
-    """Raises a `ValueError` for a run that does nothing, or that would leave a model with scores of another."""
+    """Raises a `ValueError` for a run that does nothing, or that would give a model scores of another."""
     uses_model = training.do_eval or training.do_predict or calibrates
     if not (training.do_train or uses_model or training.push_to_hub):
         raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")

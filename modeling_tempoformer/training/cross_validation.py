@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..cards.markdown import table as markdown_table
-from ..data.files import write_json, written_whole
+from ..data.files import write_json
 from ..evaluation.metrics import compute_scores
 from ..evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
 from ..evaluation.predictions import Predictions
@@ -26,8 +25,6 @@ from ..evaluation.significance import paired_bootstrap
 logger = logging.getLogger(__name__)
 
 FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
-# Seconds after which the progress bar of a run knows how long it will take.
-FIRST_LOOK = 60
 
 
 @dataclass(frozen=True)
@@ -50,18 +47,15 @@ class Run:
 
     def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
         """
-        Trains, evaluates and predicts, unless the folder has the results of this run. The script itself resumes an
-        interrupted run from its last checkpoint. Checkpoints are deleted at the end; the best model stays.
-
-        `arguments` are those that do not differ from run to run; `inputs` is what else the results depend on, such as
-        fingerprints of files. After a minute a run says how far it is, and how long it will take. Raises a
-        `ValueError` for results of other ones, a `ChildProcessError` if the script fails.
+        Trains, evaluates and predicts, unless the folder has the results of this run, from the same arguments and
+        `inputs`. The script itself resumes an interrupted run. Checkpoints are deleted at the end.
         """
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
-            before = json.loads(done.read_text(encoding="utf-8"))
-            if changed := [name for name, value in command.items() if before.get(name) != value]:
-                raise ValueError(f"{done} is of a run with other {', '.join(changed)}: give another --output_dir.")
+            if json.loads(done.read_text(encoding="utf-8")) != command:
+                raise ValueError(
+                    f"{self.folder} has a run of other arguments, recipes, posts or folds: give another --output_dir."
+                )
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         if any(self.folder.glob("checkpoint-*")):
@@ -72,38 +66,19 @@ class Run:
             *(sys.executable, script, *arguments, *rate, "--seed", str(self.seed)),
             *("--folds_file", folds_file, "--fold", str(self.fold)),
             *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
+            # A recipe may ask for it, but the folder names timelines.
+            *("--push_to_hub", "false"),
         ]
         log = self.folder / "run.log"
         logger.info("Running %s; %s in it says how far it is.", self.folder, log.name)
-        with (
-            log.open("a", encoding="utf-8") as file,
-            subprocess.Popen(whole_command, stdout=file, stderr=subprocess.STDOUT) as script_run,
-        ):
-            try:
-                status = script_run.wait(FIRST_LOOK)
-            except subprocess.TimeoutExpired:
-                logger.info("After a minute: %s", last_line(log))
-                status = script_run.wait()
+        with log.open("a", encoding="utf-8") as file:
+            status = subprocess.run(whole_command, stdout=file, stderr=subprocess.STDOUT).returncode
         if status:
-            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line(log)}")
+            *_, last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
+            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last}")
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
-
-
-def last_line(log: Path) -> str:
-    """The last line of a log; of a progress bar its last state."""
-    *_, last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
-    return last
-
-
-def write_folds(output_dir: Path, folds: list[dict[str, list[str]]]) -> Path:
-    """Writes `folds.json`, and returns its path. Raises a `ValueError` if it is there with other folds."""
-    path = output_dir / FOLDS
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != folds:
-        raise ValueError(f"{path} has other folds than the posts and arguments give: give another --output_dir.")
-    write_json(path, folds)
-    return path
 
 
 def cross_validate(
@@ -118,9 +93,7 @@ def cross_validate(
 ) -> list[Run]:
     """
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
-    the validation split: of each fold, or of the first one for all folds.
-
-    Returns one run for each fold and seed.
+    the validation split: of each fold, or of the first one for all folds. Returns one run for each fold and seed.
     """
     folds = json.loads(folds_file.read_text(encoding="utf-8"))
 
@@ -143,55 +116,37 @@ def cross_validate(
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
     """
-    Writes `predictions.csv`, every test post without its text under every seed, and `results.json`: for each seed the
-    scores of the test posts of all folds ([`compute_scores`]), their mean and standard deviation over the seeds, how
-    many runs ended at one class (all scored posts of the fold have the same prediction), the chosen learning rates,
-    how many parameters are trained, and seconds of training a fold. Returns a table of means and standard deviations
-    to print, which `results.md` and `results.tex` have, too.
+    Writes `predictions.csv`, every test post under every seed, and `results.json`, the scores of the test posts of all
+    folds and what is known of the runs. Returns a table of the scores' means and standard deviations over the seeds.
     """
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
         names=["seed", "fold"],
     ).reset_index(["seed", "fold"])
+    predictions.to_csv(output_dir / PREDICTIONS, index=False)
     scored = predictions[predictions["label"] != ""]
     classes_of_runs = scored.groupby(["seed", "fold"])["prediction"].nunique()
-    with written_whole(output_dir / PREDICTIONS) as partial:
-        predictions.to_csv(partial, index=False)
-    reported = [run.results() for run in runs]
-    of_seeds = pd.DataFrame.from_dict(
-        {seed: compute_scores(to_predictions(rows, names)) for seed, rows in scored.groupby("seed", sort=False)},
-        orient="index",
+    of_seeds = pd.DataFrame(
+        {seed: compute_scores(to_predictions(rows, names)) for seed, rows in scored.groupby("seed", sort=False)}
     )
-    summary = of_seeds.agg(["mean", "std"]).T
+    scores = of_seeds.agg(["mean", "std"], axis="columns")
+    reported = [run.results() for run in runs]
     whole = [results for run, results in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
     seconds = [results["train"]["seconds"] for results in whole if "train" in results]
     results = {
         "labels": names,
-        "folds": len({run.fold for run in runs}),
-        "seeds": list(of_seeds.index),
+        "seeds": list(of_seeds),
         "runs": len(runs),
         "one_class_runs": int((classes_of_runs == 1).sum()),
         "learning_rates": {run.fold: run.learning_rate for run in runs},
         # JSON has no NaN, which is the standard deviation of a single value.
-        "scores": summary.astype(object).where(summary.notna(), None).to_dict("index"),
-        "scores_of_seeds": {seed: scores.dropna().to_dict() for seed, scores in of_seeds.iterrows()},
+        "scores": scores.astype(object).where(scores.notna(), None).to_dict("index"),
         "validation_macro_f1": [results.get("validation", {}).get("macro_f1") for results in reported],
         "parameters": reported[0].get("train", {}).get("parameters"),
         "train_seconds": fmean(seconds) if seconds else None,
     }
     write_json(output_dir / RESULTS, results)
-    shown = summary.dropna(axis="columns", how="all").map("{:.4f}".format)
-    write_for_paper(shown, output_dir / "results")
-    return shown.to_string()
-
-
-def write_for_paper(table: pd.DataFrame, path: Path):
-    """Writes a table of texts as Markdown and as LaTeX, `path` with .md and .tex."""
-    rows = ([name, *cells] for name, cells in zip(table.index, table.to_numpy(), strict=True))
-    with written_whole(path.with_suffix(".md")) as partial:
-        partial.write_text(markdown_table(["", *table.columns], rows) + "\n", encoding="utf-8")
-    with written_whole(path.with_suffix(".tex")) as partial:
-        table.to_latex(partial, escape=True, encoding="utf-8")
+    return scores.dropna(axis="columns", how="all").map("{:.4f}".format).to_string()
 
 
 def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
@@ -199,22 +154,22 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
     The paired difference in macro F1 of two cross-validations, over the seeds that both have.
 
     Returns what [`paired_bootstrap`] finds, by timeline. Raises a `ValueError` if the folders have no seed in common,
-    or if a post is in one of them only or has another timeline or label there.
+    or other posts, timelines or labels.
     """
     first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
     seeds = set(first["seed"]) & set(second["seed"])
     if not seeds:
         raise ValueError(f"{ours} and {theirs} have no seed in common.")
     # Sorted by seed and post.
-    both = first.merge(second, how="outer", on=["seed", "post_id"], suffixes=("", "_theirs")).fillna("missing")
+    keys = ["seed", "post_id", "timeline_id", "label"]
+    both = first.merge(second, how="outer", on=keys, suffixes=("", "_theirs"), indicator="where")
     both = both[both["seed"].isin(seeds)]
-    for column in ("timeline_id", "label"):
-        different = both[both[column] != both[f"{column}_theirs"]]
-        for post_id, first_value, second_value in different[["post_id", column, f"{column}_theirs"]].to_numpy()[:1]:
-            raise ValueError(
-                f"Post {post_id} must have the same {column} in both, got '{first_value}' in {ours} and "
-                f"'{second_value}' in {theirs}."
-            )
+    if not (different := both[both["where"] != "both"]).empty:
+        _, post_id, timeline, label = different.iloc[0][keys]
+        raise ValueError(
+            f"{ours} and {theirs} must have the same posts. Post {post_id} of timeline '{timeline}' with "
+            f"label '{label}' is in one of them only."
+        )
     of_seeds = [rows for _, rows in both.groupby("seed")]
     return paired_bootstrap(
         label_ids(of_seeds[0]["label"], names),
@@ -259,13 +214,8 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
 
 def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
     """
-    Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Returns a table.
-
-    Writes the table as `comparison.md` and `comparison.tex`, and `comparison.json` and `comparison.csv`. For each
-    method these two have all scores over the test posts of all folds (means over the seeds, and the standard deviation
-    of macro F1), the difference in macro F1 to the first method with its 95 % interval and p-value
-    ([`paired_bootstrap`] by timeline), the number of runs and of those that ended at one class, and seconds of
-    training a fold.
+    Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Writes all numbers
+    to `comparison.csv`, and a table to `comparison.tex`, which it also returns.
     """
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
@@ -282,11 +232,10 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
             found = compare(output_dir / method, first, names)
             low, high = found["interval"]
             rows[method] |= {"difference": found["difference"], "low": low, "high": high, "p": found["p"]}
-    write_json(output_dir / f"{COMPARISON}.json", {"compared_with": methods[0], "methods": rows})
-    with written_whole(output_dir / f"{COMPARISON}.csv") as partial:
-        pd.DataFrame.from_dict(rows, orient="index").to_csv(partial, index_label="method")
+    path = output_dir / COMPARISON
+    pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
     table = pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T
-    write_for_paper(table, output_dir / COMPARISON)
+    table.to_latex(path.with_suffix(".tex"), escape=True, encoding="utf-8")
     return table.to_string()
 
 

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
-from ..data.files import lock_folder
+from ..data.files import data_folder, lock_folder
 from ..data.post_splits import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from ..data.rows import to_rows
 from ..data.timelines import label_names
@@ -19,10 +19,9 @@ from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, 
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerForStreamClassification
 from ..view import check_view
-from .arguments import ModelArguments, check_asked, recipe_path
+from .arguments import ModelArguments, check_asked
 from .frozen_encoder import embed_rows, freeze_encoder
-from .recipes import check_overrides, has_recipe, parse, recipe_arguments
-from .resuming import check_posts
+from .recipes import check_overrides, parse, recipe_arguments, split_recipes
 from .stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
@@ -56,7 +55,7 @@ def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -
 
 def with_default_settings(arguments: list[str]) -> list[str]:
     """The arguments, after `configuration/default.yaml` where a new model on a pretrained encoder has no recipe."""
-    if has_recipe(arguments) or {"-h", "--help"} & set(arguments):
+    if split_recipes(arguments)[0] or {"-h", "--help"} & set(arguments):
         return arguments
     (model_args,) = parse([ModelArguments], arguments, only_these=False)
     if model_args.model_name_or_path is None or model_args.model_type == "tempoformer":
@@ -65,7 +64,7 @@ def with_default_settings(arguments: list[str]) -> list[str]:
     if isinstance(config, StreamFields):
         return arguments
     logger.info("No recipe is given: the settings are those of configuration/default.yaml.")
-    return [recipe_path("default"), *arguments]
+    return [str(data_folder("configuration") / "default.yaml"), *arguments]
 
 
 def load_model(
@@ -172,8 +171,6 @@ def run_locked(
     timelines, split = split_posts(splits, data, names, wanted, training.seed, model_args.model_name_or_path, members)
     if model_args.calibrate:
         check_calibration(timelines["validation"], names)
-    if training.do_train:
-        check_posts(training, timelines["train"])
     timed = is_timed(timelines)
 
     # Model

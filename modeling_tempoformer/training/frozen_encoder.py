@@ -3,7 +3,6 @@
 import hashlib
 import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -75,13 +74,9 @@ def embed(
     posts: list[dict[str, list[int]]],
     model: PostTempoFormerForStreamClassification,
     tokenizer: PreTrainedTokenizerBase,
-    cache_dir: str | Path | None = None,
 ) -> np.ndarray:
-    """
-    The vectors of posts (posts, hidden) in float32, which are read from the cache or computed and kept there. It has
-    no texts; by default it is `post_embeddings` in the cache of `datasets`.
-    """
-    folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings" if cache_dir is None else Path(cache_dir)
+    """The vectors of posts (posts, hidden) in float32, from the cache of `datasets` or computed and kept there."""
+    folder = datasets.config.HF_DATASETS_CACHE / "post_embeddings"
     path = folder / f"{hash_inputs(model.base_model.encoder, [model.config.post_pooling, posts])}.npy"
     if path.exists():
         logger.info(f"Read the vectors of posts from {path}.")

@@ -3,7 +3,6 @@
 import json
 import logging
 from collections import ChainMap
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from huggingface_hub import CommitInfo
 from torch import nn
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
@@ -40,16 +39,9 @@ SPLITS = {"eval": "validation", "predict": "test"}
 @dataclass(repr=False)
 class HubTrainingArguments(TrainingArguments):
     """
-    [`TrainingArguments`] plus facts for the model card.
-
-    Args:
-        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`] as a dict or as JSON:
-            language, license, tags, model_name, finetuned_from, dataset, dataset_tags, dataset_args. Any other name
-            raises a `ValueError`.
-        hub_strategy (`str`, *optional*, defaults to `"end"`): Must be `"end"`: a model is pushed when its training has
-            ended. The other strategies push checkpoints, which lack code and card or hold local paths.
-        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be False: the collators read columns
-            that are not arguments of `forward`.
+    [`TrainingArguments`] plus `model_card`, arguments of [`Trainer.create_model_card`] as a dict or as JSON. Other
+    values of `hub_strategy` push checkpoints, which hold local paths; the collators read columns that are not
+    arguments of `forward`.
     """
 
     model_card: dict | str | None = field(
@@ -98,7 +90,11 @@ class HubTrainer(Trainer):
                 self.add_callback(QuietProgressCallback)
         # Those of each split that were saved since the last training.
         self.saved_metrics: dict[str, dict[str, Any]] = {}
-        self.add_callback(NewTrainingCallback(self))
+
+    def train(self, *args, **kwargs):
+        """As in the library. Forgets the scores of the weights before."""
+        self.saved_metrics.clear()
+        return super().train(*args, **kwargs)
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         """A learning rate and the parameters that it is for. Without one, all learn at `args.learning_rate`."""
@@ -154,6 +150,10 @@ class HubTrainer(Trainer):
         )
 
     def save_model(self, output_dir: str | None = None, *args, **kwargs):
+        kind = type(self.accelerator.unwrap_model(self.model))
+        if kind.__module__.startswith("torch."):
+            # FSDP derives a class from the model's, in a module of its own, whose code would be saved as the model's.
+            kind.__module__ = kind.__bases__[-1].__module__
         super().save_model(output_dir, *args, **kwargs)
         if output_dir in (None, self.args.output_dir):
             self.create_model_card()
@@ -168,13 +168,7 @@ class HubTrainer(Trainer):
         write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
 
     def push_to_hub(
-        self,
-        commit_message: str | None = "End of training",
-        blocking: bool = True,
-        token: str | None = None,
-        revision: str | None = None,
-        private: bool | None = None,
-        **kwargs,
+        self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **kwargs
     ) -> CommitInfo | Future[CommitInfo] | None:
         """As [`Trainer.push_to_hub`], which would send every subfolder, and local paths with the Trainer's state."""
         token = token or self.args.hub_token
@@ -223,26 +217,6 @@ class HubTrainer(Trainer):
             seconds=end.get("train_runtime"),
             loss=end.get("train_loss"),
         )
-
-
-class NewTrainingCallback(TrainerCallback):
-    """What a training begins with: no scores of older weights, and a class whose code can be saved."""
-
-    def __init__(self, trainer: HubTrainer):
-        self.trainer = trainer
-
-    def on_train_begin(self, args, state, control, model=None, **kwargs):
-        self.trainer.saved_metrics.clear()
-        if self.trainer.is_fsdp_enabled:
-            # FSDP derives a class from the model's, in a module of its own, whose code would be saved as the model's.
-            type(model).__module__ = type(model).__bases__[-1].__module__
-
-
-def check_best_metric(args: TrainingArguments, scores: Sequence[str] = ()):
-    """Raises a `ValueError` for a `--metric_for_best_model` that is neither the loss nor one of the scores."""
-    names, metric = ["loss", *scores], args.metric_for_best_model
-    if metric is not None and metric.removeprefix("eval_") not in names:
-        raise ValueError(f"--metric_for_best_model {metric} is not a score of an evaluation: {', '.join(names)}.")
 
 
 def name_dataset(training: HubTrainingArguments, name: str | None, config_name: str | None):

@@ -28,10 +28,6 @@ SET_ELSEWHERE = {
 }
 
 
-# Arguments, and those of earlier recipes that they replace.
-REPLACED = {"num_train_epochs": "min_steps"}
-
-
 @dataclass
 class ConsoleArguments:
     """How much a script says. The Trainer's arguments have it, too."""
@@ -40,10 +36,7 @@ class ConsoleArguments:
 
 
 def run_script(main: Callable[[list[str]], None]):
-    """
-    Runs a script's `main` on the command line. A user's error (`ValueError`, or `OSError` of a path or a Hub id) is
-    one line on stderr, without a traceback, and exit status 1. Any other exception is a bug and keeps its traceback.
-    """
+    """Runs a script's `main` on the command line. A user's error is one line; a bug keeps its traceback."""
     arguments = sys.argv[1:]
     try:
         known = [word for word in arguments if word not in ("-h", "--help")]
@@ -56,10 +49,7 @@ def run_script(main: Callable[[list[str]], None]):
 
 
 def set_up_console(console: ConsoleArguments):
-    """
-    By default this package says what it does, other libraries only warn, short steps have no bar, and the report of
-    weights that an encoder has besides is left out. A `log_level` of info or lower shows what all say, and who.
-    """
+    """By default this package says what it does and other libraries only warn; `--log_level info` shows all."""
     level = transformers_logging.get_log_levels_dict().get(console.log_level, logging.INFO)
     if console.log_level != "passive" and level <= logging.INFO:
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
@@ -79,7 +69,7 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
     over earlier ones, the command line wins over all, and dicts are merged. Other arguments are an error; with
     `only_these=False` they are ignored.
     """
-    parser = HfArgumentParser(dataclasses)
+    parser = HfArgumentParser(dataclasses, allow_abbrev=False)
     known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
     recipe: dict = {}
     paths, arguments = split_recipes(arguments)
@@ -92,8 +82,8 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
             raise ValueError(f"{path} is not a recipe: it must hold names and values, got {values!r:.80}")
         if (unknown := sorted(set(values) - known)) and only_these:
             raise ValueError(f"{path} has unknown arguments: {', '.join(unknown)}")
-        recipe = merge(without_replaced(recipe, values), values)
-    recipe = without_replaced(recipe, {argument.removeprefix("--").split("=")[0] for argument in arguments})
+        recipe = merge(without_least_steps(recipe, values), values)
+    recipe = without_least_steps(recipe, [argument.removeprefix("--").split("=")[0] for argument in arguments])
     objects = parser.parse_args_into_dataclasses(
         [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these
     )
@@ -110,15 +100,9 @@ def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
     return recipes, arguments[len(recipes) :]
 
 
-def has_recipe(arguments: list[str]) -> bool:
-    """Whether the command line begins with a recipe."""
-    return bool(split_recipes(arguments)[0])
-
-
-def without_replaced(recipe: dict, given: Collection[str]) -> dict:
-    """The recipe without what the names that are given after it replace."""
-    replaced = {REPLACED[name] for name in given if name in REPLACED}
-    return {name: value for name, value in recipe.items() if name not in replaced}
+def without_least_steps(recipe: dict, given: Collection[str]) -> dict:
+    """The recipe without `min_steps` where epochs are given after it."""
+    return {name: value for name, value in recipe.items() if name != "min_steps" or "num_train_epochs" not in given}
 
 
 def merge(first: dict, second: dict) -> dict:
@@ -145,10 +129,8 @@ def recipe_arguments(recipe: dict) -> list[str]:
 
 def read_overrides(value: dict | str | None) -> dict | None:
     """`--config_overrides` as a dict. Raises a `ValueError` unless it is a JSON object, or null for none."""
-    if not isinstance(value, str):
-        return value
     try:
-        overrides = json.loads(value)
+        overrides = json.loads(value) if isinstance(value, str) else value
     except json.JSONDecodeError:
         overrides = value
     if not isinstance(overrides, dict | None):

@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+from transformers.trainer_utils import get_last_checkpoint
 
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
@@ -53,67 +53,74 @@ def train(
     split: Mapping[str, Sequence[str]] | None = None,
 ):
     """
-    Trains, saves and reports. Resumes from the last checkpoint of the output folder, if there is one; the checkpoint
-    that `args.resume_from_checkpoint` names may be of other settings, but not of other posts. A training that has
-    ended is loaded, reported again and not trained again. One that starts anew writes `split` to `_split.json`.
-
-    `arguments` are the script's other dataclasses. Raises a `ValueError` if the checkpoint belongs to other posts
-    or other settings.
+    Trains, saves and reports. Resumes from the last checkpoint of the output folder, if there is one of the same posts
+    and settings (those of the Trainer and of the script's other `arguments`), or from the checkpoint that
+    `args.resume_from_checkpoint` names, whose settings may be others. A training that has ended is loaded and not
+    trained again. One that starts anew writes `split` to `_split.json`.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
-    settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS}
+    trained_on = what_decides(trainer, data, arguments)
+    last = get_last_checkpoint(output_dir)
+    if last is not None:
+        check_same(Path(last), trained_on)
+        with args.main_process_first():
+            last = drop_incomplete(output_dir)
+    if args.resume_from_checkpoint is not None:
+        checkpoint = Path(args.resume_from_checkpoint)
+        if not is_complete(checkpoint):
+            raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
+        if (checkpoint.parent / TRAINED_ON).exists():
+            check_same(checkpoint, {"posts": trained_on["posts"]})
+    else:
+        checkpoint = last
+    if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
+        metrics = load_ended(trainer)
+        clear_results(args)
+    else:
+        if checkpoint is not None:
+            if args.save_only_model:
+                raise ValueError(f"{checkpoint} has no optimizer to resume with: give another --output_dir.")
+            logger.warning("Resuming from %s.", checkpoint)
+        clear_results(args)
+        if trainer.is_world_process_zero():
+            # It is of a training that was here before.
+            (output_dir / TRAINER_STATE).unlink(missing_ok=True)
+            write_json(output_dir / TRAINED_ON, trained_on)
+            if last is None and split is not None:
+                write_json(output_dir / SPLIT, split)
+        metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
+        trainer.save_model()
+    report(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
+    trainer.save_state()
+    draw_learning_curve(trainer)
+
+
+def what_decides(trainer: Trainer, data: Dataset, arguments: Sequence[Any]) -> dict[str, Any]:
+    """The posts and settings that decide with which model a training ends."""
+    settings = {name: getattr(trainer.args, name, None) for name in TRAINING_SETTINGS}
     for script_arguments in arguments:
         settings |= {name: value for name, value in vars(script_arguments).items() if name not in NOT_COMPARED}
     settings["labels"] = getattr(trainer.model.config, "id2label", None)
     # Through JSON, as the record is read back.
-    trained_on = json.loads(json.dumps({"posts": fingerprint(data), **settings}, sort_keys=True, default=str))
-    size = {"train_parameters": trainer.get_num_trainable_parameters()}
-    checkpoint = get_last_checkpoint(output_dir)
-    if checkpoint is not None:
-        check_same(Path(checkpoint), trained_on)
-        with args.main_process_first():
-            checkpoint = drop_incomplete(output_dir)
-    is_new = checkpoint is None
-    if args.resume_from_checkpoint is not None:
-        checkpoint = Path(args.resume_from_checkpoint)
-        if not checkpoint.name.startswith(PREFIX_CHECKPOINT_DIR) or not is_complete(checkpoint):
-            raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint folder.")
-        if (checkpoint.parent / TRAINED_ON).exists():
-            check_same(checkpoint, {"posts": trained_on["posts"]})
-    elif checkpoint is not None and is_complete(output_dir):
-        logger.warning("The training in %s has ended: loading its model.", output_dir)
-        model, info = type(trainer.model).from_pretrained(
-            output_dir, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-        )
-        check_whole(output_dir, info)
-        trainer.model.load_state_dict(model.state_dict())
-        # They belong to the weights.
-        for name in ("calibration", "tree_weights"):
-            if hasattr(model.config, name):
-                setattr(trainer.model.config, name, getattr(model.config, name))
-        trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
-        *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
-        clear_results(args)
-        report(trainer, "train", size | {name: value for name, value in end.items() if name != "step"})
-        draw_learning_curve(trainer)
-        return
-    if checkpoint is not None:
-        if args.save_only_model:
-            raise ValueError(f"{checkpoint} has no optimizer to resume with: give another --output_dir.")
-        logger.warning("Resuming from %s.", checkpoint)
-    clear_results(args)
-    if trainer.is_world_process_zero():
-        write_json(output_dir / TRAINED_ON, trained_on)
-        # They are of a training that was here before.
-        for name in (TRAINER_STATE, *([SPLIT] if is_new else [])):
-            (output_dir / name).unlink(missing_ok=True)
-        if split is not None and not (output_dir / SPLIT).exists():
-            write_json(output_dir / SPLIT, split)
-    result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    trainer.save_model()
-    report(trainer, "train", size | result.metrics)
-    trainer.save_state()
-    draw_learning_curve(trainer)
+    return json.loads(json.dumps({"posts": fingerprint(data), **settings}, sort_keys=True, default=str))
+
+
+def load_ended(trainer: Trainer) -> dict[str, float]:
+    """Loads the model of a training that has ended, and its state. Returns its metrics."""
+    output_dir = Path(trainer.args.output_dir)
+    logger.warning("The training in %s has ended: loading its model.", output_dir)
+    model, info = type(trainer.model).from_pretrained(
+        output_dir, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+    )
+    check_whole(output_dir, info)
+    trainer.model.load_state_dict(model.state_dict())
+    # They belong to the weights.
+    for name in ("calibration", "tree_weights"):
+        if hasattr(model.config, name):
+            setattr(trainer.model.config, name, getattr(model.config, name))
+    trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
+    *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
+    return {name: value for name, value in end.items() if name != "step"}
 
 
 def draw_learning_curve(trainer: Trainer):
@@ -171,16 +178,6 @@ def report(trainer: Trainer, split: str, metrics: dict[str, float]):
     """Prints the metrics of a split, and saves them, also in `all_results.json`."""
     trainer.log_metrics(split, metrics)
     trainer.save_metrics(split, metrics)
-
-
-def check_posts(training: TrainingArguments, data: Dataset):
-    """
-    Raises a `ValueError` if training would go on from a checkpoint that has learned from other posts than `data`. A
-    script asks before it reads the posts: what else a checkpoint must share, [`train`] compares.
-    """
-    checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
-    if checkpoint is not None and (Path(checkpoint).parent / TRAINED_ON).exists():
-        check_same(Path(checkpoint), {"posts": fingerprint(data)})
 
 
 def fingerprint(rows: Dataset) -> str:

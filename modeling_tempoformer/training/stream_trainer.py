@@ -1,7 +1,7 @@
 """The Trainer for streams of posts."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, EvalPrediction
+from transformers import EarlyStoppingCallback
 
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
@@ -29,16 +29,9 @@ from ..pipeline_tempoformer import check_finite, decide
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .frozen_encoder import vectors_of
-from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, check_best_metric, name_dataset
+from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, name_dataset
 from .resuming import clear_results, report, train
 from .tree_growing import grow_trees
-
-
-# Arguments of the Trainer that must not be given, and why.
-REFUSED = {
-    "label_smoothing_factor": "it would replace the focal loss and its class weights",
-    "dataloader_drop_last": "every post is evaluated and predicted",
-}
 
 
 @dataclass(repr=False)
@@ -47,20 +40,17 @@ class StreamTrainingArguments(HubTrainingArguments):
     [`HubTrainingArguments`] for streams of posts.
 
     Args:
-        model_card (`dict` or `str`, *optional*): As in [`HubTrainingArguments`].
-        new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder:
-            stream attention, fusion and head. Default: `learning_rate`.
+        model_card, hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
+        new_parameters_learning_rate (`float`, *optional*): Of everything outside the pretrained encoder. Default:
+            `learning_rate`.
         min_steps (`int`, *optional*, defaults to 0): Train for more than `num_train_epochs` where these are fewer
             optimiser steps than this.
         freeze_encoder (`bool`, *optional*, defaults to `False`): Train only what is new, over vectors of posts that
             are computed once. For a `post_tempoformer`.
         early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
             `metric_for_best_model`.
-        hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
         restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): Whether early stopping keeps
             its patience when a training resumes.
-
-    Raises a `ValueError` for `label_smoothing_factor` and `dataloader_drop_last`, which make no sense here.
     """
 
     new_parameters_learning_rate: float | None = field(
@@ -82,13 +72,9 @@ class StreamTrainingArguments(HubTrainingArguments):
     restore_callback_states_from_checkpoint: bool = True
 
     def __post_init__(self):
-        for name, reason in REFUSED.items():
-            if value := getattr(self, name):
-                raise ValueError(f"--{name} {value} cannot be given: {reason}.")
+        if self.dataloader_drop_last:
+            raise ValueError("--dataloader_drop_last cannot be given: every post is evaluated and predicted.")
         super().__post_init__()
-        is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
-        if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
-            raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
 
     def extend_epochs(self, num_rows: int):
         """Raises `num_train_epochs` until `num_rows` training rows give `min_steps` optimiser steps."""
@@ -97,24 +83,13 @@ class StreamTrainingArguments(HubTrainingArguments):
         self.num_train_epochs = max(self.num_train_epochs, math.ceil(self.min_steps / steps_per_epoch))
 
 
-def decision_metrics(config, names: list[str]) -> Callable[[EvalPrediction], dict[str, float]]:
-    """[`compute_metrics`] on the classes that a model decides for, with the calibration in its configuration."""
-    compute = compute_metrics(names)
-
-    def compute_calibrated(prediction: EvalPrediction) -> dict[str, float]:
-        _, ranked = decide(torch.from_numpy(prediction.predictions), getattr(config, "calibration", None))
-        return compute(EvalPrediction(np.eye(len(names))[ranked[..., 0].numpy()], prediction.label_ids))
-
-    return compute_calibrated
-
-
 class StreamTrainer(HubTrainer):
     """
     The Trainer for streams of posts: `args.new_parameters_learning_rate`, early stopping, scores and predictions of
     single posts, calibration.
 
     Args:
-        args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`decision_metrics`].
+        args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
     """
 
     def __init__(self, *args, **kwargs):
@@ -122,8 +97,10 @@ class StreamTrainer(HubTrainer):
         config = self.model.config
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
-            self.compute_metrics = decision_metrics(config, self.class_names)
-            check_best_metric(self.args, score_names(self.class_names))
+            self.compute_metrics = compute_metrics(self.class_names)
+            names, metric = ["loss", *score_names(self.class_names)], self.args.metric_for_best_model
+            if metric is not None and metric.removeprefix("eval_") not in names:
+                raise ValueError(f"--metric_for_best_model {metric} is none of the scores: {', '.join(names)}.")
         self.add_callback(WorthCallback(self.class_names))
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
@@ -208,9 +185,8 @@ class StreamTrainer(HubTrainer):
         Args:
             split (`str`): `"validation"` or `"test"`.
             items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each split.
-            timelines (`dict[str, Dataset]`): The timelines of each split. Posts that no item classifies are not
-                scored. Position and time alone are learned from `train`, if it is there; boosted
-                trees, too, if it was embedded and the split is the test.
+            timelines (`dict[str, Dataset]`): The timelines of each split. What the model is compared with is learned
+                from `train`, if it is there.
 
         Returns:
             The metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
@@ -230,9 +206,7 @@ class StreamTrainer(HubTrainer):
 
         calibration = getattr(self.model.config, "calibration", None)
         predictions, probabilities = of_all_posts(calibration)
-        if split == "validation":
-            self.log(dict(metrics))
-        elif self.is_world_process_zero():
+        if split == "test" and self.is_world_process_zero():
             write_predictions(self.args.output_dir, prediction_rows(of_split, predictions, probabilities, names))
             uncalibrated = None if calibration is None else of_all_posts(None)[1]
             write_test_figures(self.args.output_dir, of_split, predictions, probabilities, names, uncalibrated)
@@ -248,10 +222,14 @@ class StreamTrainer(HubTrainer):
             scores["embedded_posts_per_second" if embedded else "posts_per_second"] = len(targets) / seconds
         if not scores["labelled_posts"]:
             metrics.pop(f"{prefix}_loss", None)
-        return {f"{prefix}_{name}": value for name, value in scores.items()} | metrics
+        # The Trainer's own scores know no calibration.
+        found = metrics | {f"{prefix}_{name}": value for name, value in scores.items()}
+        if split == "validation":
+            self.log({name: found[name] for name in metrics})
+        return found
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
-        """Prints a table of the last split that has labels, and a line of each other split."""
+        """Prints a table of the last split, and a line of each other one."""
         name, results = SPLITS.get(split, split), nest(metrics, split, self.class_names)
         if not self.is_world_process_zero():
             return
@@ -262,9 +240,6 @@ class StreamTrainer(HubTrainer):
         elif split == "eval" and self.args.do_predict:
             print(results_line(name, results))
         else:
-            if split == "predict" and not results["labelled_posts"] and "eval" in self.saved_metrics:
-                validation = nest(self.saved_metrics["eval"], "eval", self.class_names)
-                print(f"\n{results_table(SPLITS['eval'], validation)}")
             print(f"\n{results_table(name, results)}")
             print(f"All numbers, and what they mean: {Path(self.args.output_dir) / RESULTS}")
 

@@ -1,6 +1,5 @@
 """A baseline is one file and one recipe: a copy of the project with both finds it, and nothing else is edited."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -78,6 +77,6 @@ def test_it_is_cross_validated_and_compared(project, tmp_path):
     posts = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     own = "--num_folds 2 --seeds 0 --methods toy --output_dir".split()
     shown = run(project, "run_cross_validation.py", *own, str(tmp_path / "out"), "--", "--train_file", posts)
-    rows = json.loads((tmp_path / "out" / "comparison.json").read_text())["methods"]
-    assert rows["toy"]["one_class_runs"] == 2 and rows["toy"]["macro_f1"] < 0.5
+    row = pd.read_csv(tmp_path / "out" / "comparison.csv", index_col="method").loc["toy"]
+    assert row["one_class_runs"] == 2 and row["macro_f1"] < 0.5
     assert shown.splitlines()[-1].split()[0] == "toy"

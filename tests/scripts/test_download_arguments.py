@@ -54,13 +54,11 @@ def texts(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("script", "save", "data", "own"),
     [
-        (run_glue_style, save_encoder, posts, []),
-        (run_baseline, save_encoder, posts, ["--method", "post"]),
-        (run_baseline, save_encoder, posts, ["--method", "bilstm"]),
-        (run_baseline, save_language_model, posts, ["--method", "few_shot"]),
-        (run_temporal_mlm, save_encoder, texts, []),
+        pytest.param(run_glue_style, save_encoder, posts, [], id="tempoformer"),
+        pytest.param(run_baseline, save_encoder, posts, ["--method", "bilstm"], id="bilstm"),
+        pytest.param(run_baseline, save_language_model, posts, ["--method", "few_shot"], id="few_shot"),
+        pytest.param(run_temporal_mlm, save_encoder, texts, [], id="temporal_mlm"),
     ],
-    ids=["tempoformer", "post", "bilstm", "few_shot", "temporal_mlm"],
 )
 def test_an_old_revision_of_a_private_model_into_a_cache_of_its_own(tmp_path, monkeypatch, script, save, data, own):
     with HubServer(private=True) as hub:

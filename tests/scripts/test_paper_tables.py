@@ -79,21 +79,15 @@ def test_methods_with_their_spread_and_their_difference_to_a_baseline(tmp_path, 
     assert table(2, "--collect", "--baseline", "SWNU")["TempoFormer"]["less SWNU (95 %)"] == "not run"
 
 
-def test_training_time_is_that_of_a_fold(tmp_path, table):
+def test_training_time_is_that_of_a_fold_and_windows_have_a_figure(tmp_path, table):
     make_runs(tmp_path, "bilstm", {0: THEIRS})
+    make_runs(tmp_path, "bilstm_window_5", {0: OURS})
     rows = table(6, "--collect")
     # The folds took 10 and 11 seconds.
     assert rows["BiLSTM"] == {"": "BiLSTM", "parameters": "0.04 M", "training of a fold": "10 s"}
     assert rows["TempoFormer"]["parameters"] == "not run"
-
-
-def test_windows_and_their_figure(tmp_path, table):
-    make_runs(tmp_path, "bilstm", {0: THEIRS})
-    make_runs(tmp_path, "bilstm_window_5", {0: OURS})
-    row = table(8, "--collect")["BiLSTM"]
-    assert (
-        row["w = 5"] == f"{macro(OURS):.1f}" and row["w = 10"] == "not run" and row["w = 20"] == f"{macro(THEIRS):.1f}"
-    )
+    cells = {"w = 5": f"{macro(OURS):.1f}", "w = 10": "not run", "w = 20": f"{macro(THEIRS):.1f}"}
+    assert table(8, "--collect")["BiLSTM"] == {"": "BiLSTM", **cells}
     assert (tmp_path / "figure_3.png").read_bytes().startswith(b"\x89PNG")
 
 

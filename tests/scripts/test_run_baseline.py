@@ -75,31 +75,13 @@ def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path
     assert read_table(tmp_path / "out" / "_predictions.csv")
 
 
-def test_a_method_without_training_needs_no_more_than_its_name(tmp_path):
-    file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
-    run_baseline.main(["--method=class_prior", "--train_file", file, "--output_dir", str(tmp_path / "out")])
-    assert read_table(tmp_path / "out" / "_predictions.csv")
-
-
-@pytest.mark.parametrize("method", ["class_prior", "bilstm"])
-def test_predictions_without_texts(tmp_path, ours, encoder, method):
-    model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
-    recipe = f"configuration/baseline_{method}.yaml"
-    rows, _ = run(tmp_path / "out", recipe, *model, "--no_text")
-    assert list(rows[0]) == [column for column in ours[0] if column != "text"]
-
-
-@pytest.mark.parametrize(("method", "is_new"), [("post", "classifier"), ("bilstm", "")])
-def test_new_parameters_have_a_learning_rate_of_their_own(tmp_path, encoder, method, is_new):
-    """A network over frozen embeddings is new as a whole, and has one rate."""
-    settings = [f"configuration/baseline_{method}.yaml", "--model_name_or_path", encoder]
-    rate = "0" if is_new else "0.01"
-    run(tmp_path / "one", *settings, "--learning_rate", rate)
-    run(tmp_path / "two", *settings, "--learning_rate", rate, "--new_parameters_learning_rate", "0.5")
+def test_a_network_over_frozen_embeddings_is_new_as_a_whole_and_has_one_rate(tmp_path, encoder):
+    settings = ["configuration/baseline_bilstm.yaml", "--model_name_or_path", encoder, "--learning_rate", "0.01"]
+    run(tmp_path / "one", *settings)
+    run(tmp_path / "two", *settings, "--new_parameters_learning_rate", "0.5")
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     for name, weights in one.items():
-        # The other rate moves a weight by tenths.
-        assert torch.allclose(weights, two[name], atol=1e-3) == (not is_new or is_new not in name), name
+        torch.testing.assert_close(two[name], weights, atol=1e-3, rtol=0, msg=name)
 
 
 def test_a_baseline_is_calibrated(tmp_path, encoder):

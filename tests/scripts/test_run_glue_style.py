@@ -76,13 +76,6 @@ def test_own_csv_to_predictions(tmp_path, capsys):
     assert all(f"]({name})" in (tmp_path / "out" / "README.md").read_text() for name in figures)
 
 
-def test_prediction_of_unlabelled_posts(tmp_path, trained):
-    unlabelled = write_posts(tmp_path / "new.csv", POSTS[:30], ["timeline_id", "timestamp", "text"])
-    rows = run(tmp_path / "new", "--model_name_or_path", str(trained), "--test_file", unlabelled)
-    assert [row["post_id"] for row in rows] == [str(number) for number in range(30)]
-    assert {row["label"] for row in rows} == {""} and {row["prediction"] for row in rows} <= set(NAMES)
-
-
 def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     """A folder of split files is a dataset to `datasets`, as a Hub id is. Samples are timelines, evenly spaced."""
     (tmp_path / "posts").mkdir()
@@ -115,17 +108,6 @@ def test_the_results_are_those_of_the_predictions(trained):
     assert low <= test["macro_f1"] <= high
 
 
-def test_a_saved_model_is_evaluated_on_the_part_that_its_training_held_back(tmp_path, trained):
-    """The file of its training is given whole, with its rows in another order."""
-    posts = write_posts(tmp_path / "posts.csv", POSTS[30:] + POSTS[:30])
-    run(tmp_path / "again", "--model_name_or_path", str(trained), "--test_file", posts, "--seed", "3")
-    before, again = (read_json(folder / "all_results.json")["test"] for folder in (trained, tmp_path / "again"))
-    for name in ("loss", "macro_f1", "expected_calibration_error"):
-        assert again[name] == pytest.approx(before[name], abs=1e-5), name
-    for name, scores in before["classes"].items():
-        assert again["classes"][name] == pytest.approx(scores)
-
-
 def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder):
     dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
     dev = [post | {"label": "" if place % 3 == 1 else post["label"]} for place, post in enumerate(dev)]
@@ -134,33 +116,27 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     train_file = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS)]
     rows = fine_tune(tmp_path / "out", encoder, "--calibrate", *train_file, *files)
     calibration = read_json(tmp_path / "out" / "config.json")["calibration"]
-
-    # The same model without its calibration.
     saved = ["--model_name_or_path", str(tmp_path / "out"), *files]
-    again = run(tmp_path / "saved", *saved, "--do_eval")
-    assert [row["prediction"] for row in again] == [row["prediction"] for row in rows]
-    for name in PROBABILITIES:
-        expected = [float(row[name]) for row in rows]
-        assert [float(row[name]) for row in again] == pytest.approx(expected, abs=1e-5)
-    config = (tmp_path / "out" / "config.json").read_text()
-    (tmp_path / "out" / "config.json").write_text(config.replace('"calibration"', '"no_calibration"'))
+    assert_same_predictions(run(tmp_path / "saved", *saved, "--do_eval"), rows)
+    # The same model without its calibration.
+    config = tmp_path / "out" / "config.json"
+    config.write_text(config.read_text().replace('"calibration"', '"no_calibration"'))
     plain = run(tmp_path / "raw", *saved)
-    (tmp_path / "out" / "config.json").write_text(config)
+    config.write_text(config.read_text().replace('"no_calibration"', '"calibration"'))
 
     labels = np.array([NAMES.index(row["label"]) if row["label"] else -100 for row in rows])
-    logits = np.log([[float(row[name]) for name in PROBABILITIES] for row in plain])
-    assert (labels >= 0).sum() == 48
-    temperature = fit_temperature(logits[labels >= 0], labels[labels >= 0])
+    is_labelled = labels >= 0
+    logits, found = (np.array([[float(row[name]) for name in PROBABILITIES] for row in of]) for of in (plain, rows))
+    temperature = fit_temperature(np.log(logits[is_labelled]), labels[is_labelled])
     assert calibration["temperature"] == pytest.approx(temperature, rel=1e-2)
-    expected = torch.from_numpy(logits / temperature).softmax(-1).numpy()
-    found = np.array([[float(row[name]) for name in PROBABILITIES] for row in rows])
+    expected = torch.from_numpy(np.log(logits) / temperature).softmax(-1).numpy()
     np.testing.assert_allclose(found, expected, atol=1e-3)
-    thresholds = tune_thresholds(found[labels >= 0], labels[labels >= 0])
+    thresholds = tune_thresholds(found[is_labelled], labels[is_labelled])
     assert calibration["thresholds"] == pytest.approx(thresholds, abs=1e-2)
     decided = (found / calibration["thresholds"]).argmax(-1)
     assert [row["prediction"] for row in rows] == [NAMES[label] for label in decided]
     # Its evaluation decides as its prediction does.
-    macro_f1 = f1_score(labels[labels >= 0], decided[labels >= 0], average="macro")
+    macro_f1 = f1_score(labels[is_labelled], decided[is_labelled], average="macro")
     results = read_json(tmp_path / "saved" / "all_results.json")
     assert results["validation"]["macro_f1"] == pytest.approx(macro_f1) == results["test"]["macro_f1"]
 
@@ -241,26 +217,16 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
             assert not torch.equal(weights, before[name]), name
     leaves = after["trees.leaves"].sum(-1)
     torch.testing.assert_close(leaves, torch.ones_like(leaves))
-    files = ["--test_file", str(tmp_path / "posts.csv")]
-    tokens = run(tmp_path / "tokens", "--model_name_or_path", str(tmp_path / "out"), *files)
-    for one, other in zip(vectors, tokens, strict=True):
-        assert [float(one[name]) for name in PROBABILITIES] == pytest.approx(
-            [float(other[name]) for name in PROBABILITIES], abs=1e-5
-        )
-    trained, loaded = (read_json(tmp_path / name / "all_results.json") for name in ("out", "tokens"))
-    # Both rivals stand beside the model, also on its card.
-    rivals = trained["test"]["compared_with"]
-    assert {"position_and_time", "trees"} < set(rivals) and "trees" not in trained["validation"]["compared_with"]
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    low, high = trained["test"]["macro_f1_interval"]
-    assert f"{trained['test']['macro_f1']:.3f} (95 % interval {low:.3f} to {high:.3f})" in card
-    assert f"boosted trees on pairs of posts {rivals['trees']['macro_f1']:.3f}" in card
+    tokens = run(
+        tmp_path / "tokens", "--model_name_or_path", str(tmp_path / "out"), "--test_file", str(tmp_path / "posts.csv")
+    )
+    assert_same_predictions(tokens, vectors)
+    results = read_json(tmp_path / "out" / "all_results.json")
+    assert "trees" not in results["validation"]["compared_with"]
     # All posts that are not for test, each by the member that has not learned from it.
-    assert trained["validation"]["posts"] + trained["test"]["posts"] == len(POSTS)
+    assert results["validation"]["posts"] + results["test"]["posts"] == len(POSTS)
     new = [weights for name, weights in after.items() if not name.startswith(("tempoformer.encoder.", "trees."))]
-    assert trained["train"]["parameters"] == sum(weights.numel() for weights in new)
-    for name in ("loss", "macro_f1"):
-        assert loaded["test"][name] == pytest.approx(trained["test"][name], abs=1e-5), name
+    assert results["train"]["parameters"] == sum(weights.numel() for weights in new)
 
 
 def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path, encoder):

@@ -3,7 +3,6 @@
 import csv
 import json
 import runpy
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +20,6 @@ from modeling_tempoformer.training.cross_validation import (
     compare,
     compare_methods,
     cross_validate,
-    write_folds,
 )
 from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -66,9 +64,13 @@ def start(tmp_path):
     thirds = [timelines[:4], timelines[4:8], timelines[8:]]
     folds = [{"train": thirds[fold - 1], "validation": thirds[fold - 2], "test": thirds[fold]} for fold in range(3)]
 
-    def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds=folds, **settings) -> list[Run]:
-        given = ["--train_file", file, *arguments]
-        return cross_validate(output, script, given, inputs, write_folds(output, folds), seeds, **settings)
+    folds_file = tmp_path / "folds.json"
+    folds_file.write_text(json.dumps(folds))
+
+    def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds_file=folds_file, **settings) -> list[Run]:
+        return cross_validate(
+            output, script, ["--train_file", file, *arguments], inputs, folds_file, seeds, **settings
+        )
 
     return run
 
@@ -87,13 +89,11 @@ def test_rates_are_chosen_on_validation_and_every_post_is_scored_once_for_each_s
     collect(output, runs, NAMES)
     results = json.loads((output / "results.json").read_text())
     assert results["learning_rates"] == {"0": "2e-3", "1": "1e-3", "2": "1e-3"}
-    assert results["seeds"] == [0, 7] and results["folds"] == 3 and results["labels"] == NAMES
+    assert results["seeds"] == [0, 7] and results["labels"] == NAMES
     assert results["train_seconds"] == pytest.approx(4) and results["parameters"] is None
     assert results["validation_macro_f1"] == [0.9] * 6
     posts = pd.read_csv(tmp_path / "posts.csv", dtype=str)
     constant = f1_score(posts["label"], ["Switch"] * len(posts), average="macro")
-    assert results["scores_of_seeds"]["0"]["macro_f1"] == pytest.approx(1)
-    assert results["scores_of_seeds"]["7"]["macro_f1"] == pytest.approx(constant)
     assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
     assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
     # Of all test posts of all folds, as the other scores.
@@ -118,18 +118,15 @@ def test_one_rate_for_all_folds(tmp_path, start):
 
 @pytest.mark.parametrize("changed", ["arguments", "posts", "folds"])
 def test_results_of_another_command_are_not_taken_for_these(tmp_path, start, changed):
-    output = tmp_path / "out"
-    runs = start(output)
-    with pytest.raises(ValueError, match=changed):
-        if changed == "arguments":
-            start(output, "--window", "3")
-        elif changed == "posts":
-            start(output, inputs={"posts": "another fingerprint"})
-        else:
-            folds = json.loads((output / "folds.json").read_text())
-            folds[0]["train"].append(folds[0]["validation"].pop())
-            start(output, folds=folds)
-    assert start(output) == runs and count_runs(output) == 3
+    runs = start(tmp_path / "out")
+    folds = json.loads((tmp_path / "folds.json").read_text())
+    folds[0]["train"].append(folds[0]["validation"].pop())
+    (tmp_path / "others.json").write_text(json.dumps(folds))
+    other = {"inputs": {"posts": "another"}} if changed == "posts" else {}
+    other |= {"folds_file": tmp_path / "others.json"} if changed == "folds" else {}
+    with pytest.raises(ValueError, match="fold_0.*--output_dir"):
+        start(tmp_path / "out", *(["--window", "3"] if changed == "arguments" else []), **other)
+    assert start(tmp_path / "out") == runs and count_runs(tmp_path / "out") == 3
 
 
 def test_an_interrupted_run_is_started_again(tmp_path, start):
@@ -150,35 +147,18 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
     assert json.loads((output / "results.json").read_text())["train_seconds"] == pytest.approx((3 + 5) / 2)
 
 
-def test_seeds_of_two_folders_are_collected_in_one(tmp_path, start):
-    start(tmp_path / "here", seeds=(0,))
-    start(tmp_path / "there", seeds=(7,))
-    for fold in range(3):
-        shutil.move(Run(tmp_path / "there", fold, None, 7).folder, Run(tmp_path / "here", fold, None, 7).folder)
-    runs = start(tmp_path / "here", seeds=(0, 7))
-    assert len(runs) == 6 and count_runs(tmp_path / "here") == 6
-
-
 def write_runs(
-    output: Path,
-    labels: list[str],
-    predicted: list[str],
-    seed: int = 0,
-    size: int = 2,
-    seconds: float | None = None,
-    names: list[str] = NAMES,
+    output: Path, labels: list[str], predicted: list[str], seed: int = 0, size: int = 2, seconds=None, names=NAMES
 ) -> list[Run]:
     """Folds of one timeline of `size` posts, as if they had been run."""
     runs = []
     for fold in range(len(labels) // size):
         run = Run(output, fold, None, seed)
         run.folder.mkdir(parents=True)
-        posts = range(size * fold, size * (fold + 1))
-        rows = [{"post_id": f"00{post}", "timeline_id": f"{fold}e0"} for post in posts]
         rows = [
-            {**row, "label": labels[post], "prediction": predicted[post]}
+            {"post_id": f"00{post}", "timeline_id": f"{fold}e0", "label": labels[post], "prediction": predicted[post]}
             | {f"probability_{name}": 1 / 2 for name in names}
-            for row, post in zip(rows, posts, strict=True)
+            for post in range(size * fold, size * (fold + 1))
         ]
         write_posts(run.folder / "_predictions.csv", rows)
         training = {} if seconds is None else {"train": {"seconds": seconds + fold}}
@@ -202,34 +182,12 @@ def test_ids_and_labels_stay_as_they_are_written(tmp_path):
     assert scores["f1_1.0"]["mean"] == pytest.approx(0)
 
 
-def test_runs_that_ended_at_one_class_are_counted(tmp_path):
-    labels = ["Switch", "No-Switch", "No-Switch", "Switch", "No-Switch", ""]
-    runs = write_runs(tmp_path, labels, labels[:5] + ["Switch"])
-    runs += write_runs(tmp_path, labels, ["Switch", "Switch", "Switch", "No-Switch", "No-Switch", "Switch"], seed=1)
-    collect(tmp_path, runs, NAMES)
-    results = json.loads((tmp_path / "results.json").read_text())
-    # The last fold under both seeds, as its second post has no label, and the first fold under the second seed.
-    assert (results["one_class_runs"], results["runs"]) == (3, 6)
-
-
-def test_differences_are_paired_by_post(tmp_path):
-    labels = ["Switch", "No-Switch", "No-Switch", "Switch"]
-    always = ["Switch"] * 4
-    collect(tmp_path / "right", write_runs(tmp_path / "right", labels, labels), NAMES)
-    runs = write_runs(tmp_path / "always", labels, always) + write_runs(tmp_path / "always", labels, labels, seed=1)
-    # In another order, and with a seed that the other one does not have.
-    collect(tmp_path / "always", runs[::-1], NAMES)
-    assert compare(tmp_path / "right", tmp_path / "right", NAMES)["difference"] == pytest.approx(0)
-    found = compare(tmp_path / "right", tmp_path / "always", NAMES)
-    assert found["difference"] == pytest.approx(1 - f1_score(labels, always, average="macro"))
-
-
 @pytest.mark.parametrize(
     ("labels", "seed", "problem"),
     [
         (["Switch", "No-Switch"], 1, "seed"),
         (["Switch", "No-Switch", "Switch", "Switch"], 0, "002"),
-        (["Switch", "Switch"], 0, "001.*label.*'No-Switch' in .*'Switch' in"),
+        (["Switch", "Switch"], 0, "001.*'(No-)?Switch'"),
     ],
 )
 def test_other_posts_are_not_compared(tmp_path, labels, seed, problem):
@@ -263,13 +221,11 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
             for run in write_runs(tmp_path / method, named(ACTUAL), named(classes), seed, 4, seconds)
         ]
         collect(tmp_path / method, runs, NAMES)
-    table = compare_methods(tmp_path, list(methods), NAMES)
+    header, *lines = compare_methods(tmp_path, list(methods), NAMES).splitlines()
 
-    found = json.loads((tmp_path / "comparison.json").read_text())
-    assert found["compared_with"] == "tempoformer"
-    rows = found["methods"]
-    assert list(rows) == list(methods)
-    bilstm = rows["bilstm"]
+    rows = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
+    assert list(rows.index) == list(methods)
+    bilstm = rows.loc["bilstm"]
     assert bilstm["macro_f1"] == pytest.approx((macro(theirs) + macro(ours)) / 2)
     assert bilstm["macro_f1_std"] == pytest.approx(abs(macro(theirs) - macro(ours)) / 2**0.5)
     assert bilstm["f1_Switch"] == pytest.approx((f1_score(ACTUAL, theirs) + f1_score(ACTUAL, ours)) / 2)
@@ -282,27 +238,19 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     assert bilstm["difference"] == pytest.approx(resampled[1])
     assert (bilstm["low"], bilstm["high"]) == (pytest.approx(min(resampled)), pytest.approx(max(resampled)))
     # The second fold under the first seed; all of what always says the same.
-    assert [rows[method]["one_class_runs"] for method in rows] == [0, 1, 4] and bilstm["runs"] == 4
-    assert bilstm["train_seconds"] == pytest.approx(3.5) and rows["class_prior"]["train_seconds"] is None
-    assert rows["tempoformer"]["difference"] is None
+    assert list(rows["one_class_runs"]) == [0, 1, 4] and bilstm["runs"] == 4
+    assert bilstm["train_seconds"] == pytest.approx(3.5) and pd.isna(rows.loc["class_prior", "train_seconds"])
+    assert pd.isna(rows.loc["tempoformer", "difference"])
 
-    in_csv = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
-    assert in_csv.loc["bilstm", "low"] == pytest.approx(min(resampled)) and pd.isna(in_csv.loc["tempoformer", "low"])
-    header, *lines = table.splitlines()
-    assert "less tempoformer (95 %)" in header and [line.split()[0] for line in lines] == list(rows)
+    assert "less tempoformer (95 %)" in header and [line.split()[0] for line in lines] == list(methods)
     spread = f"{(macro(theirs) + macro(ours)) / 2:.3f} ± {abs(macro(theirs) - macro(ours)) / 2**0.5:.3f}"
     interval = f"{resampled[1]:+.3f} ({min(resampled):+.3f} to {max(resampled):+.3f})"
     assert spread in lines[1] and interval in lines[1] and lines[1].split()[-4:] == ["1", "of", "4", "4"]
     # What there is none of is left out: the time of a method that is not trained, and the first one's difference.
     assert lines[2].rstrip().endswith("4 of 4") and " to " not in lines[0]
-
     # The same for a paper; underscores are escaped.
-    markdown = (tmp_path / "comparison.md").read_text(encoding="utf-8").splitlines()
-    cells = [cell.strip() for cell in markdown[3].strip("|").split("|")]
-    assert cells[0] == "bilstm" and {spread, interval, "1 of 4"} < set(cells)
     latex = (tmp_path / "comparison.tex").read_text(encoding="utf-8")
-    (line,) = (line for line in latex.splitlines() if line.startswith("class\\_prior "))
-    assert line.endswith("\\\\") and f"{spread} &" in latex and interval in latex
+    assert "class\\_prior & " in latex and f"{spread} &" in latex and interval in latex
 
 
 @pytest.fixture
@@ -311,18 +259,17 @@ def script(monkeypatch):
     return runpy.run_path(str(ROOT / "run_cross_validation.py"))
 
 
-@pytest.mark.parametrize(("method", "rate", "batch"), [("bilstm", 1e-3, 64), ("seq_sig_net", 5e-4, 64)])
-def test_a_method_has_the_settings_of_its_recipe(tmp_path, script, method, rate, batch):
+def test_a_method_has_the_settings_of_its_recipe(tmp_path, script):
     (tmp_path / "mine.yaml").write_text(
         "window: 7\nlearning_rate: 0.5\nper_device_train_batch_size: 3\nconfig_overrides: {focal_gamma: 1.0}\n"
     )
     passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
     assert script["arguments_of"]("tempoformer", passed_on) == passed_on
-    given = [*script["arguments_of"](method, passed_on), "--output_dir", str(tmp_path)]
-    baseline, data, training = parse([find_baseline(method), DataTrainingArguments, StreamTrainingArguments], given)
-    assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == (method, "M", None)
+    given = [*script["arguments_of"]("bilstm", passed_on), "--output_dir", str(tmp_path)]
+    baseline, data, training = parse([find_baseline("bilstm"), DataTrainingArguments, StreamTrainingArguments], given)
+    assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == ("bilstm", "M", None)
     # The window of a stream is the same for all.
-    assert data.window == 7 and training.learning_rate == rate and training.per_device_train_batch_size == batch
+    assert data.window == 7 and training.learning_rate == 1e-3 and training.per_device_train_batch_size == 64
     assert training.load_best_model_at_end and training.metric_for_best_model == "macro_f1"
 
 
@@ -343,7 +290,7 @@ def test_methods_are_compared_with_the_real_scripts(tmp_path, script, capsys):
     script["main"](command)
     assert {path: path.stat().st_mtime_ns for path in output.glob("*/fold_*/**/*")} == files
     assert [path.parent for path in output.rglob("folds.json")] == [output]
-    rows = json.loads((output / "comparison.json").read_text())["methods"]
+    rows = pd.read_csv(output / "comparison.csv", index_col="method").to_dict("index")
     tested = {}
     for method in methods:
         predictions = pd.read_csv(output / method / "predictions.csv").sort_values("post_id")

@@ -5,7 +5,7 @@ import torch
 from datasets import Dataset
 from helpers import CHANGES, tiny_encoder, tiny_model
 from huggingface_hub import ModelCard
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.evaluation.metrics import compute_metrics
@@ -94,12 +94,3 @@ def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, toke
     trainer.train()
     trainer.save_model()
     assert shown_scores(tmp_path) == {}
-
-
-def test_other_models_get_the_stock_card(tmp_path):
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-    model = BertForSequenceClassification(BertConfig(vocab_size=20, **sizes))
-    arguments = StreamTrainingArguments(str(tmp_path), report_to="none", use_cpu=True, model_card={"license": "mit"})
-    StreamTrainer(model, arguments).create_model_card(model_name="other")
-    card = ModelCard.load(tmp_path / "README.md")
-    assert card.data.license == "mit" and "# other" in card.text and "tempoformer" not in card.content.lower()

@@ -2,11 +2,8 @@
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -192,21 +189,3 @@ def test_two_processes_predict_as_one(tmp_path, files, one):
     arguments = [argument for name, value in saved.items() for argument in (f"--{name}", str(value))]
     run([*arguments, "--do_eval", "--do_predict", "--use_cpu"], 2)
     assert_same_predictions(tmp_path, one)
-
-
-def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
-    """Killed at a step drawn at random, and begun again by the same command."""
-    often = {"save_strategy": "steps", "save_steps": 1, "max_steps": 15, "do_predict": "false"}
-    run(training(files, tmp_path / "whole", **often))
-    killed = training(files, tmp_path / "killed", **often)
-    step = random.Random(0).randint(1, 12)
-    process = launch(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # At that step, or while its checkpoint is written.
-    while not (tmp_path / "killed" / f"checkpoint-{step}").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed" / "model.safetensors").exists()
-    assert "Resuming from" in run(killed)
-    assert as_one(tmp_path / "whole", tmp_path / "killed")

@@ -1,9 +1,8 @@
-"""Settings of the Trainer that change how a model is trained but not what it learns; adapters, search, export."""
+"""Settings of the Trainer that change how a model is trained but not what it learns."""
 
 import pytest
 import torch
-from helpers import MODELS, make_trainer, tiny_batch, tiny_model
-from peft import LoraConfig, PeftModel, get_peft_model
+from helpers import MODELS, make_trainer
 from transformers import TrainingArguments, set_seed
 
 
@@ -40,26 +39,6 @@ def test_the_same_is_learned(tmp_path, tokenization, settings, tolerance, kind):
     assert others == pytest.approx(losses, abs=tolerance)
     for (name, weight), other in zip(weights.items(), found.values(), strict=True):
         torch.testing.assert_close(other, weight, atol=tolerance, rtol=0, msg=name)
-
-
-def test_an_adapter_through_the_trainer(tmp_path, tokenization):
-    """The adapter and the new head are saved; merged into the base model they are the trained one."""
-    trainer = make_trainer(tmp_path, tokenization, max_steps=3, learning_rate=1e-2, save_strategy="no")
-    base = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
-    settings = LoraConfig(r=2, target_modules=["query", "value", "q_proj"], modules_to_save=["classifier"])
-    trainer.model = trainer.model_wrapped = get_peft_model(trainer.model, settings)
-    trainer.train()
-    trainer.save_model()
-    assert (tmp_path / "adapter_model.safetensors").exists() and not (tmp_path / "model.safetensors").exists()
-
-    plain = tiny_model(encoder_config=trainer.model.config.encoder_config, num_labels=2)
-    plain.load_state_dict(base)
-    batch = {name: tensor for name, tensor in tiny_batch().items() if name != "labels"}
-    before = plain(**batch).logits
-    merged = PeftModel.from_pretrained(plain, tmp_path).merge_and_unload().eval()
-    trained = trainer.model.eval()(**batch).logits
-    torch.testing.assert_close(merged(**batch).logits, trained, atol=1e-5, rtol=0)
-    assert (before - trained).abs().max() > 1e-3
 
 
 def test_accumulated_small_batches_are_one_large_batch(tmp_path, tokenization):
