@@ -16,6 +16,7 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 
 from ..cards.model_cards import TrainingFacts, drop_private_base, has_card, public_id, write_card
@@ -24,7 +25,6 @@ from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in
 from ..evaluation.metrics import card_titles
 from ..evaluation.results import RESULTS
-from ..evaluation.verdicts import kept_evaluation
 from .progress import QuietProgressCallback
 
 
@@ -238,6 +238,14 @@ class NewTrainingCallback(TrainerCallback):
         if self.trainer.is_fsdp_enabled:
             # FSDP derives a class from the model's, in a module of its own, whose code would be saved as the model's.
             type(model).__module__ = type(model).__bases__[-1].__module__
+
+
+def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
+    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
+    evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
+    if best:
+        evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
+    return evaluations[-1] if evaluations else {}
 
 
 def check_best_metric(args: TrainingArguments, scores: Sequence[str] = ()):

@@ -33,10 +33,8 @@ LABELS, PREDICTIONS = [0, 1, 1, 0], [0, 0, 1, 0]
 def one_more(monkeypatch):
     """Two rows: the share of all predictions that each class has, and accuracy."""
     rows = (
-        Metric(
-            "given", lambda posts: [(posts.predictions == label).mean() for label in range(2)], "Share.", "given", True
-        ),
-        Metric("right", lambda posts: (posts.labels == posts.predictions).mean(), "Accuracy.", "right answers"),
+        Metric("given", lambda posts, label: (posts.predictions == label).mean(), "given", of_class=True),
+        Metric("right", lambda posts: (posts.labels == posts.predictions).mean(), "right answers"),
     )
     for module in (metrics, report, results):
         monkeypatch.setattr(module, "METRICS", (*metrics.METRICS, *rows))
@@ -48,9 +46,6 @@ def test_a_metric_is_one_row(tmp_path, one_more):
     probabilities = np.eye(2)[PREDICTIONS]
     part = results.nest(results.score_part(timelines, np.array(PREDICTIONS), probabilities, NAMES), "predict", NAMES)
     assert part["right"] == pytest.approx(3 / 4) and part["classes"]["a"]["given"] == pytest.approx(3 / 4)
-    results.write_results(tmp_path, {"test": part})
-    explained = json.loads((tmp_path / "all_results.json").read_text())["explained"]
-    assert (explained["given"], explained["right"]) == ("Share.", "Accuracy.")
     table = report.results_table("test", part)
     header, row_of_a = (line.split() for line in table.splitlines()[2:4])
     assert row_of_a[1 + header.index("given")] == "0.750" and "right answers 0.750" in table
