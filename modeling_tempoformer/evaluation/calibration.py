@@ -24,7 +24,7 @@ def with_label(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The posts with a label, for rows that must sum to 1."""
+    """The same, for rows that must sum to 1."""
     probabilities, labels = with_label(probabilities, labels)
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=1), 1, atol=1e-3):
         raise ValueError("`probabilities` must not be negative, and every row must sum to 1. Are they logits?")

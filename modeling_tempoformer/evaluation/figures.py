@@ -76,11 +76,7 @@ def print_figures(folder: str | Path):
 
 @rc_context(STYLE)
 def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> Figure | None:
-    """
-    Training and validation loss by step, and below them the macro F1 of each evaluation, where it is known, beside
-    that of guessing each class by its share, which is 1 / classes. `history` is the `log_history` of a
-    [`TrainerState`]; `kept_step`, whose weights are kept, is marked. None if nothing was logged.
-    """
+    """Losses and macro F1 by step from a `log_history`, with what guessing has; None if nothing was logged."""
     logged = pd.DataFrame(list(history)).set_index("step")
     panels = {title: [name for name in curves if name in logged] for title, curves in CURVES.items()}
     panels = {title: shown for title, shown in panels.items() if shown}
@@ -107,10 +103,7 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
 
 @rc_context(STYLE)
 def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_names: Sequence[str]) -> Figure:
-    """
-    The confusion matrix with the labels as rows. A cell has the number of posts and their share of the row, which is
-    also its colour.
-    """
+    """Labels as rows. A cell has the number of posts and their share of the row, which is also its colour."""
     classes = range(len(label_names))
     counts = confusion_matrix(labels, predictions, labels=classes)
     shares = confusion_matrix(labels, predictions, labels=classes, normalize="true")
@@ -130,11 +123,7 @@ def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_na
 
 @rc_context(STYLE)
 def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> Figure:
-    """
-    The reliability diagram: the share of right predictions among posts of about the same confidence, and below it how
-    many posts those are. The confidence of a post is the probability of its most probable class, in the bins of
-    [`expected_calibration_error`], which the title has. `probabilities` are (posts, classes), by one or two names.
-    """
+    """The share of right predictions by confidence, and how many posts those are, of one or two (posts, classes)."""
     figure = new_figure(COLUMN, COLUMN)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
     title, confidences = ["Expected calibration error"], []
@@ -162,10 +151,7 @@ def write_test_figures(
     names: list[str],
     uncalibrated: np.ndarray | None = None,
 ):
-    """
-    Writes `confusion_matrix` and `reliability` of the labelled posts, if there are any. Arguments as of
-    [`labelled_posts`]; `uncalibrated` has the probabilities before the calibration of a model that has one.
-    """
+    """Writes `confusion_matrix` and `reliability` of the labelled posts, if there are any."""
     labels = labels_of(timelines)
     labelled = labels >= 0
     if not labelled.any():

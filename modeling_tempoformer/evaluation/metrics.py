@@ -46,16 +46,6 @@ def of_each_class(score: Callable[..., float]) -> Callable[[Predictions, int], f
     return lambda posts, label: score(posts.labels == label, posts.predictions == label, zero_division=0.0)
 
 
-def support(posts: Predictions, label: int) -> int:
-    """How many posts have the class as their label."""
-    return (posts.labels == label).sum()
-
-
-def calibration_error(posts: Predictions) -> float:
-    """[`expected_calibration_error`] of the posts."""
-    return expected_calibration_error(posts.probabilities, posts.labels)
-
-
 OF_TIMELINES = (
     timeline_metrics.timeline_f1,
     timeline_metrics.timelines_of_half,
@@ -71,9 +61,14 @@ METRICS = (
     Metric("precision", of_each_class(precision_score), "precision", of_class=True),
     Metric("recall", of_each_class(recall_score), "recall", of_class=True),
     Metric("f1", of_each_class(f1_score), "F1", of_class=True),
-    Metric("support", support, of_class=True),
+    Metric("support", lambda posts, label: (posts.labels == label).sum(), of_class=True),
     *(Metric(compute.__name__, compute, of_class=True, needs="timelines") for compute in OF_TIMELINES),
-    Metric("expected_calibration_error", calibration_error, "calibration error", needs="probabilities"),
+    Metric(
+        "expected_calibration_error",
+        lambda posts: expected_calibration_error(posts.probabilities, posts.labels),
+        "calibration error",
+        needs="probabilities",
+    ),
 )
 
 

@@ -53,10 +53,7 @@ class Predictions:
 def labelled_posts(
     timelines: Dataset, predictions: np.ndarray, names: list[str], probabilities: np.ndarray
 ) -> Predictions:
-    """
-    The posts of timelines that have a label. `predictions` (posts,) and `probabilities` (posts, classes) are of all
-    posts in the order of the timelines.
-    """
+    """The posts with a label, from what is predicted for all posts in the order of the timelines."""
     labels = labels_of(timelines)
     labelled = labels >= 0
     numbers = np.repeat(np.arange(len(timelines)), [len(of_timeline) for of_timeline in timelines["labels"]])
@@ -74,10 +71,7 @@ def labelled_posts(
 
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
-    """
-    The values of the wanted posts, shape (posts, classes). `post_ids` has the posts of each row of `values`, which has
-    the shape (rows, posts, classes); padding may follow the posts of a row.
-    """
+    """The values of the wanted posts, from those of rows (rows, posts, classes), which padding may follow."""
     pairs = chain.from_iterable(zip(ids, row, strict=False) for ids, row in zip(post_ids, values, strict=True))
     by_post = dict(pairs)
     return np.stack([by_post[post_id] for post_id in wanted])

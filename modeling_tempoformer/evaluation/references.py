@@ -28,11 +28,7 @@ def compare(
 ) -> dict[str, Any]:
     """
     How sure a macro F1 is, and how far it is above what costs nothing. `posts` are the labelled ones of `timelines`,
-    at least one; position and time are learned from `train`; with `vectors`, those (posts, hidden) of the posts of
-    `train` and of `timelines`, [`boosted_trees`] are, too.
-
-    Returns `macro_f1_interval`, and `compared_with`: for `larger_class`, `position_and_time` and `trees` the
-    `macro_f1`, the `difference` (macro F1 of `posts` less it) and `difference_interval`. Intervals are of 95 % over
+    at least one; `vectors` (posts, hidden) are of the posts of `train` and of `timelines`. Intervals are over
     timelines; there are none if only one timeline has labels.
     """
     num_labels, labelled = len(posts.names), labels_of(timelines) >= 0
@@ -64,9 +60,8 @@ def compare(
 
 def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tuple[np.ndarray, list[str]]:
     """
-    Classifies the posts of `timelines` without their texts. Those that are `held_out` in training are classified by
-    trees that have not learned from them. Returns the probability of each class, shape `(posts, num_labels)`, and the
-    names of the [`post_features`] that it follows from: those of both parts that some labelled post of `train` has.
+    What small trees without the texts say of `timelines` (posts, num_labels), and the features that both parts have.
+    Posts that are `held_out` in training are classified by trees that have not learned from them.
     """
     labels, known, asked = labels_of(train), post_features(train), post_features(timelines)
     # No post has one before it where each timeline is a single post.
@@ -92,10 +87,9 @@ def boosted_trees(
     train: Dataset, timelines: Dataset, known: np.ndarray, asked: np.ndarray, num_labels: int, seed: int = 0
 ) -> np.ndarray:
     """
-    Classifies the posts of `timelines`, as [`position_and_time`] does, by their vectors: `known` and `asked` are those
-    (posts, hidden) of `train` and of `timelines`, 0 for a post that is not read. The trees read the first 48 principal
-    components of a post's vector and of the previous post's, their difference, the cosines of the post with the
-    previous one and with the mean of all before it, and its position and times.
+    What trees say of `timelines` (posts, num_labels) that read principal components of a post's vector and of the
+    previous one's, their difference, their cosine and that with the mean of all before, position and times. `known`
+    are the vectors (posts, hidden) of `train`, `asked` those of `timelines`; a post that is not read has 0.
     """
     read = known[known.any(axis=1)]
     components = PCA(min(COMPONENTS, *read.shape), random_state=seed).fit(read)
@@ -110,10 +104,7 @@ def ask_trees(
     num_labels: int,
     **settings: Any,
 ) -> np.ndarray:
-    """
-    What boosted trees with balanced classes, learned from the labelled posts among `known`, say of those `asked`: the
-    probability of each class (posts, num_labels), 0 for one that was not in training.
-    """
+    """What trees that have learned from the labelled posts among `known` say of those `asked` (posts, num_labels)."""
     trees = HistGradientBoostingClassifier(class_weight="balanced", **settings)
     trees.fit(known[labels >= 0], labels[labels >= 0])
     probabilities = np.zeros((len(asked), num_labels))

@@ -20,10 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def verdict(results: Mapping[str, Any]) -> str | None:
-    """
-    Says that all predictions are of one class, or that macro F1 does not beat guessing each class by its share, whose
-    expected macro F1 is 1 / classes. None if neither is so, or if no post has a label.
-    """
+    """Says that all predictions are of one class, or that macro F1 does not beat guessing each class by its share."""
     if "classes" not in results:
         return None
     classes, macro_f1 = results["classes"], results["macro_f1"]
@@ -32,6 +29,7 @@ def verdict(results: Mapping[str, Any]) -> str | None:
         # Every post is predicted as a class if all of its posts are, and its precision is its share of the posts.
         if scores["recall"] == 1 and math.isclose(scores["precision"], scores["posts"] / num_posts):
             return f"every post is predicted as {name}; macro F1 {macro_f1:.3f}"
+    # Its expected macro F1.
     guessed = 1 / len(classes)
     if macro_f1 <= guessed:
         return f"macro F1 {macro_f1:.3f} does not beat guessing by the classes' shares, {guessed:.3f}"
@@ -49,10 +47,7 @@ def warn_of_worthless(metrics: dict[str, float], names: list[str]):
 
 
 def remarks(results: Mapping[str, Any]) -> list[str]:
-    """
-    Where the results of a part are worth little, in sentences: a model of one class, one that is no better than what
-    costs nothing, and classes that few timelines have half of. Empty if all is well, or if no post has a label.
-    """
+    """Where the results of a part are worth little, in sentences; none if all is well, or if no post has a label."""
     said = verdict(results)
     found = [f"{said[0].upper()}{said[1:]}. What helps: {TROUBLESHOOTING}"] if said else []
     no_better = [
@@ -72,10 +67,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
 
 
 def worth(results: Mapping[str, Any]) -> list[str]:
-    """
-    What a test says of its model, in sentences: macro F1 with its interval, what costs nothing on the same posts, and
-    the [`remarks`]. A single sentence if there is no test with labels. `results` are those of the test part.
-    """
+    """What the results of a test say of its model, in sentences: macro F1, rivals, and the [`remarks`]."""
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
     rivals = [f"{describe_rival(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]

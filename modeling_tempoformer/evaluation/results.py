@@ -28,11 +28,7 @@ def score_part(
     train: Dataset | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """
-    All that is known of the predictions of a part, by name: how many posts, labelled posts and timelines there are,
-    and if any post has a label its scores ([`compute_scores`]) and what [`compare`] finds. Arguments as of
-    [`labelled_posts`] and [`compare`].
-    """
+    """How many posts a part has, and if any is labelled its scores ([`compute_scores`]) and what [`compare`] finds."""
     posts = labelled_posts(timelines, predictions, names, probabilities)
     counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
     if not len(posts.labels):
@@ -41,10 +37,7 @@ def score_part(
 
 
 def nest(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
-    """
-    The metrics of a part as `all_results.json` has them, without the prefix (`"train"`, `"eval"` or `"predict"`) that
-    they may have; those of a class, whose names end with its name, in a dict of its own.
-    """
+    """The Trainer's metrics of a part without their prefix, and those of a class in a dict of its own."""
     kinds = [metric.name for metric in METRICS if metric.of_class]
     of_class = {f"{kind}_{name}": (name, kind) for name in names for kind in kinds}
     nested: dict[str, Any] = {}
@@ -59,10 +52,7 @@ def nest(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str,
 
 
 def read_test(model: str, **downloads: Any) -> dict[str, Any]:
-    """
-    The results of a model's own test, which lie beside its weights; empty without them. `model` is a folder or a Hub
-    id, of which the model was loaded before; `downloads` are as in `hf_hub_download`.
-    """
+    """The results of a model's own test, beside its weights in a folder or on the Hub; empty without them."""
     try:
         path = Path(model, RESULTS) if Path(model).is_dir() else Path(hf_hub_download(model, RESULTS, **downloads))
         return json.loads(path.read_text(encoding="utf-8")).get("test", {})
