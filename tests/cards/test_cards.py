@@ -108,34 +108,21 @@ def test_what_is_not_known_is_not_made_up(tmp_path):
     assert str(tmp_path) not in card.content and "older" not in card.content
 
 
-@pytest.mark.parametrize(
-    ("calibration", "shown"),
-    [
-        ({"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}, ["temperature of 1.5", "(IS 0.2, O 0.5, IE 0.3)"]),
-        ({"temperature": 2, "thresholds": None}, ["temperature of 2"]),
-        ({"temperature": None, "thresholds": [0.2, 0.5, 0.3]}, ["(IS 0.2, O 0.5, IE 0.3)"]),
-    ],
-)
-def test_calibration_is_shown_and_that_scores_were_measured_with_it(tmp_path, calibration, shown):
+def test_calibration_is_shown_and_that_scores_were_measured_with_it(tmp_path):
+    calibration = {"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}
     card = card_of(tiny_model(**CHANGES, calibration=calibration), tmp_path, scores={"test": SCORES})
     (line,) = (line for line in card.text.splitlines() if line.startswith("- Calibration: "))
-    assert all(part in line for part in shown)
-    assert ("temperature" in line, "threshold" in line) == tuple(value is not None for value in calibration.values())
+    assert "temperature of 1.5" in line and "(IS 0.2, O 0.5, IE 0.3)" in line
     assert "All scores were measured with the calibration" in card.text
 
 
 @pytest.mark.parametrize(
     "label",
     [
-        "a|b",
-        "*stars* and _lines_",
+        "a|b *stars* and _lines_, `code` [link](https://x.example)",
         "<img src=x onerror=alert(1)>",
-        "`code`",
-        "[link](https://x.example)",
-        "two\n\n# lines",
-        "x\n---\nlicense: other",
-        "{{ 7 * 7 }}",
-        "$$x$$ & ~y~ \\",
+        "x\n---\nlicense: other\n\n# lines",
+        "{{ 7 * 7 }} $$x$$ & ~y~ \\",
         "no",
     ],
 )
@@ -180,7 +167,7 @@ def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, 
 
 @pytest.mark.parametrize(
     ("times", "granularity"),
-    [(TIMES, None), (["2017-03", "2017-04"], "month"), (["1800s", "1900s"], "century")],
+    [(TIMES, None), (["2017-03", "2017-04"], "month")],
 )
 def test_the_snippet_for_dated_posts_runs(tmp_path, monkeypatch, capsys, times, granularity):
     tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=times, time_granularity=granularity)
@@ -202,9 +189,7 @@ def dated_model(family: str, **settings):
 @pytest.mark.parametrize(
     ("family", "settings", "task", "shown"),
     [
-        ("mlm", {}, "fill-mask", "is a BERT that"),
-        ("mlm", {"prepend_time": True}, "fill-mask", "starts with a token"),
-        ("mlm", {"temporal_attention": "scaled"}, "fill-mask", "(linear scale)"),
+        ("mlm", {"prepend_time": True, "temporal_attention": "scaled"}, "fill-mask", "(linear scale)"),
         ("tokens", {}, "token-classification", "is a BERT that"),
         ("roberta", {"temporal_residual": True}, "fill-mask", "with a learned weight"),
     ],
@@ -223,7 +208,7 @@ def test_other_models_have_no_card(tmp_path):
         write_card(BertModel(BertConfig(**SIZES)), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["Sw\u202eitch", "Switch\u200b", "\x1b[2JSwitch", "Switch\x00", "\ufeffSwitch"])
+@pytest.mark.parametrize("name", ["Sw\u202eitch", "\x1b[2JSwitch\x00"])
 def test_what_cannot_be_seen_is_written_out(tmp_path, name):
     labels = {0: name, 1: "Switch", 2: "O"}
     model = tiny_model(id2label=labels, label2id={label: index for index, label in labels.items()})

@@ -1,7 +1,5 @@
 """Metrics on a worked example, and one more row in the table of metrics."""
 
-import json
-
 import numpy as np
 import pytest
 from datasets import Dataset
@@ -11,7 +9,6 @@ from transformers import EvalPrediction
 from modeling_tempoformer import write_card
 from modeling_tempoformer.evaluation import metrics, report, results
 from modeling_tempoformer.evaluation.metrics import Metric, card_titles, compute_metrics, score_names
-from modeling_tempoformer.training.cross_validation import Run, collect, compare_methods
 
 
 def test_worked_example():
@@ -53,16 +50,3 @@ def test_a_metric_is_one_row(tmp_path, one_more):
     write_card(tiny_model(), tmp_path, scores={"test": {"right": 0.75, "given_LABEL_1": 0.5}}, titles=card_titles())
     card = (tmp_path / "README.md").read_text()
     assert "| Right answers | 0.75 |" in card and r"| LABEL\_1 | 0.5 |" in card
-
-    for method in ("ours", "theirs"):
-        run = Run(tmp_path / method, 0, None, 0)
-        run.folder.mkdir(parents=True)
-        rows = ["post_id,timeline_id,label,prediction,probability_a,probability_b"]
-        for post, (label, prediction) in enumerate(zip(LABELS, PREDICTIONS, strict=True)):
-            rows.append(f"{post},{post // 2},{NAMES[label]},{NAMES[prediction]},0.5,0.5")
-        (run.folder / "_predictions.csv").write_text("\n".join(rows))
-        (run.folder / "all_results.json").write_text("{}")
-        collect(tmp_path / method, [run], NAMES)
-    compare_methods(tmp_path, ["ours", "theirs"], NAMES)
-    rows = json.loads((tmp_path / "comparison.json").read_text())["methods"]
-    assert rows["theirs"]["right"] == pytest.approx(3 / 4) and rows["theirs"]["given_b"] == pytest.approx(1 / 4)

@@ -64,10 +64,7 @@ def test_all_samples_of_two_timelines():
 def test_a_method_that_is_always_better_has_the_smallest_p():
     actual, _, theirs, groups = sample_posts()
     found = paired_bootstrap(actual, actual, theirs, groups, 3, resamples=200)
-    swapped = paired_bootstrap(actual, theirs, actual, groups, 3, resamples=200)
-    assert found["p"] == pytest.approx(1 / 200) and swapped["p"] == pytest.approx(1 / 200)
-    assert found["interval"][0] > 0
-    assert swapped["interval"] == pytest.approx([-end for end in reversed(found["interval"])])
+    assert found["p"] == pytest.approx(1 / 200) and found["interval"][0] > 0
     same = paired_bootstrap(actual, theirs, theirs, groups, 3, resamples=200)
     assert same == {"difference": pytest.approx(0), "interval": pytest.approx((0, 0)), "p": pytest.approx(1)}
 
