@@ -94,11 +94,6 @@ def test_card_says_what_the_model_is(tmp_path):
     assert card.text.count("@inproceedings") == 2 and "mental health" in card.text.lower()
 
 
-def test_card_says_in_which_form_the_model_reads_streams(tmp_path):
-    model = tiny_model(**CHANGES, model_type="post_tempoformer", num_stream_layers=1)
-    assert "`temporal_rotary`, in 1 layer over one vector for each post" in card_of(model, tmp_path).text
-
-
 def test_what_is_not_known_is_not_made_up(tmp_path):
     (tmp_path / "README.md").write_text("an older card")
     card = card_of(tiny_model(**CHANGES), tmp_path, base_model=str(tmp_path))
@@ -110,7 +105,9 @@ def test_what_is_not_known_is_not_made_up(tmp_path):
 
 def test_calibration_is_shown_and_that_scores_were_measured_with_it(tmp_path):
     calibration = {"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}
-    card = card_of(tiny_model(**CHANGES, calibration=calibration), tmp_path, scores={"test": SCORES})
+    model = tiny_model(**CHANGES, model_type="post_tempoformer", num_stream_layers=1, calibration=calibration)
+    card = card_of(model, tmp_path, scores={"test": SCORES})
+    assert "`temporal_rotary`, in 1 layer over one vector for each post" in card.text
     (line,) = (line for line in card.text.splitlines() if line.startswith("- Calibration: "))
     assert "temperature of 1.5" in line and "(IS 0.2, O 0.5, IE 0.3)" in line
     assert "All scores were measured with the calibration" in card.text

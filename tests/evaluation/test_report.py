@@ -1,4 +1,4 @@
-"""The results of a part: nested and explained in a file, in a table, and in plain words."""
+"""The results of a part: nested, in a table, and in plain words."""
 
 import json
 
