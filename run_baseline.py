@@ -10,18 +10,20 @@ post alone or after its history; or ffn_history, bilstm, swnu, seq_sig_net, smal
 Without a recipe the method's own is read, configuration/baseline_METHOD.yaml.
 """
 
+from pathlib import Path
+
 from datasets import Dataset
 from transformers import AutoConfig, set_seed
 
 from modeling_tempoformer.baselines.base import Baseline, TrainedBaseline, UntrainedBaseline, with_own_recipe
 from modeling_tempoformer.data.arguments import DataTrainingArguments
-from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.data.files import lock_folder, write_json
 from modeling_tempoformer.data.post_splits import check_calibration, load_splits, split_posts
 from modeling_tempoformer.data.timelines import label_names
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import results_table
-from modeling_tempoformer.evaluation.results import nest, score_part, write_results
+from modeling_tempoformer.evaluation.results import RESULTS, nest, score_part
 from modeling_tempoformer.training.arguments import check_asked
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.resuming import clear_results
@@ -101,7 +103,7 @@ def predict(
     results = nest(score_part(test, *found, names, timelines["train"]), "predict", names)
     print(results_table("test", results))
     clear_results(training)
-    write_results(training.output_dir, {"test": results})
+    write_json(Path(training.output_dir) / RESULTS, {"test": results})
     write_predictions(training.output_dir, prediction_rows(test, *found, names))
     write_test_figures(training.output_dir, test, *found, names)
     print_figures(training.output_dir)

@@ -178,17 +178,17 @@ def scores_table(paper: Paper, name: str, rows: Sequence[str], per_class: bool =
         if results is None:
             lines.append({"": row, "macro F1": paper.missing(row)})
             continue
-        scores, labels, num_seeds = results["scores"], results["labels"], len(results["seeds"])
+        scores, labels = results["scores"], results["labels"]
         line = {"": row, "macro F1": percent(scores["macro_f1"])}
         if per_class:
             line |= {f"F1 {label}": percent(scores[f"f1_{label}"]) for label in labels}
-        line["seeds"] = str(num_seeds)
+        line["seeds"] = str(len(results["seeds"]))
         line["learning rate"] = ", ".join(sorted(set(results["learning_rates"].values()) - {None}, key=float))
         if row != baseline:
             line[f"less {baseline} (95 %)"] = difference(paper, row, baseline)
         predictions = read_predictions(paper.folder(row) / PREDICTIONS).query("label != ''")
         actual, predicted = (label_ids(predictions[column], labels) for column in ("label", "prediction"))
-        figure = confusion_figure(actual, predicted, labels, num_seeds)
+        figure = confusion_figure(actual, predicted, labels)
         save_figure(figure, paper.folder(row) / CONFUSION)
         lines.append(line)
     paper.write(name, lines)

@@ -42,9 +42,7 @@ from modeling_tempoformer.trees_tempoformer import Trees
 
 ROOT = Path(__file__).parents[1]
 
-
 PACKAGE = ROOT / "modeling_tempoformer"
-
 
 # What a plain post model takes along, and what else the others do.
 POST_MODULES = {
@@ -67,9 +65,7 @@ HUB_MODULES = {
     "packing_tempoformer",
 }
 
-
 TOKENIZER_MODULES = {"configuration_temporal_bert", "time_points_temporal_bert", "tokenization_temporal_bert"}
-
 
 TINY = {
     "hidden_size": 16,
@@ -79,7 +75,6 @@ TINY = {
     "vocab_size": 60,
     "max_position_embeddings": 24,
 }
-
 
 DEBERTA = {
     **TINY,
@@ -92,7 +87,6 @@ DEBERTA = {
     "position_biased_input": False,
     "type_vocab_size": 0,
 }
-
 
 # Every family, and those of its forms that run other code.
 ENCODERS = {
@@ -212,7 +206,6 @@ def inputs_only(batch: dict) -> dict:
 
 TIMES = ["1810-1860", "1960-2010"]
 
-
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the plane flew tree ##s air ##plane sad glad".split()
 VOCABULARY = {word: index for index, word in enumerate(WORDS)}
 
@@ -229,7 +222,6 @@ def dated_roberta(**settings) -> TemporalRobertaTokenizer:
 
 
 CHANGES = {"id2label": {0: "IS", 1: "O", 2: "IE"}, "label2id": {"IS": 0, "O": 1, "IE": 2}}
-
 
 SIZES = {
     "vocab_size": len(VOCABULARY) + 2,

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,25 +36,6 @@ SCORES = {"accuracy": "Accuracy", "loss": "Loss", "perplexity": "Perplexity"}
 PACKAGES = ("transformers", "torch", "datasets", "tokenizers", "huggingface_hub")
 
 
-@dataclass
-class TrainingFacts:
-    """
-    How a model was trained.
-
-    Args:
-        arguments (`dict[str, Any]`): Training arguments by name.
-        hardware (`str`): The devices, for example `1 x CPU`.
-        evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
-        seconds, loss (`float`, *optional*): Duration and mean training loss.
-    """
-
-    arguments: dict[str, Any]
-    hardware: str
-    evaluations: Sequence[Mapping[str, Any]] = field(default_factory=list)
-    seconds: float | None = None
-    loss: float | None = None
-
-
 def write_card(
     model: PreTrainedModel,
     folder: str | Path,
@@ -69,22 +49,18 @@ def write_card(
     dataset: str | Sequence[str] = (),
     dataset_tags: str | Sequence[str] = (),
     dataset_args: str | Sequence[str] = (),
-    timed: bool | None = None,
     max_tokens: int | None = None,
     scores: Mapping[str, Mapping[str, float]] | None = None,
+    titles: Mapping[str, str] | None = None,
     verdict: Sequence[str] = (),
     figures: Mapping[str, str] | None = None,
-    training: TrainingFacts | None = None,
-    titles: Mapping[str, str] | None = None,
+    training: Mapping[str, Any] | None = None,
+    evaluations: Sequence[Mapping[str, Any]] = (),
 ):
     """
-    Writes the model card `README.md` into a folder and replaces the one that is there. Facts that are not given are
-    left out or called "not stated". Names are escaped for Markdown, and characters that are not printable written out.
-
-        model.save_pretrained("my-model")
-        tokenizer.save_pretrained("my-model")
-        write_card(model, "my-model", repo_id="me/my-model", language="en", license="mit")
-        HfApi().upload_folder(folder_path="my-model", repo_id="me/my-model")
+    Writes the model card `README.md` into the folder of a saved model, in the place of an older one. Facts that are
+    not given are left out or called "not stated". Names are escaped for Markdown, and characters that are not
+    printable written out.
 
     Args:
         model ([`TempoFormerForStreamClassification`], or a model with temporal attention): The saved model.
@@ -92,20 +68,17 @@ def write_card(
         repo_id (`str`, *optional*): Hub id that the code example loads; the folder's name if omitted.
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.
         base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
-        language, license, tags, dataset, dataset_tags, dataset_args:
-            As in [`Trainer.create_model_card`]: language codes, licence, tags beside the model's own, names of
-            datasets, their Hub ids, and their configurations.
-        timed (`bool`, *optional*): Whether a stream classifier was trained with timestamps; by default as its
-            configuration says, else `True`.
+        language, license, tags, dataset, dataset_tags, dataset_args: As in [`Trainer.create_model_card`].
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
         scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and
             by name, as [`compute_scores`] and the Trainer name them. If the configuration holds a
             calibration, the card says that they were measured with it.
-        verdict (`list[str]`, *optional*): What the test says of the model, in sentences.
-        figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
-        training ([`TrainingFacts`], *optional*): How the model was trained.
         titles (`dict[str, str]`, *optional*): What the card calls the scores, without the classes in their names, and
             beside accuracy, loss and perplexity. Scores without a title are not shown.
+        verdict (`list[str]`, *optional*): What the test says of the model, in sentences.
+        figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
+        training (`dict[str, Any]`, *optional*): How the model was trained, for example arguments by name.
+        evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
 
     Raises a `ValueError` for a model without a template.
     """
@@ -113,20 +86,20 @@ def write_card(
         raise ValueError(
             f"There is no card for a '{model.config.model_type}' model; only for: {', '.join(TEMPLATES)}."
         )
-    config, model_type = model.config, type(model.config).model_type
-    template, model_tags, family = TEMPLATES[model_type]
+    config = model.config
+    template, model_tags, family = TEMPLATES[type(config).model_type]
     heads = [found for head, found in HEADS.items() if type(model).__name__.endswith(head)]
     task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
     repo_id = repo_id or Path(folder).resolve().name
     name = escape_control_characters(model_name or repo_id.split("/")[-1])
     base_model = public_id(base_model)
-    datasets = as_list(dataset_tags)
+    languages, datasets = as_list(language), as_list(dataset_tags)
     labels = [config.id2label[index] for index in range(config.num_labels)]
     kinds = SCORES | dict(titles or {})
-    titles = score_titles(kinds, labels)
+    known = score_titles(kinds, labels)
     # The Hub rejects NaN and infinity.
     scores = {
-        split: {score: values[score] for score in titles if math.isfinite(values.get(score, math.nan))}
+        split: {score: values[score] for score in known if math.isfinite(values.get(score, math.nan))}
         for split, values in (scores or {}).items()
     }
     results = [
@@ -136,8 +109,8 @@ def write_card(
             dataset_name=(as_list(dataset) or datasets or ["unknown"])[0],
             dataset_config=(as_list(dataset_args) or [None])[0],
             dataset_split=split,
-            metric_type=titles[score][0],
-            metric_name=titles[score][1],
+            metric_type=known[score][0],
+            metric_name=known[score][1],
             metric_value=value,
         )
         for split, values in scores.items()
@@ -148,7 +121,7 @@ def write_card(
         pipeline_tag=task,
         tags=[*model_tags, *as_list(tags)],
         base_model=base_model,
-        language=as_list(language) or None,
+        language=languages or None,
         license=license and escape_control_characters(license),
         datasets=datasets or None,
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
@@ -169,16 +142,15 @@ def write_card(
         base_model=base_model,
         labels=labels,
         example_day=example_day(getattr(getattr(config, "encoder_config", config), "times", ())),
-        timed=(getattr(config, "timed", None) if timed is None else timed) is not False,
         max_tokens=max_tokens,
-        languages=as_list(language),
+        languages=languages,
         datasets=as_list(dataset) or datasets,
         license=license,
         results={split: score_tables(values, kinds, labels) for split, values in scores.items() if values},
         verdict=verdict,
         figures=figures,
         training=training,
-        evaluations=training and [row.values() for row in training.evaluations],
+        evaluations=evaluations and table(evaluations[0], [row.values() for row in evaluations]),
         versions=[f"{package} {version(package)}" for package in PACKAGES],
     )
     card.save(Path(folder) / "README.md")

@@ -1,11 +1,4 @@
-"""
-Calibration on posts that the model was not trained on: a temperature, decision thresholds, and the calibration error.
-
-    temperature = fit_temperature(logits, labels)
-    probabilities = softmax(logits / temperature)
-    thresholds = tune_thresholds(probabilities, labels)
-    model.config.calibration = {"temperature": temperature, "thresholds": thresholds}
-"""
+"""Calibration on posts that a model was not trained on: a temperature, decision thresholds, the calibration error."""
 
 import math
 
@@ -20,7 +13,6 @@ from transformers.utils import logging
 logger = logging.get_logger(__name__)
 
 NUM_BINS = 15
-LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
 # Scores that differ by less are equal except for rounding.
 TOLERANCE = 1e-12
 
@@ -32,27 +24,22 @@ def with_label(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The posts with a label, for rows that must sum to 1."""
+    """The same, for rows that must sum to 1."""
     probabilities, labels = with_label(probabilities, labels)
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=1), 1, atol=1e-3):
         raise ValueError("`probabilities` must not be negative, and every row must sum to 1. Are they logits?")
     return probabilities, labels
 
 
-def bin_numbers(confidence: np.ndarray, num_bins: int = NUM_BINS) -> np.ndarray:
-    """The bin of each confidence, from 0, of so many of equal width. One on the edge of two is in the lower one."""
-    return np.digitize(confidence, np.linspace(0, 1, num_bins + 1)[1:-1], right=True)
-
-
-def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = NUM_BINS) -> float:
+def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
-    The mean distance between confidence and accuracy over bins of equal width, weighted by the number of posts in each
-    bin (Guo et al., 2017, section 2). The confidence of a post is the probability of its most probable class.
+    The mean distance between confidence and accuracy over 15 bins of equal width, weighted by the number of posts in
+    each bin (Guo et al., 2017, section 2). The confidence of a post is the probability of its most probable class; on
+    the edge of two bins it belongs to the lower one.
 
     Args:
         probabilities (`np.ndarray` of shape `(posts, classes)`): Each row sums to 1.
         labels (`np.ndarray` of shape `(posts,)`): Class ids; posts with -100 are left out.
-        num_bins (`int`, *optional*, defaults to 15): A confidence on the edge of two bins belongs to the lower one.
 
     Returns:
         `float`: From 0 to 1. Raises a `ValueError` if no post has a label, or if rows are not probabilities.
@@ -60,7 +47,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, nu
     probabilities, labels = labelled_probabilities(probabilities, labels)
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == labels
-    bins = bin_numbers(confidence, num_bins)
+    bins = np.digitize(confidence, np.linspace(0, 1, NUM_BINS + 1)[1:-1], right=True)
     return float(np.abs(np.bincount(bins, weights=is_right - confidence)).sum() / len(labels))
 
 
@@ -84,7 +71,7 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         log_probabilities = log_softmax(logits / math.exp(log_temperature), axis=1)
         return -np.take_along_axis(log_probabilities, labels[:, None], axis=1).mean()
 
-    ends = math.log(LOWEST_TEMPERATURE), math.log(HIGHEST_TEMPERATURE)
+    ends = math.log(0.05), math.log(20)
     best = min(*ends, minimize_scalar(loss, bounds=ends, method="bounded").x, key=loss)
     if best in ends:
         logger.warning(f"The temperature {math.exp(best):.3g} is an end of its range: the labels do not bound it.")

@@ -1,34 +1,22 @@
 """
 The scores of predictions: one function and one row of [`METRICS`] each.
 
-To add one, write a function that takes [`Predictions`] and returns a number, or with `of_class` one for each class,
-and give it a row in `METRICS`. It is then in `all_results.json` with its text, in every evaluation of a training
-(unless it needs more than labels and predictions) and so open to `--metric_for_best_model`, in the results of a
-cross-validation and in `comparison.csv`; with a title also in the table at the end of a run and on the model card.
+A new one needs no more. It is then in `all_results.json`, in every evaluation of a training (unless it needs more than
+labels and predictions) and so open to `--metric_for_best_model`, and in the files of a cross-validation; with a title
+also in the table at the end of a run and on the model card.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from sklearn.metrics import f1_score, precision_score, recall_score
 from transformers import EvalPrediction
 
+from . import timeline_metrics
 from .calibration import expected_calibration_error
 from .predictions import Predictions
-from .timeline_metrics import (
-    coverage_precision,
-    coverage_recall,
-    median_delay_posts,
-    median_delay_seconds,
-    missed,
-    timeline_f1,
-    timelines_of_half,
-    window_precision,
-    window_recall,
-)
 
 
 @dataclass(frozen=True)
@@ -38,78 +26,49 @@ class Metric:
 
     Args:
         name (`str`): In `all_results.json`. Of a class, the Trainer's name for it is `NAME_CLASS`.
-        compute (`Callable`): From [`Predictions`] to the score; NaN where it is not defined.
-        text (`str`): What it says, in a sentence.
+        compute (`Callable`): From [`Predictions`] to the score, with `of_class` from them and a class id; NaN where it
+            is not defined.
         title (`str`, *optional*): Its name where a person reads it. Without one it is in files only.
-        of_class (`bool`, *optional*, defaults to `False`): Whether there is one score for each class.
-        has_mean (`bool`, *optional*, defaults to `False`): Whether the mean over the classes is a score, too:
-            `macro_NAME`.
-        needs (`tuple[str, ...]`, *optional*): Fields of [`Predictions`] that are not always there.
+        of_class (`bool`, *optional*, defaults to `False`): Whether there is one score for each class. With a title
+            their mean is a score, too: `macro_NAME`.
+        needs (`str`, *optional*): A field of [`Predictions`] that is not always there.
     """
 
     name: str
-    compute: Callable[[Predictions], float | Sequence[float] | np.ndarray]
-    text: str
+    compute: Callable[..., float]
     title: str | None = None
     of_class: bool = False
-    has_mean: bool = False
-    needs: tuple[str, ...] = ()
+    needs: str | None = None
 
 
-def of_each_class(score: Callable[..., np.ndarray], posts: Predictions) -> np.ndarray:
-    """A score of scikit-learn. A class that is neither a label nor predicted has 0."""
-    return score(posts.labels, posts.predictions, labels=range(len(posts.names)), average=None, zero_division=0.0)
+def of_each_class(score: Callable[..., float]) -> Callable[[Predictions, int], float]:
+    """A metric from a score of scikit-learn. A class that is neither a label nor predicted has 0."""
+    return lambda posts, label: score(posts.labels == label, posts.predictions == label, zero_division=0.0)
 
 
-def support(posts: Predictions) -> np.ndarray:
-    """How many posts have each class as their label."""
-    return np.bincount(posts.labels, minlength=len(posts.names))
-
-
-def calibration_error(posts: Predictions) -> float:
-    """[`expected_calibration_error`] of the posts."""
-    return expected_calibration_error(posts.probabilities, posts.labels)
-
-
-MEAN = "a mean over timelines (Tsakalidis et al., 2022)"
-DELAY = "from the start of a run of the class to its first prediction, a median of the runs that are found"
-PRECISION = "Of the posts that are predicted as the class, the share that has it."
-RECALL = "Of the posts that have the class, the share that is predicted as it."
-ERROR = "Mean distance between how sure predictions are and how many are right (0 to 1)."
-MISSED = "Share of the runs of the class that are not found before the next one starts."
-TIMELINE_F1 = (
-    "Mean over timelines of F1; 1 where no post has the class and none is predicted as it (CLPsych 2026, task 2)."
+OF_TIMELINES = (
+    timeline_metrics.timeline_f1,
+    timeline_metrics.timelines_of_half,
+    timeline_metrics.window_precision,
+    timeline_metrics.window_recall,
+    timeline_metrics.coverage_precision,
+    timeline_metrics.coverage_recall,
+    timeline_metrics.median_delay_posts,
+    timeline_metrics.median_delay_seconds,
+    timeline_metrics.missed,
 )
-OF_HALF = "How few of the timelines have half of the posts of the class; where it is one or two, the score is of them."
-
-
-def of_timelines(name: str, compute: Callable[[Predictions], list[float]], text: str, *needs: str) -> Metric:
-    """A score of each class that is computed from whole timelines."""
-    return Metric(name, compute, text, of_class=True, needs=("timelines", *needs))
-
-
 METRICS = (
-    Metric("precision", partial(of_each_class, precision_score), PRECISION, "precision", of_class=True, has_mean=True),
-    Metric("recall", partial(of_each_class, recall_score), RECALL, "recall", of_class=True, has_mean=True),
+    Metric("precision", of_each_class(precision_score), "precision", of_class=True),
+    Metric("recall", of_each_class(recall_score), "recall", of_class=True),
+    Metric("f1", of_each_class(f1_score), "F1", of_class=True),
+    Metric("support", lambda posts, label: (posts.labels == label).sum(), of_class=True),
+    *(Metric(compute.__name__, compute, of_class=True, needs="timelines") for compute in OF_TIMELINES),
     Metric(
-        "f1",
-        partial(of_each_class, f1_score),
-        "Harmonic mean of precision and recall.",
-        "F1",
-        of_class=True,
-        has_mean=True,
+        "expected_calibration_error",
+        lambda posts: expected_calibration_error(posts.probabilities, posts.labels),
+        "calibration error",
+        needs="probabilities",
     ),
-    Metric("support", support, "Number of posts that have the class as their label.", of_class=True),
-    of_timelines("timeline_f1", timeline_f1, TIMELINE_F1),
-    of_timelines("timelines_of_half", timelines_of_half, OF_HALF),
-    of_timelines("window_precision", window_precision, f"Precision where one post beside counts, {MEAN}."),
-    of_timelines("window_recall", window_recall, f"Recall where one post beside counts, {MEAN}."),
-    of_timelines("coverage_precision", coverage_precision, f"How well labels cover predicted runs (0 to 1), {MEAN}."),
-    of_timelines("coverage_recall", coverage_recall, f"How well predictions cover labelled runs (0 to 1), {MEAN}."),
-    of_timelines("median_delay_posts", median_delay_posts, f"Posts {DELAY}."),
-    of_timelines("median_delay_seconds", median_delay_seconds, f"Seconds {DELAY}.", "times"),
-    of_timelines("missed", missed, MISSED),
-    Metric("expected_calibration_error", calibration_error, ERROR, "calibration error", needs=("probabilities",)),
 )
 
 
@@ -126,15 +85,18 @@ def compute_scores(posts: Predictions) -> dict[str, float]:
     """
     means, scores = {}, {}
     for metric in METRICS:
-        if any(getattr(posts, field) is None for field in metric.needs):
+        if metric.needs and getattr(posts, metric.needs) is None:
             continue
-        # Numbers of Python, for JSON.
-        found = np.asarray(metric.compute(posts))
-        if metric.has_mean:
-            means[f"macro_{metric.name}"] = found.mean().item()
-        names = [f"{metric.name}_{name}" for name in posts.names] if metric.of_class else [metric.name]
-        scores |= dict(zip(names, found.ravel().tolist(), strict=True))
-    return {name: score for name, score in (means | scores).items() if not math.isnan(score)}
+        if not metric.of_class:
+            scores[metric.name] = metric.compute(posts)
+            continue
+        of_classes = [metric.compute(posts, label) for label in range(len(posts.names))]
+        if metric.title:
+            means[f"macro_{metric.name}"] = np.mean(of_classes)
+        scores |= {f"{metric.name}_{name}": score for name, score in zip(posts.names, of_classes, strict=True)}
+    # Numbers of Python, for JSON.
+    scores = {name: np.asarray(score).item() for name, score in (means | scores).items()}
+    return {name: score for name, score in scores.items() if not math.isnan(score)}
 
 
 def score_names(label_names: Sequence[str]) -> list[str]:

@@ -51,12 +51,9 @@ class Predictions:
 
 
 def labelled_posts(
-    timelines: Dataset, predictions: np.ndarray, names: list[str], probabilities: np.ndarray | None = None
+    timelines: Dataset, predictions: np.ndarray, names: list[str], probabilities: np.ndarray
 ) -> Predictions:
-    """
-    The posts of timelines that have a label. `predictions` (posts,) and `probabilities` (posts, classes) are of all
-    posts in the order of the timelines.
-    """
+    """The posts with a label, from what is predicted for all posts in the order of the timelines."""
     labels = labels_of(timelines)
     labelled = labels >= 0
     numbers = np.repeat(np.arange(len(timelines)), [len(of_timeline) for of_timeline in timelines["labels"]])
@@ -67,17 +64,14 @@ def labelled_posts(
         labels=labels[labelled],
         predictions=predictions[labelled],
         names=names,
-        probabilities=None if probabilities is None else probabilities[labelled],
+        probabilities=probabilities[labelled],
         timelines=numbers[labelled],
         times=times,
     )
 
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
-    """
-    The values of the wanted posts, shape (posts, classes). `post_ids` has the posts of each row of `values`, which has
-    the shape (rows, posts, classes); padding may follow the posts of a row.
-    """
+    """The values of the wanted posts, from those of rows (rows, posts, classes), which padding may follow."""
     pairs = chain.from_iterable(zip(ids, row, strict=False) for ids, row in zip(post_ids, values, strict=True))
     by_post = dict(pairs)
     return np.stack([by_post[post_id] for post_id in wanted])
@@ -110,18 +104,21 @@ def prediction_rows(
     `text` or `speaker` where the timelines have no `timestamps`, `texts` or `speakers`. A missing label is
     missing there too. Arguments as of [`labelled_posts`].
     """
-    class_names = dict(enumerate(names))
     columns = {
-        **{"timeline_id": "timeline_id", "post_ids": "post_id", "timestamps": "time", "texts": "text"},
-        **{"speakers": "speaker", "labels": "label", "post_rows": "row"},
+        "timeline_id": "timeline_id",
+        "post_ids": "post_id",
+        "timestamps": "time",
+        "texts": "text",
+        "speakers": "speaker",
+        "labels": "label",
+        "post_rows": "row",
     }
-    table = pd.DataFrame(
-        {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}
-    )
-    table = table.explode([name for name in table if name != "timeline_id"], ignore_index=True)
+    known = {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}
+    table = pd.DataFrame(known).explode([name for name in known if name != "timeline_id"], ignore_index=True)
     if "time" in table:
         microseconds = np.rint(table["time"].to_numpy(np.float64) * 1e6).astype("datetime64[us]")
         table["time"] = pd.Series(microseconds).dt.tz_localize("UTC")
+    class_names = dict(enumerate(names))
     # As text also where no post has a label.
     table["label"] = table["label"].map(class_names).astype("string")
     table["prediction"] = pd.Series(predictions).map(class_names).astype("string")

@@ -9,8 +9,8 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import f1_score
 
-from .predictions import labelled_posts, labels_of
-from .significance import macro_f1_interval, paired_bootstrap
+from .predictions import Predictions, labels_of
+from .significance import paired_bootstrap
 
 
 DAY, HOUR = 86_400, 3_600  # seconds
@@ -21,68 +21,47 @@ NOBODY = -1
 
 
 def compare(
+    posts: Predictions,
     timelines: Dataset,
-    predictions: np.ndarray,
-    names: list[str],
     train: Dataset | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """
-    How sure a macro F1 is, and how far it is above what costs nothing, on the labelled posts.
-
-    Args:
-        timelines, predictions, names: As of [`labelled_posts`]; at least one post has a label.
-        train (`Dataset`, *optional*): The training part, from which position and time are learned.
-        vectors (`tuple[np.ndarray, np.ndarray]`, *optional*):
-            The vectors (posts, hidden) of the posts of `train` and of `timelines`, for [`boosted_trees`].
-
-    Returns:
-        `macro_f1_interval`, and `compared_with`: for `larger_class`, `position_and_time` and with `vectors` for
-        `trees` the `macro_f1`, the `difference` (macro F1 of `predictions` less it) and `difference_interval`.
-        Intervals are of 95 % over timelines; there are none if only one timeline has labels.
+    How sure a macro F1 is, and how far it is above what costs nothing. `posts` are the labelled ones of `timelines`,
+    at least one; `vectors` (posts, hidden) are of the posts of `train` and of `timelines`. Intervals are over
+    timelines; there are none if only one timeline has labels.
     """
-    posts = labelled_posts(timelines, predictions, names)
+    num_labels, labelled = len(posts.names), labels_of(timelines) >= 0
     larger = np.bincount(posts.labels).argmax()
-    references = {"larger_class": (np.full(len(posts.labels), larger), {"class": names[larger]})}
+    rivals = {"larger_class": (np.full(len(posts.labels), larger), {"class": posts.names[larger]})}
     if train is not None and len(set(labels_of(train)) - {-100}) > 1:
-        learned, features = position_and_time(train, timelines, len(names))
-        ids = learned.argmax(-1)[labels_of(timelines) >= 0]
-        references["position_and_time"] = (ids, {"features": features})
+        probabilities, features = position_and_time(train, timelines, num_labels)
+        rivals["position_and_time"] = probabilities.argmax(-1)[labelled], {"features": features}
         if vectors is not None:
-            ids = boosted_trees(train, timelines, *vectors, len(names)).argmax(-1)[labels_of(timelines) >= 0]
-            references["trees"] = (ids, {})
+            probabilities = boosted_trees(train, timelines, *vectors, num_labels)
+            rivals["trees"] = probabilities.argmax(-1)[labelled], {}
 
     def macro_f1(ids: np.ndarray) -> float:
-        return float(f1_score(posts.labels, ids, labels=range(len(names)), average="macro", zero_division=0.0))
+        return float(f1_score(posts.labels, ids, labels=range(num_labels), average="macro", zero_division=0.0))
 
-    groups, num_labels = posts.timelines, len(names)
-    has_interval = len(set(groups)) > 1
-    found: dict[str, Any] = {}
-    if has_interval:
-        found["macro_f1_interval"] = macro_f1_interval(posts.labels, posts.predictions, groups, num_labels)
+    def interval(ids: np.ndarray) -> tuple[float, float]:
+        """Of the macro F1 of the predictions less that of others."""
+        return paired_bootstrap(posts.labels, posts.predictions, ids, posts.timelines, num_labels)["interval"]
+
+    has_interval = len(set(posts.timelines)) > 1
+    # Less that of no predictions, which is 0.
+    found = {"macro_f1_interval": interval(np.full(len(posts.labels), -1))} if has_interval else {}
     found["compared_with"] = {}
-    for name, (ids, facts) in references.items():
+    for name, (ids, facts) in rivals.items():
         score = facts | {"macro_f1": macro_f1(ids), "difference": macro_f1(posts.predictions) - macro_f1(ids)}
-        if has_interval:
-            paired = paired_bootstrap(posts.labels, posts.predictions, ids, groups, num_labels)
-            score["difference_interval"] = paired["interval"]
-        found["compared_with"][name] = score
+        found["compared_with"][name] = score | ({"difference_interval": interval(ids)} if has_interval else {})
     return found
 
 
 def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tuple[np.ndarray, list[str]]:
     """
-    Classifies posts without their texts, by small boosted trees with balanced classes.
-
-    Args:
-        train (`Dataset`): As [`to_timelines`] returns it. It has labelled posts, which are learned from.
-        timelines (`Dataset`): Those whose posts are classified. Timelines that are `held_out` in training are
-            classified by trees that have not learned from them.
-        num_labels (`int`): The number of classes.
-
-    Returns:
-        The probability of each class, shape `(posts, num_labels)`, and the names of the [`post_features`] that it
-        follows from: those of both parts that some labelled post of `train` has.
+    What small trees without the texts say of `timelines` (posts, num_labels), and the features that both parts have.
+    Posts that are `held_out` in training are classified by trees that have not learned from them.
     """
     labels, known, asked = labels_of(train), post_features(train), post_features(timelines)
     # No post has one before it where each timeline is a single post.
@@ -91,11 +70,16 @@ def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tu
     share_known, share_asked = held_out_posts(train), held_out_posts(timelines)
     probabilities = np.zeros((len(asked), num_labels))
     for share in np.unique(share_asked):
-        learned = (labels >= 0) & ((share_known != share) | (share == NOBODY))
-        own = share_asked == share
-        trees = HistGradientBoostingClassifier(max_depth=2, max_iter=40, class_weight="balanced", random_state=0)
-        trees.fit(known.loc[learned, features], labels[learned])
-        probabilities[own] = class_probabilities(trees, asked.loc[own, features], num_labels)
+        own, learned = share_asked == share, (share_known != share) | (share == NOBODY)
+        probabilities[own] = ask_trees(
+            known.loc[learned, features],
+            labels[learned],
+            asked.loc[own, features],
+            num_labels,
+            max_depth=2,
+            max_iter=40,
+            random_state=0,
+        )
     return probabilities, features
 
 
@@ -103,35 +87,38 @@ def boosted_trees(
     train: Dataset, timelines: Dataset, known: np.ndarray, asked: np.ndarray, num_labels: int, seed: int = 0
 ) -> np.ndarray:
     """
-    Classifies posts by gradient-boosted trees with balanced classes. They read the first 48 principal components of a
-    post's vector and of the previous post's, their difference, the cosines of the post with the previous one and with
-    the mean of all before it, and its position and times.
-
-    Args:
-        train (`Dataset`): The timelines that are learned from.
-        timelines (`Dataset`): Those whose posts are classified.
-        known, asked (`np.ndarray` of shape `(posts, hidden)`): The vectors of their posts, 0 for one not read.
-        num_labels (`int`): The number of classes.
-        seed (`int`, *optional*, defaults to 0): Of components and trees.
-
-    Returns:
-        The probability of each class, shape `(posts, num_labels)`.
+    What trees say of `timelines` (posts, num_labels) that read principal components of a post's vector and of the
+    previous one's, their difference, their cosine and that with the mean of all before, position and times. `known`
+    are the vectors (posts, hidden) of `train`, `asked` those of `timelines`; a post that is not read has 0.
     """
-    labels = labels_of(train)
     read = known[known.any(axis=1)]
     components = PCA(min(COMPONENTS, *read.shape), random_state=seed).fit(read)
-    trees = HistGradientBoostingClassifier(class_weight="balanced", random_state=seed)
-    trees.fit(pair_features(train, known, components)[labels >= 0], labels[labels >= 0])
-    return class_probabilities(trees, pair_features(timelines, asked, components), num_labels)
+    features = pair_features(train, known, components), pair_features(timelines, asked, components)
+    return ask_trees(features[0], labels_of(train), features[1], num_labels, random_state=seed)
+
+
+def ask_trees(
+    known: np.ndarray | pd.DataFrame,
+    labels: np.ndarray,
+    asked: np.ndarray | pd.DataFrame,
+    num_labels: int,
+    **settings: Any,
+) -> np.ndarray:
+    """What trees that have learned from the labelled posts among `known` say of those `asked` (posts, num_labels)."""
+    trees = HistGradientBoostingClassifier(class_weight="balanced", **settings)
+    trees.fit(known[labels >= 0], labels[labels >= 0])
+    probabilities = np.zeros((len(asked), num_labels))
+    # For a single class scikit-learn returns two columns: that class, and nothing.
+    probabilities[:, trees.classes_] = trees.predict_proba(asked)[:, : len(trees.classes_)]
+    return probabilities
 
 
 def pair_features(timelines: Dataset, vectors: np.ndarray, components: PCA) -> np.ndarray:
     """What boosted trees read of each post; NaN where there is no post before it."""
     place = post_features(timelines)
     is_first = (place["position"] == 0).to_numpy()
-    timeline = is_first.cumsum()
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-    sums = pd.DataFrame(units).groupby(timeline).cumsum().to_numpy() - units
+    sums = pd.DataFrame(units).groupby(is_first.cumsum()).cumsum().to_numpy() - units
     before = np.roll(units, 1, axis=0)
     cosines = [(units * before).sum(1), (units * sums).sum(1) / np.maximum(np.linalg.norm(sums, axis=1), 1e-9)]
     newest = components.transform(vectors)
@@ -147,27 +134,17 @@ def held_out_posts(timelines: Dataset) -> np.ndarray:
     return np.repeat(shares, [len(labels) for labels in timelines["labels"]])
 
 
-def class_probabilities(trees: HistGradientBoostingClassifier, posts: np.ndarray, num_labels: int) -> np.ndarray:
-    """The probability of each class (posts, num_labels); 0 for one that was not in training."""
-    probabilities = np.zeros((len(posts), num_labels))
-    # For a single class scikit-learn returns two columns: that class, and nothing.
-    probabilities[:, trees.classes_] = trees.predict_proba(posts)[:, : len(trees.classes_)]
-    return probabilities
-
-
 def post_features(timelines: Dataset) -> pd.DataFrame:
     """
     What is known of each post without its text, in a row for each: its `position` in the timeline, from 0; and with
     times `seconds_since_previous` (NaN for the first post), `seconds_since_first`, and the `hour` of the day (UTC).
     """
     timed = "timestamps" in timelines.column_names
-    posts = pd.DataFrame(timelines.select_columns(["timestamps"] if timed else ["labels"]).to_dict())
-    posts = posts.explode(posts.columns[0]).astype(np.float64)
+    posts = pd.Series(timelines["timestamps" if timed else "labels"]).explode().astype(np.float64)
     of_timeline = posts.groupby(level=0)
     features = pd.DataFrame({"position": of_timeline.cumcount()})
     if timed:
-        times = posts["timestamps"]
-        features["seconds_since_previous"] = of_timeline["timestamps"].diff()
-        features["seconds_since_first"] = times - of_timeline["timestamps"].transform("first")
-        features["hour"] = times % DAY / HOUR
+        features["seconds_since_previous"] = of_timeline.diff()
+        features["seconds_since_first"] = posts - of_timeline.transform("first")
+        features["hour"] = posts % DAY / HOUR
     return features.reset_index(drop=True)

@@ -1,5 +1,6 @@
 """What a person reads of the results of a part: a table, and plain words where they are worth little."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from .metrics import METRICS
+from .results import nest
 
 
 TROUBLESHOOTING = "docs/troubleshooting.md"
@@ -14,12 +16,11 @@ TROUBLESHOOTING = "docs/troubleshooting.md"
 FEW_TIMELINES = 4
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 
+logger = logging.getLogger(__name__)
 
-def verdict(results: Mapping[str, Any], so_far: str = "") -> str | None:
-    """
-    Says that all predictions are of one class, or that macro F1 does not beat guessing each class by its share, whose
-    expected macro F1 is 1 / classes. None if neither is so, or if no post has a label. `so_far` follows the class.
-    """
+
+def verdict(results: Mapping[str, Any]) -> str | None:
+    """Says that all predictions are of one class, or that macro F1 does not beat guessing each class by its share."""
     if "classes" not in results:
         return None
     classes, macro_f1 = results["classes"], results["macro_f1"]
@@ -27,22 +28,30 @@ def verdict(results: Mapping[str, Any], so_far: str = "") -> str | None:
     for name, scores in classes.items():
         # Every post is predicted as a class if all of its posts are, and its precision is its share of the posts.
         if scores["recall"] == 1 and math.isclose(scores["precision"], scores["posts"] / num_posts):
-            return f"every post is predicted as {name}{so_far}; macro F1 {macro_f1:.3f}"
+            return f"every post is predicted as {name}; macro F1 {macro_f1:.3f}"
+    # Its expected macro F1.
     guessed = 1 / len(classes)
     if macro_f1 <= guessed:
         return f"macro F1 {macro_f1:.3f} does not beat guessing by the classes' shares, {guessed:.3f}"
     return None
 
 
+def warn_of_worthless(metrics: dict[str, float], names: list[str]):
+    """Warns at the end of a training if its model, with these `eval_` metrics, has learned nothing ([`verdict`])."""
+    if said := verdict(nest(metrics, "eval", names)):
+        logger.warning(
+            "The model that is kept has learned nothing that shows: on the validation split %s. What helps: %s",
+            said,
+            TROUBLESHOOTING,
+        )
+
+
 def remarks(results: Mapping[str, Any]) -> list[str]:
-    """
-    Where the results of a part are worth little, in sentences: a model of one class, one that is no better than what
-    costs nothing, and classes that few timelines have half of. Empty if all is well, or if no post has a label.
-    """
+    """Where the results of a part are worth little, in sentences; none if all is well, or if no post has a label."""
     said = verdict(results)
     found = [f"{said[0].upper()}{said[1:]}. What helps: {TROUBLESHOOTING}"] if said else []
     no_better = [
-        describe_reference(name, score)
+        describe_rival(name, score)
         for name, score in results.get("compared_with", {}).items()
         if score.get("difference_interval", [score["difference"]])[0] <= 0
     ]
@@ -58,20 +67,12 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
 
 
 def worth(results: Mapping[str, Any]) -> list[str]:
-    """
-    What a test says of its model, in sentences: macro F1 with its interval, what costs nothing on the same posts, and
-    the [`remarks`]. A single sentence if there is no test with labels. `results` are those of the test part.
-    """
+    """What the results of a test say of its model, in sentences: macro F1, rivals, and the [`remarks`]."""
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
-    interval = results.get("macro_f1_interval")
-    sure = f" (95 % interval {to_text(interval)})" if interval else ""
-    rivals = [f"{describe_reference(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
+    rivals = [f"{describe_rival(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
     posts = f"{results['labelled_posts']} labelled posts of {results['timelines']} timelines"
-    return [
-        f"Macro F1 {results['macro_f1']:.3f}{sure} on the {posts} of its test; {', '.join(rivals)}.",
-        *remarks(results),
-    ]
+    return [f"Macro F1 {macro_f1_of(results)} on the {posts} of its test; {', '.join(rivals)}.", *remarks(results)]
 
 
 def training_line(results: Mapping[str, Any]) -> str:
@@ -88,42 +89,45 @@ def count_line(part: str, results: Mapping[str, Any]) -> str:
 
 def results_line(part: str, results: Mapping[str, Any]) -> str:
     """The results of a part in a line."""
-    said = count_line(part, results)
-    if "macro_f1" in results:
-        said += f"; macro F1 {results['macro_f1']:.3f}"
-    if "macro_f1_interval" in results:
-        said += f" (95 % interval {to_text(results['macro_f1_interval'])})"
-    return said
+    counts = count_line(part, results)
+    return f"{counts}; macro F1 {macro_f1_of(results)}" if "macro_f1" in results else counts
 
 
 def results_table(part: str, results: Mapping[str, Any]) -> str:
     """The results of a part, from [`nest`] and with the scores of [`score_part`], on one screen."""
-    paragraphs, last = [count_line(part, results)], []
+    counts = count_line(part, results)
     for name, words in (("posts_per_second", "posts"), ("embedded_posts_per_second", "embedded posts")):
         if name in results:
-            paragraphs[0] += f"; {results[name]:.0f} {words} a second"
-    if "classes" in results:
-        classes = pd.DataFrame.from_dict(results["classes"], orient="index")
-        titles = {metric.name: metric.title for metric in METRICS if metric.title is not None}
-        columns = [metric.name for metric in METRICS if metric.of_class and metric.title is not None]
-        classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
-        rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
-        for name, score in results["compared_with"].items():
-            what, interval = describe_reference(name, score), score.get("difference_interval")
-            rows[what] = [f"{score['macro_f1']:.3f}", "", f"{score['difference']:+.3f}", to_text(interval, "+")]
-        scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
-        paragraphs += [classes.to_string(float_format="{:.3f}".format), scores.to_string()]
-        last = [f"{titles[name]} {results[name]:.3f}" for name in titles if name in results] + remarks(results)
-    return "\n\n".join([*paragraphs, *(["\n".join(last)] if last else [])])
+            counts += f"; {results[name]:.0f} {words} a second"
+    if "classes" not in results:
+        return counts
+    titles = {metric.name: metric.title for metric in METRICS if metric.title}
+    columns = [metric.name for metric in METRICS if metric.title and metric.of_class]
+    classes = pd.DataFrame.from_dict(results["classes"], orient="index")
+    classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
+    rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}
+    for name, score in results["compared_with"].items():
+        what, interval = describe_rival(name, score), to_text(score.get("difference_interval"), "+")
+        rows[what] = [f"{score['macro_f1']:.3f}", "", f"{score['difference']:+.3f}", interval]
+    scores = pd.DataFrame.from_dict(rows, orient="index", columns=SCORE_COLUMNS)
+    last = [f"{title} {results[name]:.3f}" for name, title in titles.items() if name in results] + remarks(results)
+    paragraphs = [counts, classes.to_string(float_format="{:.3f}".format), scores.to_string(), "\n".join(last)]
+    return "\n\n".join(paragraphs).rstrip()
 
 
-def describe_reference(name: str, score: Mapping[str, Any]) -> str:
+def describe_rival(name: str, score: Mapping[str, Any]) -> str:
     """What a macro F1 is compared with, in plain words."""
     if name == "larger_class":
         return f"always {score['class']}"
     if name == "trees":
         return "boosted trees on pairs of posts"
     return "position alone" if score["features"] == ["position"] else "position and time alone"
+
+
+def macro_f1_of(results: Mapping[str, Any]) -> str:
+    """The macro F1 of a part, with its interval if there is one."""
+    interval = results.get("macro_f1_interval")
+    return f"{results['macro_f1']:.3f}" + (f" (95 % interval {to_text(interval)})" if interval else "")
 
 
 def to_text(interval: Sequence[float] | None, sign: str = "") -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import wraps
 
 import numpy as np
 import pandas as pd
@@ -10,19 +11,55 @@ from sklearn.metrics import f1_score
 from .predictions import Predictions
 
 
-def num_matches(labels: np.ndarray, predictions: np.ndarray, window: int = 1) -> int:
+def mean_over_timelines(score: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Predictions, int], float]:
     """
-    How many predictions of a class are at most `window` posts away from a post of the class, where each prediction
-    matches at most one post (Tsakalidis et al., 2022, section 5). Both are booleans of shape (posts,).
+    Makes a metric of a score of one timeline, which takes whether each post has a class and whether it is predicted:
+    the mean over the timelines in which the score is defined.
+    """
+
+    @wraps(score)
+    def mean(posts: Predictions, label: int) -> float:
+        return pd.Series([score(labels, predictions) for labels, predictions, _ in posts.of_timelines(label)]).mean()
+
+    return mean
+
+
+@mean_over_timelines
+def timeline_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """F1; 1 where no post has the class and none is predicted as it (CLPsych 2026, task 2)."""
+    return f1_score(labels, predictions, zero_division=1.0)
+
+
+def num_matches(labels: np.ndarray, predictions: np.ndarray) -> int:
+    """
+    How many predictions of a class are at most one post away from a post of the class, where each prediction matches
+    at most one post (Tsakalidis et al., 2022, section 5).
     """
     found = np.flatnonzero(predictions)
     unmatched = found.tolist()
     for position in np.flatnonzero(labels):
         # The earliest one, which leaves the later ones for later posts.
-        match = next((other for other in unmatched if abs(other - position) <= window), None)
+        match = next((other for other in unmatched if abs(other - position) <= 1), None)
         if match is not None:
             unmatched.remove(match)
     return len(found) - len(unmatched)
+
+
+def share(part: int, whole: int) -> float:
+    """A share, NaN of nothing."""
+    return part / whole if whole else math.nan
+
+
+@mean_over_timelines
+def window_precision(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Precision where one post beside counts."""
+    return share(num_matches(labels, predictions), predictions.sum())
+
+
+@mean_over_timelines
+def window_recall(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Recall where one post beside counts."""
+    return share(num_matches(labels, predictions), labels.sum())
 
 
 def runs_of(is_class: np.ndarray) -> list[set[int]]:
@@ -43,6 +80,18 @@ def coverage(runs: list[set[int]], others: list[set[int]]) -> float:
     return float(np.average(overlaps, weights=[len(run) for run in runs]))
 
 
+@mean_over_timelines
+def coverage_precision(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """How well the runs of a class cover those that are predicted."""
+    return coverage(runs_of(predictions), runs_of(labels))
+
+
+@mean_over_timelines
+def coverage_recall(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """How well the predicted runs of a class cover its runs."""
+    return coverage(runs_of(labels), runs_of(predictions))
+
+
 def detection_delays(
     labels: np.ndarray, predictions: np.ndarray, times: np.ndarray | None = None
 ) -> list[tuple[float, float]]:
@@ -60,74 +109,29 @@ def detection_delays(
     return delays
 
 
-def mean_over_timelines(posts: Predictions, score: Callable[[np.ndarray, np.ndarray], float]) -> list[float]:
-    """The mean of a score of a class over the timelines in which it is defined, for each class."""
-    return [
-        pd.Series([score(labels, predictions) for labels, predictions, _ in posts.of_timelines(label)]).mean()
-        for label in range(len(posts.names))
-    ]
-
-
-def share(part: int, whole: int) -> float:
-    """A share, NaN of nothing."""
-    return part / whole if whole else math.nan
-
-
-def timeline_f1(posts: Predictions) -> list[float]:
-    """F1 of a class in each timeline; 1 where no post has it and none is predicted as it (CLPsych 2026, task 2)."""
-    return mean_over_timelines(posts, lambda labels, predictions: f1_score(labels, predictions, zero_division=1.0))
-
-
-def window_precision(posts: Predictions) -> list[float]:
-    """The share of the predictions of a class that [`num_matches`] counts."""
-    return mean_over_timelines(
-        posts, lambda labels, predictions: share(num_matches(labels, predictions), predictions.sum())
-    )
-
-
-def window_recall(posts: Predictions) -> list[float]:
-    """The share of the posts of a class that [`num_matches`] counts."""
-    return mean_over_timelines(
-        posts, lambda labels, predictions: share(num_matches(labels, predictions), labels.sum())
-    )
-
-
-def coverage_precision(posts: Predictions) -> list[float]:
-    """How well the runs of a class cover those that are predicted ([`coverage`])."""
-    return mean_over_timelines(posts, lambda labels, predictions: coverage(runs_of(predictions), runs_of(labels)))
-
-
-def coverage_recall(posts: Predictions) -> list[float]:
-    """How well the predicted runs of a class cover its runs."""
-    return mean_over_timelines(posts, lambda labels, predictions: coverage(runs_of(labels), runs_of(predictions)))
-
-
 def delays_of(posts: Predictions, label: int) -> pd.DataFrame:
     """The delays of all runs of a class ([`detection_delays`]), with the columns `posts` and `seconds`."""
     delays = [delay for timeline in posts.of_timelines(label) for delay in detection_delays(*timeline)]
     return pd.DataFrame(delays, columns=["posts", "seconds"], dtype=float)
 
 
-def timelines_of_half(posts: Predictions) -> list[float]:
-    """How few timelines have half of the posts of a class among them; NaN for a class that no post has."""
-    found = []
-    for label in range(len(posts.names)):
-        _, counts = np.unique(posts.timelines[posts.labels == label], return_counts=True)
-        together = np.sort(counts)[::-1].cumsum()
-        found.append(np.searchsorted(together, counts.sum() / 2) + 1.0 if len(counts) else math.nan)
-    return found
-
-
-def median_delay_posts(posts: Predictions) -> list[float]:
+def median_delay_posts(posts: Predictions, label: int) -> float:
     """The median delay of the runs that are found, in posts."""
-    return [delays_of(posts, label)["posts"].median() for label in range(len(posts.names))]
+    return delays_of(posts, label)["posts"].median()
 
 
-def median_delay_seconds(posts: Predictions) -> list[float]:
+def median_delay_seconds(posts: Predictions, label: int) -> float:
     """The median delay of the runs that are found, in seconds."""
-    return [delays_of(posts, label)["seconds"].median() for label in range(len(posts.names))]
+    return delays_of(posts, label)["seconds"].median()
 
 
-def missed(posts: Predictions) -> list[float]:
-    """The share of the runs that are not found."""
-    return [delays_of(posts, label)["posts"].isna().mean() for label in range(len(posts.names))]
+def missed(posts: Predictions, label: int) -> float:
+    """The share of the runs that are not found before the next one starts."""
+    return delays_of(posts, label)["posts"].isna().mean()
+
+
+def timelines_of_half(posts: Predictions, label: int) -> float:
+    """How few timelines have half of the posts of a class among them; NaN for a class that no post has."""
+    _, counts = np.unique(posts.timelines[posts.labels == label], return_counts=True)
+    together = np.sort(counts)[::-1].cumsum()
+    return np.searchsorted(together, counts.sum() / 2) + 1.0 if len(counts) else math.nan

@@ -15,15 +15,15 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import HubStrategy
 
-from ..cards.model_cards import TrainingFacts, drop_private_base, has_card, public_id, write_card
+from ..cards.model_cards import drop_private_base, has_card, public_id, write_card
 from ..cards.pushing import upload
 from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in
 from ..evaluation.metrics import card_titles
 from ..evaluation.results import RESULTS
-from ..evaluation.verdicts import kept_evaluation
 from .progress import QuietProgressCallback
 
 
@@ -140,12 +140,12 @@ class HubTrainer(Trainer):
             license=summary.license,
             tags=summary.tags,
             titles=card_titles(),
-            timed=getattr(self.data_collator, "timed", None),
             max_tokens=limit if limit != VERY_LARGE_INTEGER else None,
             scores=self.card_scores(),
             verdict=self.card_verdict(),
             figures=figures_in(folder),
             training=self.training_facts(summary) if self.state.global_step else None,
+            evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
             **facts,
         )
 
@@ -203,20 +203,27 @@ class HubTrainer(Trainer):
         """What the test says of the model, in sentences."""
         return []
 
-    def training_facts(self, summary: TrainingSummary) -> TrainingFacts:
-        """How the model was trained."""
+    def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
+        """How the model was trained: arguments, devices, time and loss."""
         # What the summary does not know.
         own = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")}
         own["freeze_encoder"] = getattr(self.args, "freeze_encoder", False) or None
         end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
-        return TrainingFacts(
-            arguments=summary.hyperparameters | {name: value for name, value in own.items() if value is not None},
-            hardware=f"{self.args.world_size} x {device}",
-            evaluations=[{name: row[name] for name in COLUMNS if name in row} for row in summary.eval_lines or ()],
-            seconds=end.get("train_runtime"),
-            loss=end.get("train_loss"),
-        )
+        own |= {
+            "hardware": f"{self.args.world_size} x {device}",
+            "seconds": end.get("train_runtime"),
+            "mean loss": end.get("train_loss"),
+        }
+        return summary.hyperparameters | {name: value for name, value in own.items() if value is not None}
+
+
+def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
+    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
+    evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
+    if best:
+        evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
+    return evaluations[-1] if evaluations else {}
 
 
 def name_dataset(training: HubTrainingArguments, name: str | None, config_name: str | None):

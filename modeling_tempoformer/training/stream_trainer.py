@@ -22,14 +22,13 @@ from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import print_figures, write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
-from ..evaluation.report import results_line, results_table, training_line, worth
-from ..evaluation.results import RESULTS, nest, read_test, score_part, write_results
-from ..evaluation.verdicts import WorthCallback, kept_evaluation, warn_of_worthless
+from ..evaluation.report import results_line, results_table, training_line, warn_of_worthless, worth
+from ..evaluation.results import RESULTS, nest, read_test, score_part
 from ..pipeline_tempoformer import check_finite, decide
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .frozen_encoder import vectors_of
-from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, name_dataset
+from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation, name_dataset
 from .resuming import clear_results, report, train
 from .tree_growing import grow_trees
 
@@ -101,7 +100,6 @@ class StreamTrainer(HubTrainer):
             names, metric = ["loss", *score_names(self.class_names)], self.args.metric_for_best_model
             if metric is not None and metric.removeprefix("eval_") not in names:
                 raise ValueError(f"--metric_for_best_model {metric} is none of the scores: {', '.join(names)}.")
-        self.add_callback(WorthCallback(self.class_names))
         if self.args.early_stopping_patience is not None:
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
@@ -120,7 +118,7 @@ class StreamTrainer(HubTrainer):
             if kept:
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
         if self.is_world_process_zero():
-            warn_of_worthless(kept, self.class_names, self.state)
+            warn_of_worthless(kept, self.class_names)
         return result
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
@@ -241,14 +239,14 @@ class StreamTrainer(HubTrainer):
             print(results_line(name, results))
         else:
             print(f"\n{results_table(name, results)}")
-            print(f"All numbers, and what they mean: {Path(self.args.output_dir) / RESULTS}")
+            print(f"All numbers: {Path(self.args.output_dir) / RESULTS}")
 
     def card_verdict(self) -> list[str]:
         return worth(nest(self.saved_metrics.get("predict", {}), "predict", self.class_names))
 
     def write_results(self):
         parts = {SPLITS.get(of, of): nest(saved, of, self.class_names) for of, saved in self.saved_metrics.items()}
-        write_results(self.args.output_dir, parts)
+        write_json(Path(self.args.output_dir) / RESULTS, parts)
 
     def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
         """

@@ -30,7 +30,6 @@ from modeling_tempoformer import (
     TemporalRobertaConfig,
     write_card,
 )
-from modeling_tempoformer.cards.model_cards import TrainingFacts
 from modeling_tempoformer.evaluation.metrics import card_titles
 
 
@@ -43,13 +42,6 @@ def card_of(model, folder, **facts) -> ModelCard:
 
 
 def test_card_says_what_the_model_is(tmp_path):
-    training = TrainingFacts(
-        arguments={"learning_rate": 1e-4, "optimizer": "a|b"},
-        hardware="1 x CPU",
-        evaluations=[{"Epoch": 1.0, "Step": 7, "Training Loss": 0.5, "Macro F1": 0.51239}],
-        seconds=12.34,
-        loss=0.625,
-    )
     card = card_of(
         tiny_model(**CHANGES),
         tmp_path,
@@ -63,7 +55,8 @@ def test_card_says_what_the_model_is(tmp_path):
         dataset_args="small",
         max_tokens=64,
         scores={"test": SCORES, "validation": {"macro_f1": float("nan"), "f1_IE": 1.0}},
-        training=training,
+        training={"learning_rate": 1e-4, "optimizer": "a|b"},
+        evaluations=[{"Epoch": 1.0, "Step": 7, "Training Loss": 0.5, "Macro F1": 0.51239}],
     )
     data = card.data
     assert data.base_model == "google-bert/bert-base-uncased" and data.library_name == "transformers"
@@ -95,15 +88,10 @@ def test_card_says_what_the_model_is(tmp_path):
         "| 1 | 7 | 0.5 | 0.5124 |",
     ):
         assert line in card.text.splitlines(), line
-    for part in ("4 posts", "`temporal_rotary`, in the top 2 layers", "64 tokens", "12.3 seconds", "0.625"):
+    for part in ("4 posts", "`temporal_rotary`, in the top 2 layers", "64 tokens"):
         assert part in card.text, part
     assert f"transformers {transformers.__version__}, torch {version('torch')}" in card.text
     assert card.text.count("@inproceedings") == 2 and "mental health" in card.text.lower()
-
-
-def test_card_says_in_which_form_the_model_reads_streams(tmp_path):
-    model = tiny_model(**CHANGES, model_type="post_tempoformer", num_stream_layers=1)
-    assert "`temporal_rotary`, in 1 layer over one vector for each post" in card_of(model, tmp_path).text
 
 
 def test_what_is_not_known_is_not_made_up(tmp_path):
@@ -115,34 +103,23 @@ def test_what_is_not_known_is_not_made_up(tmp_path):
     assert str(tmp_path) not in card.content and "older" not in card.content
 
 
-@pytest.mark.parametrize(
-    ("calibration", "shown"),
-    [
-        ({"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}, ["temperature of 1.5", "(IS 0.2, O 0.5, IE 0.3)"]),
-        ({"temperature": 2, "thresholds": None}, ["temperature of 2"]),
-        ({"temperature": None, "thresholds": [0.2, 0.5, 0.3]}, ["(IS 0.2, O 0.5, IE 0.3)"]),
-    ],
-)
-def test_calibration_is_shown_and_that_scores_were_measured_with_it(tmp_path, calibration, shown):
-    card = card_of(tiny_model(**CHANGES, calibration=calibration), tmp_path, scores={"test": SCORES})
+def test_calibration_is_shown_and_that_scores_were_measured_with_it(tmp_path):
+    calibration = {"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}
+    model = tiny_model(**CHANGES, model_type="post_tempoformer", num_stream_layers=1, calibration=calibration)
+    card = card_of(model, tmp_path, scores={"test": SCORES})
+    assert "`temporal_rotary`, in 1 layer over one vector for each post" in card.text
     (line,) = (line for line in card.text.splitlines() if line.startswith("- Calibration: "))
-    assert all(part in line for part in shown)
-    assert ("temperature" in line, "threshold" in line) == tuple(value is not None for value in calibration.values())
+    assert "temperature of 1.5" in line and "(IS 0.2, O 0.5, IE 0.3)" in line
     assert "All scores were measured with the calibration" in card.text
 
 
 @pytest.mark.parametrize(
     "label",
     [
-        "a|b",
-        "*stars* and _lines_",
+        "a|b *stars* and _lines_, `code` [link](https://x.example)",
         "<img src=x onerror=alert(1)>",
-        "`code`",
-        "[link](https://x.example)",
-        "two\n\n# lines",
-        "x\n---\nlicense: other",
-        "{{ 7 * 7 }}",
-        "$$x$$ & ~y~ \\",
+        "x\n---\nlicense: other\n\n# lines",
+        "{{ 7 * 7 }} $$x$$ & ~y~ \\",
         "no",
     ],
 )
@@ -187,7 +164,7 @@ def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, 
 
 @pytest.mark.parametrize(
     ("times", "granularity"),
-    [(TIMES, None), (["2017-03", "2017-04"], "month"), (["1800s", "1900s"], "century")],
+    [(TIMES, None), (["2017-03", "2017-04"], "month")],
 )
 def test_the_snippet_for_dated_posts_runs(tmp_path, monkeypatch, capsys, times, granularity):
     tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=times, time_granularity=granularity)
@@ -209,9 +186,7 @@ def dated_model(family: str, **settings):
 @pytest.mark.parametrize(
     ("family", "settings", "task", "shown"),
     [
-        ("mlm", {}, "fill-mask", "is a BERT that"),
-        ("mlm", {"prepend_time": True}, "fill-mask", "starts with a token"),
-        ("mlm", {"temporal_attention": "scaled"}, "fill-mask", "(linear scale)"),
+        ("mlm", {"prepend_time": True, "temporal_attention": "scaled"}, "fill-mask", "(linear scale)"),
         ("tokens", {}, "token-classification", "is a BERT that"),
         ("roberta", {"temporal_residual": True}, "fill-mask", "with a learned weight"),
     ],
@@ -230,7 +205,7 @@ def test_other_models_have_no_card(tmp_path):
         write_card(BertModel(BertConfig(**SIZES)), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["Sw\u202eitch", "Switch\u200b", "\x1b[2JSwitch", "Switch\x00", "\ufeffSwitch"])
+@pytest.mark.parametrize("name", ["Sw\u202eitch", "\x1b[2JSwitch\x00"])
 def test_what_cannot_be_seen_is_written_out(tmp_path, name):
     labels = {0: name, 1: "Switch", 2: "O"}
     model = tiny_model(id2label=labels, label2id={label: index for index, label in labels.items()})

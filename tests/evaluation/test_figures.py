@@ -14,7 +14,6 @@ from modeling_tempoformer.evaluation.figures import (
     learning_curve,
     print_figures,
     reliability_figure,
-    save_figure,
     write_test_figures,
 )
 
@@ -48,11 +47,10 @@ def test_the_learning_curve_has_what_was_logged():
         assert set(line.get_xdata()) == {3} and "step 3" in said_in(axes)
 
 
-def test_a_training_without_scores_or_evaluations_shows_its_loss():
-    """As of a language model. One that was too short to log anything has no figure."""
-    (losses,) = learning_curve([HISTORY[0], {"step": 3, "eval_loss": 0.8}], 3, 2).axes
-    assert points_of(losses)[:-1] == [[(2, 0.9)], [(3, 0.8)]]
-    assert len(learning_curve(HISTORY[:1], 2, 2).axes[0].lines) == 2
+def test_a_training_without_evaluations_shows_its_loss():
+    """One that was too short to log anything has no figure."""
+    (losses,) = learning_curve(HISTORY[:1], 2, 2).axes
+    assert points_of(losses)[:-1] == [[(2, 0.9)]]
     assert learning_curve(HISTORY[-1:], 6, 2) is None
 
 
@@ -71,58 +69,24 @@ def test_the_figure_has_actual_classes_as_rows():
     assert np.asarray(axes.images[0].get_array()) == pytest.approx(expected)
 
 
-def test_the_title_tells_several_seeds():
-    titles = [confusion_figure([0, 1], [0, 1], ["a", "b"], seeds).axes[0].get_title() for seeds in (1, 4)]
-    assert titles[0] == "" and "4" in titles[1]
-
-
-def test_a_long_class_name_leaves_room_for_the_matrix(tmp_path):
-    names = ["mood " * 40, "x" * 300]
-    figure = confusion_figure([0, 1], [0, 1], names)
-    save_figure(figure, tmp_path / "confusion.png")
-    matrix = figure.axes[0].get_window_extent()
-    assert matrix.width > 0.3 * figure.bbox.width
-    for label, name in zip(figure.axes[0].get_yticklabels(), names, strict=True):
-        assert label.get_window_extent().x0 >= 0 and label.get_text()[:4] == name[:4]
-
-
-@pytest.mark.parametrize("num_classes", [2, 3])
-def test_the_reliability_diagram_has_the_bins_of_the_calibration_error(num_classes):
-    rng = np.random.default_rng(num_classes)
-    logits = 3 * rng.normal(size=(400, num_classes))
-    actual = np.where(rng.random(400) < 0.6, logits.argmax(axis=1), rng.integers(num_classes, size=400))
+def test_the_reliability_diagram_has_the_bins_of_the_calibration_error():
+    rng = np.random.default_rng(3)
+    logits = 3 * rng.normal(size=(400, 3))
+    actual = np.where(rng.random(400) < 0.6, logits.argmax(axis=1), rng.integers(3, size=400))
     shown = {"after": softmax(logits / 3, axis=1), "before": softmax(logits, axis=1)}
     upper, lower = reliability_figure(actual, shown).axes
     curves = {line.get_label(): line.get_xydata() for line in upper.lines}
     for bars, (name, probabilities) in zip(lower.containers, shown.items(), strict=True):
-        bins: dict[int, list[int]] = {}
-        for post, confidence in enumerate(probabilities.max(axis=1)):
-            bins.setdefault(int(np.ceil(confidence * 15)), []).append(post)
-        heights = {round(bar.get_x() * 15 - 0.5 * bar.get_width() * 15) + 1: bar.get_height() for bar in bars}
-        assert {number: height for number, height in heights.items() if height} == {
-            number: len(posts) for number, posts in bins.items()
-        }
-        expected = [
-            (probabilities[posts].max(axis=1).mean(), (probabilities[posts].argmax(axis=1) == actual[posts]).mean())
-            for _, posts in sorted(bins.items())
-        ]
+        confidence, is_right = probabilities.max(axis=1), probabilities.argmax(axis=1) == actual
+        bins = np.ceil(confidence * 15)
+        sizes = [(bins == number).sum() for number in range(1, 16)]
+        assert [bar.get_height() for bar in bars] == sizes
+        expected = [(confidence[bins == number].mean(), is_right[bins == number].mean()) for number in np.unique(bins)]
         assert curves[name] == pytest.approx(np.array(expected))
         # The title's number is the mean distance of the points from the diagonal, by their posts.
-        sizes = [len(posts) for _, posts in sorted(bins.items())]
-        error = np.average(np.abs(np.subtract(*np.array(expected).T)), weights=sizes)
+        error = np.average(np.abs(np.subtract(*np.array(expected).T)), weights=[size for size in sizes if size])
         assert f"{error:.3f} ({name})" in upper.get_title()
         assert error == pytest.approx(expected_calibration_error(probabilities, actual))
-
-
-def test_every_post_is_within_the_reliability_diagram():
-    """The least and the most sure that a prediction can be."""
-    for probabilities in ([[0.5, 0.5]], [[1.0, 0.0]], [[0.25] * 4]):
-        upper, lower = reliability_figure(np.array([0]), {"this model": np.array(probabilities)}).axes
-        (confidence,) = upper.lines[-1].get_xdata()
-        left, right = upper.get_xlim()
-        assert left < confidence < right
-        (bar,) = (bar for bar in lower.containers[0] if bar.get_height())
-        assert left <= bar.get_x() and bar.get_x() + bar.get_width() <= right
 
 
 def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
@@ -135,10 +99,9 @@ def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
     write_test_figures(tmp_path, Dataset.from_list([{"labels": [0, 0, 1]}]), predicted, probabilities, names)
     assert list(figures_in(tmp_path)) == ["confusion_matrix.png", "reliability.png"]
     for name in figures_in(tmp_path):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-        assert (tmp_path / name).stat().st_size < 200_000
         # 300 dots to the inch, in a column of 3.3 inches.
-        assert int.from_bytes((tmp_path / name).read_bytes()[16:20]) == 990
+        png = (tmp_path / name).read_bytes()
+        assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20]) == 990
         assert (tmp_path / name).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
         assert ElementTree.parse((tmp_path / name).with_suffix(".svg")).getroot().attrib["width"] == "237.6pt"
     print_figures(tmp_path)

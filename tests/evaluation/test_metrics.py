@@ -1,7 +1,5 @@
 """Metrics on a worked example, and one more row in the table of metrics."""
 
-import json
-
 import numpy as np
 import pytest
 from datasets import Dataset
@@ -11,7 +9,6 @@ from transformers import EvalPrediction
 from modeling_tempoformer import write_card
 from modeling_tempoformer.evaluation import metrics, report, results
 from modeling_tempoformer.evaluation.metrics import Metric, card_titles, compute_metrics, score_names
-from modeling_tempoformer.training.cross_validation import Run, collect, compare_methods
 
 
 def test_worked_example():
@@ -33,10 +30,8 @@ LABELS, PREDICTIONS = [0, 1, 1, 0], [0, 0, 1, 0]
 def one_more(monkeypatch):
     """Two rows: the share of all predictions that each class has, and accuracy."""
     rows = (
-        Metric(
-            "given", lambda posts: [(posts.predictions == label).mean() for label in range(2)], "Share.", "given", True
-        ),
-        Metric("right", lambda posts: (posts.labels == posts.predictions).mean(), "Accuracy.", "right answers"),
+        Metric("given", lambda posts, label: (posts.predictions == label).mean(), "given", of_class=True),
+        Metric("right", lambda posts: (posts.labels == posts.predictions).mean(), "right answers"),
     )
     for module in (metrics, report, results):
         monkeypatch.setattr(module, "METRICS", (*metrics.METRICS, *rows))
@@ -48,9 +43,6 @@ def test_a_metric_is_one_row(tmp_path, one_more):
     probabilities = np.eye(2)[PREDICTIONS]
     part = results.nest(results.score_part(timelines, np.array(PREDICTIONS), probabilities, NAMES), "predict", NAMES)
     assert part["right"] == pytest.approx(3 / 4) and part["classes"]["a"]["given"] == pytest.approx(3 / 4)
-    results.write_results(tmp_path, {"test": part})
-    explained = json.loads((tmp_path / "all_results.json").read_text())["explained"]
-    assert (explained["given"], explained["right"]) == ("Share.", "Accuracy.")
     table = report.results_table("test", part)
     header, row_of_a = (line.split() for line in table.splitlines()[2:4])
     assert row_of_a[1 + header.index("given")] == "0.750" and "right answers 0.750" in table
@@ -58,16 +50,3 @@ def test_a_metric_is_one_row(tmp_path, one_more):
     write_card(tiny_model(), tmp_path, scores={"test": {"right": 0.75, "given_LABEL_1": 0.5}}, titles=card_titles())
     card = (tmp_path / "README.md").read_text()
     assert "| Right answers | 0.75 |" in card and r"| LABEL\_1 | 0.5 |" in card
-
-    for method in ("ours", "theirs"):
-        run = Run(tmp_path / method, 0, None, 0)
-        run.folder.mkdir(parents=True)
-        rows = ["post_id,timeline_id,label,prediction,probability_a,probability_b"]
-        for post, (label, prediction) in enumerate(zip(LABELS, PREDICTIONS, strict=True)):
-            rows.append(f"{post},{post // 2},{NAMES[label]},{NAMES[prediction]},0.5,0.5")
-        (run.folder / "_predictions.csv").write_text("\n".join(rows))
-        (run.folder / "all_results.json").write_text("{}")
-        collect(tmp_path / method, [run], NAMES)
-    compare_methods(tmp_path, ["ours", "theirs"], NAMES)
-    rows = json.loads((tmp_path / "comparison.json").read_text())["methods"]
-    assert rows["theirs"]["right"] == pytest.approx(3 / 4) and rows["theirs"]["given_b"] == pytest.approx(1 / 4)

@@ -180,7 +180,7 @@ def test_no_prediction_of_an_earlier_run_stays_beside_new_scores(tmp_path, train
     leave_results(tmp_path / "new")
     arguments = ["--model_name_or_path", str(trained), "--do_eval", "--output_dir", str(tmp_path / "new")]
     run_glue_style.main([*arguments, "--validation_file", write_posts(tmp_path / "posts.csv", NEW)])
-    assert set(read_json(tmp_path / "new" / "all_results.json")) == {"validation", "explained"}
+    assert set(read_json(tmp_path / "new" / "all_results.json")) == {"validation"}
     assert not [name for name in ("_predictions.csv", *STALE) if (tmp_path / "new" / name).exists()]
 
 

@@ -53,7 +53,7 @@ def test_own_csv_to_predictions(tmp_path, capsys):
     demo = ["configuration/demo.yaml", "--num_train_epochs", "1", "--window", "3", "--do_eval"]
     rows = run(tmp_path / "out", *demo, "--train_file", file)
     results = read_json(tmp_path / "out" / "all_results.json")
-    assert set(results) == {"train", "validation", "test", "explained"}
+    assert set(results) == {"train", "validation", "test"}
     assert [path.name for path in (tmp_path / "out").glob("*results.json")] == ["all_results.json"]
     config = read_json(tmp_path / "out" / "config.json")
     assert config["window"] == 3 and config["timed"] and len(config["class_weights"]) == 2

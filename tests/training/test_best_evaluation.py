@@ -1,16 +1,12 @@
 """Which evaluation is the best, and what a training says of a model that has learned nothing."""
 
-import logging
-
 import pytest
 import torch
 from datasets import Dataset
 from helpers import NAMES, tiny_encoder, tiny_model
 from transformers import AutoTokenizer
-from transformers.trainer_callback import TrainerState
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.evaluation.verdicts import advise
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -33,18 +29,9 @@ def make(folder, tokenization, **settings) -> StreamTrainer:
     return StreamTrainer(model, arguments, StreamCollator(tokenizer, 4), train_dataset=rows, eval_dataset=rows)
 
 
-def make_constant(trainer: StreamTrainer, label: int):
-    """Lets the model predict one class, whatever it learns at a learning rate of 0."""
-    head = trainer.model.classifier.mlp[-1]
-    torch.nn.init.zeros_(head.weight)
-    with torch.no_grad():
-        head.bias.copy_(torch.eye(2)[label])
-
-
-@pytest.mark.parametrize("name", ["macro_f1", "eval_macro_f1"])
-def test_of_equal_evaluations_that_with_the_lowest_loss_is_kept(tmp_path, tokenization, name):
+def test_of_equal_evaluations_that_with_the_lowest_loss_is_kept(tmp_path, tokenization):
     """Three evaluations tie, and the first of them has not the lowest loss."""
-    trainer = make(tmp_path, tokenization, learning_rate=1e-3, max_steps=5, metric_for_best_model=name)
+    trainer = make(tmp_path, tokenization, learning_rate=1e-3, max_steps=5, metric_for_best_model="eval_macro_f1")
     scores = iter([0.4, 0.5, 0.5, 0.5, 0.4])
     trainer.compute_metrics = lambda prediction: {"macro_f1": next(scores)}
     trainer.train()
@@ -64,37 +51,15 @@ def test_a_lower_loss_alone_does_not_win(tmp_path, tokenization):
     assert trainer.state.best_global_step == 2 != min(losses, key=losses.get)
 
 
-@pytest.mark.parametrize(("label", "score"), [(0, "0.429"), (1, "0.200")])
-def test_a_model_of_one_class_is_called_so_in_each_evaluation_and_at_the_end(
-    tmp_path, tokenization, caplog, label, score
-):
-    caplog.set_level(logging.INFO)
+def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, tokenization, caplog):
+    """It learns nothing at a learning rate of 0."""
     trainer = make(tmp_path, tokenization)
-    make_constant(trainer, label)
+    head = trainer.model.classifier.mlp[-1]
+    torch.nn.init.zeros_(head.weight)
+    head.bias.data = torch.tensor([1.0, 0.0])
     trainer.train()
-    lines = [(entry.levelname, entry.getMessage()) for entry in caplog.records if score in entry.getMessage()]
-    assert [level for level, _ in lines] == ["INFO"] * 4 + ["WARNING"]
-    assert all(f"predicted as {NAMES[label]}" in line for _, line in lines)
-    assert "docs/troubleshooting.md" in lines[-1][1]
-
-
-def test_a_model_that_ends_better_than_it_began_is_not_warned_of(tmp_path, tokenization, caplog):
-    caplog.set_level(logging.INFO)
-    trainer = make(tmp_path, tokenization, learning_rate=0.02, max_steps=30, eval_steps=10, save_steps=10)
-    make_constant(trainer, 0)
-    trainer.evaluate()
-    assert "predicted as No-Switch" in caplog.text
-    trainer.train()
-    assert trainer.state.best_metric == pytest.approx(1)
-    assert not [entry for entry in caplog.records if entry.levelname == "WARNING" and "kept" in entry.getMessage()]
-
-
-@pytest.mark.parametrize(
-    ("losses", "goes_on"), [([0.3, 0.5, 0.6], False), ([0.5, 0.3, 0.4], False), ([0.5, 0.4, 0.3], True), ([0.5], True)]
-)
-def test_more_epochs_are_advised_only_while_the_validation_loss_falls(losses, goes_on):
-    history = [{"eval_loss": loss, "step": step} for step, loss in enumerate(losses)]
-    assert ("Try more epochs" in advise(TrainerState(log_history=history))) == goes_on
+    (said,) = (entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING")
+    assert "predicted as No-Switch; macro F1 0.429" in said and "docs/troubleshooting.md" in said
 
 
 @pytest.mark.parametrize("level", ["passive", "info"])
