@@ -10,7 +10,6 @@ from datasets import ClassLabel, Dataset, DatasetInfo, Features, Value
 
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import PostError, label_names, to_timelines
-from modeling_tempoformer.data_collator_tempoformer import TimeColumn
 
 
 STREAMING = pytest.mark.parametrize("streaming", [False, True])
@@ -126,19 +125,3 @@ def test_a_text_may_be_empty_and_a_missing_text_is_refused(tmp_path, name, strea
         posts = load_table(write_column(tmp_path / name, "mood", ["sad", None]), streaming)
         with pytest.raises(ValueError, match="Row 1.*'mood'"):
             list(to_timelines(posts, text_column="mood"))
-
-
-@STREAMING
-@pytest.mark.parametrize("times", [["1714560000", "20240502"], ["20240502.0", "1714560000.5"], [20240502, 1714560000]])
-def test_a_bare_date_among_seconds_is_refused(streaming, times):
-    """As seconds it is a moment in 1970."""
-    posts = Dataset.from_dict({"timeline_id": ["ann", "bob"], "text": ["so", "sad"], "timestamp": times})
-    with pytest.raises(ValueError, match="Row 1.*'timestamp'.*20240502"):
-        list(to_timelines(posts.to_iterable_dataset() if streaming else posts))
-
-
-def test_seconds_that_could_be_a_date_among_others_of_their_kind_are_read():
-    """Seconds from the start of a study, and a number that no calendar has among present ones."""
-    for seconds in ([0, 20240502, 300_000_000], [20241302, 1714560000]):
-        column = TimeColumn()
-        assert [column.read(place, value) for place, value in enumerate(seconds)] == seconds
