@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from huggingface_hub.dataclasses import strict, validated_field
 from transformers import AutoConfig, PreTrainedConfig
 
-from .checks_tempoformer import CheckedFields, check_bounds
+from .checks_tempoformer import CheckedFields
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
@@ -68,11 +68,6 @@ class StreamFields(CheckedFields):
         if kwargs.get("num_labels", after) != before:
             values |= {name: given.get(name) for name in CLASS_FIELDS if name in values}
         return super().from_dict(values, **kwargs)
-
-    def validate_bounds(self):
-        """Numbers must lie within their bounds, also the encoder's."""
-        super().validate_bounds()
-        check_bounds(self.encoder_config, "encoder_config.")
 
     def validate_classes(self):
         """The loss needs two classes and a positive weight for each, decisions a positive threshold."""

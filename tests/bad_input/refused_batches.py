@@ -212,7 +212,6 @@ def classify(timelines: Any, **settings) -> Callable[[Path], Any]:
 
 
 PIPELINE = {
-    "a number": (classify(5), "'text'"),
     "a text for a list of texts": (classify({"text": "sad"}), "Timeline 0…'text'…'sad'"),
     "an unknown key": (classify({"text": ["sad"], "timestamps": [1]}), "Timeline 0"),
     "a post that is not text": (classify({"text": ["sad", None]}), "Timeline 0…post 1"),
@@ -231,6 +230,5 @@ PIPELINE = {
         classify({"text": ["sad", "glad"], "timestamp": [1, None]}),
         "Timeline 0…post 1",
     ),
-    "batches of no rows": (classify({"text": ["sad"]}, batch_size=0), "`batch_size`"),
     "rows of no targets": (classify({"text": ["sad"]}, targets_per_row=0), "`targets_per_row`"),
 }
