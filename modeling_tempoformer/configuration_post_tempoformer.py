@@ -164,11 +164,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         class_weights (`list[float]`, *optional*):
             Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
         calibration (`dict`, *optional*):
-            What was tuned on posts that were not trained on; the pipeline and the scripts apply it. Either key may be
-            missing. `"temperature"`, a positive number, divides the logits before the softmax; above 1 it makes the
-            model less confident (`fit_temperature`). `"thresholds"`, a positive number for each class in the order of
-            `id2label`: a post gets the class with the largest probability / threshold, so only their ratios count
-            (`tune_thresholds`).
+            What was tuned on posts that were not trained on; the pipeline and the scripts apply it. `"temperature"`, a
+            positive number, divides the logits before the softmax. `"thresholds"`, a positive number for each class:
+            a post gets the class with the largest probability / threshold. Either may be missing.
         timed (`bool`, *optional*):
             Whether the model was trained with the time between posts. If the stream layers read time
             (`stream_attention="temporal_rotary"`), streams must match it. If None, this is not checked.

@@ -233,17 +233,8 @@ def stream_places(
     targets: torch.LongTensor, num_before: int, timestamps: torch.Tensor | None = None, start_time: float | None = None
 ) -> torch.FloatTensor:
     """
-    Where in their timeline posts are, however much of it a row has.
-
-    Args:
-        targets (`torch.LongTensor` of shape `(num_targets,)`): Positions of the posts in their row.
-        num_before (`int`): How many posts of the timeline are before the row.
-        timestamps (`torch.Tensor` of shape `(num_posts,)`, *optional*): As of [`elapsed_seconds`].
-        start_time (`float`, *optional*): Seconds of the timeline's first post; that of the row if omitted.
-
-    Returns:
-        `torch.FloatTensor` of shape `(num_targets, 2)` in float32: how many posts come before, and seconds since the
-        timeline's first post, 0 without times.
+    Where in their timeline posts are (targets, 2), however much of it a row has: how many posts come before them,
+    `num_before` of which are not in the row, and seconds since the timeline's first post, 0 without times.
     """
     seconds = torch.zeros(len(targets))
     if timestamps is not None:

@@ -416,11 +416,8 @@ class StreamReaderMixin:
         if len(chosen) != 1:
             raise ValueError(f"Give exactly one of {', '.join(f'`{name}`' for name in ways)}.")
         first = given[chosen[0]]
-        check_shape("inputs_embeds", given.get("inputs_embeds"), None, None, None, None)
         check_shape("post_embeds", given.get("post_embeds"), None, None, self.config.encoder_config.hidden_size)
         shape = (*first.shape[:2], 1 if chosen == ["post_embeds"] else first.shape[2])
-        for name in ("token_type_ids", "time_ids"):
-            check_shape(name, given.get(name), *shape)
         check_shape("attention_mask", attention_mask, *shape)
         mask = torch.ones(shape, dtype=torch.bool, device=first.device)
         mask = mask if attention_mask is None else attention_mask.bool()
@@ -578,8 +575,8 @@ def side_by_side(states: torch.Tensor) -> torch.Tensor:
 
 class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     r"""
-    An encoder that reads each post by itself, and new layers over one vector for each post of a stream. Their
-    attention is rotated by log time (Tseriotou, Tsakalidis and Liakata, 2024, section 4.2).
+    An encoder that reads each post by itself, and new layers over one vector for each post of a stream, with attention
+    that is rotated by log time (Tseriotou, Tsakalidis and Liakata, 2024, section 4.2).
 
     Args:
         config ([`PostTempoFormerConfig`]): Its `encoder_config` names the encoder.
@@ -588,12 +585,10 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
         encoder_class = self.encoder_class(config.encoder_config)
-        # The dtype of our own parts, not the one that the encoder was saved in.
-        dtype = {"dtype": torch.get_default_dtype()}
         own = config.encoder_config.model_type in self.own_encoders
-        self.encoder = (encoder_class._from_config if own else encoder_class.from_config)(
-            config.encoder_config, **dtype
-        )
+        build = encoder_class._from_config if own else encoder_class.from_config
+        # The dtype of our own parts, not the one that the encoder was saved in.
+        self.encoder = build(config.encoder_config, dtype=torch.get_default_dtype())
         self.encoder.pooler = None
         self.stream_layers = StreamLayers(config)
         self.post_init()
@@ -625,10 +620,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
                 Every post of a row once. A post whose `attention_mask` is all 0 is absent.
-            attention_mask (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                1 for real tokens, 0 for padding; all 1 if omitted.
-            token_type_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Segment ids; all 0 if omitted.
+            attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
+                Of the shape of `input_ids`: 1 for real tokens, 0 for padding (all 1 if omitted); segment ids (all 0 if
+                omitted); and calendar time of the tokens, required by encoders with temporal attention.
             stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
                 The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
                 `config.window`. If omitted, the posts of a row are one stream up to its last real one.
@@ -637,11 +631,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 is the distance in posts instead of the logarithm of the seconds.
             inputs_embeds (`torch.FloatTensor`, *optional*):
                 Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
-            time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Calendar time of the tokens, required by encoders with temporal attention.
             post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
-                The vectors of the posts, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is
-                then 1.
+                The posts' vectors, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is then 1.
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`.
 
         Returns:
@@ -797,7 +788,6 @@ class StreamClassificationMixin(StreamStepMixin):
         Returns:
             [`StreamClassifierOutput`]. Raises the errors of the model without the head.
         """
-        check_shape("place", place, None, None, 2)
         if labels is None and num_items_in_batch is not None:
             raise ValueError(
                 "The Trainer keeps the labels from the model, so that its focal loss and class weights are not used: "

@@ -71,9 +71,6 @@ class StreamState:
     The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). It belongs to the
     model that it began with: it keeps its window and a number of each weight, and no other model takes it.
 
-    `state_dict()` is a dict of a few tensors that safetensors can save, for any number of timelines;
-    `StreamState.from_state_dict` restores it.
-
     Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
     """
 
@@ -91,10 +88,8 @@ class StreamState:
 
     def evict(self, timeline_ids: Iterable[str]):
         """
-        Forgets timelines. A later post of such a timeline is the first of a new one.
-
-        Args:
-            timeline_ids (`Iterable[str]`): Remembered timelines. Raises a `KeyError` that names any other.
+        Forgets timelines. A later post of such a timeline is the first of a new one. Raises a `KeyError` for one that
+        is not remembered.
         """
         for timeline_id in timeline_ids:
             del self.timelines[timeline_id]
@@ -110,14 +105,9 @@ class StreamState:
 
     def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """
-        The memory as tensors that safetensors can save.
-
-        Args:
-            timeline_ids (`Iterable[str]`, *optional*): Remembered timelines; all if omitted.
-
-        Returns:
-            `dict[str, torch.Tensor]`: `about`, the bytes of a JSON text; `weights`, numbers of the model's; and as
-            `posts.NAME` each input of `forward`, of all posts one after the other.
+        The memory of all timelines, or of those with `timeline_ids`, as a few tensors that safetensors can save:
+        `about`, the bytes of a JSON text; `weights`, numbers of the model's; and as `posts.NAME` each input of
+        `forward`, of all posts one after the other.
         """
         timelines, columns = [], {}
         for timeline_id in self.timelines if timeline_ids is None else timeline_ids:
@@ -135,13 +125,8 @@ class StreamState:
     @classmethod
     def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
         """
-        Restores a state.
-
-        Args:
-            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
-
-        Returns:
-            `StreamState`. Raises a `ValueError` if tensors are missing, or a number of a post is not finite.
+        Restores a state from what [`StreamState.state_dict`] returns. Raises a `ValueError` if a tensor is missing, or
+        a number of a post is not finite.
         """
         if missing := {"about", "weights"} - set(tensors):
             raise ValueError(f"The state lacks {', '.join(sorted(missing))}.")
@@ -303,20 +288,13 @@ class StreamStepMixin:
 
         Returns:
             The probability of each class, in 32 bits or more, and the class ids from the label of a post to its least
-            likely one, both of the shape of `logits`. A label's score is its probability, which need not be the
-            largest if the calibration has thresholds.
+            likely one, both of the shape of `logits`.
         """
         return decide(logits, self.config.calibration)
 
     @classmethod
     def restore_state(cls, tensors: dict[str, torch.Tensor]) -> StreamState:
-        """
-        [`StreamState.from_state_dict`], also for a model whose code is from the Hub, and whose `StreamState` cannot be
-        imported.
-
-        Args:
-            tensors (`dict[str, torch.Tensor]`): As [`StreamState.state_dict`] returns them.
-        """
+        """[`StreamState.from_state_dict`], also for a model from the Hub, whose `StreamState` cannot be imported."""
         return StreamState.from_state_dict(tensors)
 
     def sample_weights(self) -> torch.Tensor:

@@ -168,10 +168,8 @@ class StreamClassificationPipeline(Pipeline):
     holds ISO-8601 strings (UTC without a zone), seconds, or datetimes. Posts that are out of order are sorted by time,
     with one warning; results come in the order of the input.
 
-    A score is the probability of the label that is returned, calibrated if the model is; with decision thresholds the
-    label is the one whose probability is largest relative to its threshold, so that another can have a larger score.
-
-    The options can be given to a call or to the constructor. `explain` says which earlier posts a label came from.
+    A score is the probability of the label that is returned, calibrated if the model is; with decision thresholds
+    another label can have a larger one. The options can be given to a call or to the constructor.
 
     Args:
         batch_size (`int`, *optional*, defaults to 8):
@@ -238,9 +236,8 @@ class StreamClassificationPipeline(Pipeline):
         Returns:
             As a call, with other dicts, of plain Python. Their keys:
 
-            - `text`, a string, and `timestamp`, in seconds, None without times.
-            - `label` and `score`, as a call returns them.
-            - `probabilities`, a dict from each class to its probability, calibrated as the score is.
+            - `text`, and `timestamp` in seconds, None without times.
+            - `label` and `score`, as a call returns them, and `probabilities`, a dict from each class to its own.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list with one number for each post of `stream`: how much the post
               looked at it, mean over heads, summing to 1.
