@@ -240,7 +240,7 @@ def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], obje
     old, times = posts_of(row, 0, WINDOW - 1), [60.0 * minute for minute in range(1, WINDOW)]
     state = model.step(**old, timeline_ids=ids[:1] * len(times), timestamps=times).state
     for timeline_id in ids[1:]:
-        state.remember(timeline_id, WINDOW, state.timelines[ids[0]].posts, times, len(times))
+        state.timelines[timeline_id] = state.timelines[ids[0]]
     return lambda: model.step(**new, timeline_ids=ids, timestamps=[60.0 * next(minutes)] * len(ids), state=state)
 
 

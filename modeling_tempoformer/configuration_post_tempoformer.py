@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from huggingface_hub.dataclasses import strict, validated_field
 from transformers import AutoConfig, PreTrainedConfig
 
-from .checks_tempoformer import CheckedFields, check_bounds
+from .checks_tempoformer import CheckedFields
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
@@ -68,11 +68,6 @@ class StreamFields(CheckedFields):
         if kwargs.get("num_labels", after) != before:
             values |= {name: given.get(name) for name in CLASS_FIELDS if name in values}
         return super().from_dict(values, **kwargs)
-
-    def validate_bounds(self):
-        """Numbers must lie within their bounds, also the encoder's."""
-        super().validate_bounds()
-        check_bounds(self.encoder_config, "encoder_config.")
 
     def validate_classes(self):
         """The loss needs two classes and a positive weight for each, decisions a positive threshold."""
@@ -169,11 +164,9 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         class_weights (`list[float]`, *optional*):
             Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
         calibration (`dict`, *optional*):
-            What was tuned on posts that were not trained on; the pipeline and the scripts apply it. Either key may be
-            missing. `"temperature"`, a positive number, divides the logits before the softmax; above 1 it makes the
-            model less confident (`fit_temperature`). `"thresholds"`, a positive number for each class in the order of
-            `id2label`: a post gets the class with the largest probability / threshold, so only their ratios count
-            (`tune_thresholds`).
+            What was tuned on posts that were not trained on; the pipeline and the scripts apply it. `"temperature"`, a
+            positive number, divides the logits before the softmax. `"thresholds"`, a positive number for each class:
+            a post gets the class with the largest probability / threshold. Either may be missing.
         timed (`bool`, *optional*):
             Whether the model was trained with the time between posts. If the stream layers read time
             (`stream_attention="temporal_rotary"`), streams must match it. If None, this is not checked.

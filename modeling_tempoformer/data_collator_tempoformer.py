@@ -17,11 +17,6 @@ from .checks_tempoformer import narrow_float
 # From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
 END_OF_1970 = 365 * 86400
-START_OF_1990 = 631152000
-# As a number of seconds it is in August or September 1970.
-BARE_DATE = re.compile("(19|20)[0-9][0-9](0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
-# An offset from some start, or a time of day without its date.
-CLOCK = re.compile(r"[+-]?\d+:\d\d(:\d\d(\.\d+)?)?")
 # Day, month and year, as much of Europe writes them.
 DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
@@ -81,15 +76,10 @@ def read_text(text: str) -> float | datetime | None:
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
-        if CLOCK.fullmatch(text):
-            raise ValueError(
-                "a time without a date; convert a column of offsets from a start (00:01:30) to seconds by "
-                "pd.to_timedelta(column).dt.total_seconds(), and put the date before a time of day"
-            ) from None
         raise ValueError(
             "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; give a column of other dates "
             "the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by pd.to_datetime(column), with "
-            "dayfirst=True if the day comes before the month"
+            "dayfirst=True if the day comes before the month, and offsets (00:01:30) by pd.to_timedelta(column)"
         ) from None
 
 
@@ -101,16 +91,12 @@ def looks_shortened(value: Any) -> bool:
 
 class TimeColumn:
     """
-    Reads the times of one column: all ISO-8601, all numbers of seconds, or all missing.
-
-    A bare number among dates (`20240502` among `2024-05-01`) would be a moment in 1970, so the first value that is
-    of another kind than the values before it is an error. So is a date without dashes among seconds of 1990 or later.
+    Reads the times of one column: all ISO-8601, all numbers of seconds, or all missing. A bare number among dates
+    (`20240502` among `2024-05-01`) would be a moment in 1970, so a value of another kind than the first is an error.
     """
 
     def __init__(self):
         self.first: tuple[str, Any, Any] | None = None  # kind, place and value
-        self.bare_date: tuple[Any, Any] | None = None  # place and value, as of the next
-        self.recent: tuple[Any, Any] | None = None
         self.smallest, self.largest = math.inf, -math.inf
 
     def read(self, place: Any, value: Any) -> float | None:
@@ -126,15 +112,6 @@ class TimeColumn:
             )
         if kind == "a number":
             self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
-            if seconds >= START_OF_1990:
-                self.recent = self.recent or (place, value)
-            elif BARE_DATE.fullmatch(f"{seconds:.15g}"):
-                self.bare_date = self.bare_date or (place, value)
-            if self.recent and self.bare_date:
-                raise ValueError(
-                    f"{self.bare_date[0]} has {self.bare_date[1]!r}, which looks like a date without dashes and would "
-                    f"be in 1970, while {self.recent[0]} has seconds ({self.recent[1]!r}); write all times alike"
-                )
         return seconds
 
     @property
@@ -154,10 +131,6 @@ def to_date(seconds: float) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
-# A tokenizer's output takes much more memory than the token lists that are kept.
-TEXTS_AT_ONCE = 1000
-
-
 def tokenize_posts(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int, timestamps: list[float] | None = None
 ) -> tuple[dict[str, list], int]:
@@ -169,39 +142,33 @@ def tokenize_posts(
     posts that were cut. Raises a `ValueError` that names a post whose time the tokenizer does not know, or whose text
     has half of a surrogate pair.
     """
-    for post, text in enumerate(texts):
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            problem = f"the text {text!r:.80} has half of a surrogate pair, as of an emoji that was cut"
-            raise ValueError(f"post {post} in order of time: {problem}.") from None
     dates = None
     if "time_ids" in tokenizer.model_input_names:
         dates = [None] * len(texts) if timestamps is None else [to_date(seconds) for seconds in timestamps]
-        for post, date in enumerate(dates):
-            try:
-                tokenizer.time_id(date)
-            except ValueError as problem:
-                raise ValueError(f"post {post} in order of time: {problem}") from None
+    for post, text in enumerate(texts):
+        try:
+            text.encode()
+            if dates is not None:
+                tokenizer.time_id(dates[post])
+        except UnicodeEncodeError:
+            problem = f"the text {text!r:.80} has half of a surrogate pair, as of an emoji that was cut"
+            raise ValueError(f"post {post} in order of time: {problem}.") from None
+        except ValueError as problem:
+            raise ValueError(f"post {post} in order of time: {problem}") from None
 
-    def tokenize(posts: slice, **settings) -> dict[str, list]:
-        times = {} if dates is None else {"time": dates[posts]}
-        return tokenizer(texts[posts], **times, **settings)
+    def tokenize(posts: list[int], **settings) -> dict[str, list]:
+        if not posts:
+            return {"input_ids": []}
+        times = {} if dates is None else {"time": [dates[post] for post in posts]}
+        tokens = tokenizer([texts[post] for post in posts], **times, **settings)
+        return {name: tokens[name] for name in tokenizer.model_input_names if name in tokens and "mask" not in name}
 
-    tokens: dict[str, list] = {"input_ids": []}
-    shared: dict[int, int] = {}
-    for start in range(0, len(texts), TEXTS_AT_ONCE):
-        some = tokenize(slice(start, start + TEXTS_AT_ONCE), verbose=False)
-        for name in (name for name in tokenizer.model_input_names if name in some and name != "attention_mask"):
-            # A number takes four times the memory of a place in a list: each token id is kept once.
-            values = [[shared.setdefault(value, value) for value in post] for post in some[name]]
-            tokens.setdefault(name, []).extend(values)
-    too_long = [post for post, ids in enumerate(tokens["input_ids"]) if len(ids) > limit]
-    for post in too_long:
-        short = tokenize(slice(post, post + 1), truncation=True, max_length=limit)
-        for name in tokens:
-            tokens[name][post] = short[name][0]
-    return tokens, len(too_long)
+    columns = tokenize(list(range(len(texts))), verbose=False)
+    too_long = [post for post, ids in enumerate(columns["input_ids"]) if len(ids) > limit]
+    for name, values in tokenize(too_long, truncation=True, max_length=limit).items():
+        for post, tokens in zip(too_long, values, strict=True):
+            columns[name][post] = tokens
+    return columns, len(too_long)
 
 
 def row_bounds(
@@ -241,8 +208,6 @@ def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
         `torch.LongTensor` of shape `(num_targets, window)`: positions, oldest to newest, -1 on the left where the row
         has no earlier post.
     """
-    if window < 1:
-        raise ValueError(f"`window` must be at least 1, got {window}.")
     return (targets.unsqueeze(-1) + torch.arange(1 - window, 1, device=targets.device)).clamp_min(-1)
 
 
@@ -268,17 +233,8 @@ def stream_places(
     targets: torch.LongTensor, num_before: int, timestamps: torch.Tensor | None = None, start_time: float | None = None
 ) -> torch.FloatTensor:
     """
-    Where in their timeline posts are, however much of it a row has.
-
-    Args:
-        targets (`torch.LongTensor` of shape `(num_targets,)`): Positions of the posts in their row.
-        num_before (`int`): How many posts of the timeline are before the row.
-        timestamps (`torch.Tensor` of shape `(num_posts,)`, *optional*): As of [`elapsed_seconds`].
-        start_time (`float`, *optional*): Seconds of the timeline's first post; that of the row if omitted.
-
-    Returns:
-        `torch.FloatTensor` of shape `(num_targets, 2)` in float32: how many posts come before, and seconds since the
-        timeline's first post, 0 without times.
+    Where in their timeline posts are (targets, 2), however much of it a row has: how many posts come before them,
+    `num_before` of which are not in the row, and seconds since the timeline's first post, 0 without times.
     """
     seconds = torch.zeros(len(targets))
     if timestamps is not None:
@@ -291,12 +247,11 @@ class StreamCollator:
     """
     Pads rows of tokenized posts and builds the stream of every target post.
 
-    A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists): a list for each post. It may
-    hold `timestamps` (seconds, one for each post), `num_context` (number of leading posts that are context only, by
-    default 0) and `labels` (one for each post after the context; -100 = a target without label, None = no target).
-    `num_before` (by default 0) posts of the timeline are before the row, and it began at `start_time` (seconds, by
-    default with the row).
-    Instead of tokens it may hold `post_embeds`, a vector for each post (posts, hidden). `held_out` is the member of
+    A row holds `input_ids` (and what else the tokenizer's `model_input_names` lists), a list for each post, or
+    `post_embeds`, a vector for each post (posts, hidden). It may hold `timestamps` (seconds, one for each post),
+    `num_context` (number of leading posts that are context only, by default 0) and `labels` (one for each post after
+    the context; -100 = a target without label, None = no target). `num_before` (by default 0) posts of the timeline
+    are before the row, and it began at `start_time` (seconds, by default with the row). `held_out` is the member of
     the model that does not learn from the row.
 
     Args:
@@ -307,9 +262,9 @@ class StreamCollator:
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
     in seconds of the same shape if timed, `place` (B, streams, 2) as [`stream_places`] describes it, and if the rows
-    have them `labels` (B, streams) and `held_out` (B,). Raises
-    a `ValueError` that names the row for missing columns, columns whose lengths differ, posts without tokens, labels
-    that are not integers, and timestamps that are out of order or in floats of fewer than 64 bits.
+    have them `labels` (B, streams) and `held_out` (B,). Raises a `ValueError` that names the row for missing columns,
+    posts without tokens, labels that are not integers or not as many as targets, and timestamps that are out of order
+    or in floats of fewer than 64 bits.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -338,26 +293,19 @@ class StreamCollator:
         return self.pad_posts(rows) | padded
 
     def check_posts(self, row: dict[str, Any], first: dict[str, Any]):
-        """Raises a `ValueError` for columns that differ from those of the first row, or in their lengths."""
+        """Raises a `ValueError` for columns that differ from those of the first row, and for posts without tokens."""
         if not len(posts_of(row)):
             raise ValueError("has no posts.")
         for name in (*self.tokenizer.model_input_names, "post_embeds", "labels", "held_out"):
             if (name in row) != (name in first):
                 raise ValueError(f"{'has' if name in row else 'lacks'} '{name}', unlike the first row.")
-        if "post_embeds" in row:
-            return
-        num_tokens = [len(tokens) for tokens in row["input_ids"]]
-        if 0 in num_tokens:
-            raise ValueError(f"has no tokens in post {num_tokens.index(0)}.")
-        for name in self.tokenizer.model_input_names:
-            if name in row and [len(values) for values in row[name]] != num_tokens:
-                raise ValueError(f"must have as many '{name}' as 'input_ids' in each post.")
+        for post, tokens in enumerate(posts_of(row)):
+            if not len(tokens):
+                raise ValueError(f"has no tokens in post {post}.")
 
     def streams(self, row: dict[str, Any]) -> dict[str, torch.Tensor]:
         """The streams of one row."""
         num_posts, num_context = len(posts_of(row)), row.get("num_context", 0)
-        if not isinstance(num_context, numbers.Integral) or not 0 <= num_context <= num_posts:
-            raise ValueError(f"has the 'num_context' {num_context!r} and {num_posts} posts.")
         num_targets = num_posts - num_context
         labels = row.get("labels", [-100] * num_targets)
         if len(labels) != num_targets:

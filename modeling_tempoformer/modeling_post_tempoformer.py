@@ -22,7 +22,7 @@ from transformers import (
 from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
-from .checks_tempoformer import check_shape, check_whole, only_safetensors
+from .checks_tempoformer import check_shape, check_whole
 from .configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
 from .data_collator_tempoformer import stream_windows
 from .online_tempoformer import StreamState, StreamStepMixin
@@ -37,7 +37,6 @@ logger = logging.get_logger(__name__)
 
 # Arguments that the library passes to every model.
 IGNORED_KWARGS = {"return_dict", "use_cache"}
-ROWS_OF_POSTS = " Give timelines to `pipeline('stream-classification')`, or rows of posts to `StreamCollator`."
 # What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
 MASKED = -3e4
 # Tokens, with padding, that the encoder reads together: at most, and so few that posts need not be alike in length.
@@ -91,27 +90,24 @@ class PostTempoFormerModelOutput(ModelOutput):
 
 @dataclass
 class Streams:
-    """
-    The streams of a batch. Posts and streams of all rows are numbered one after the other.
+    """The streams of a batch. Posts and streams of all rows are numbered one after the other."""
 
-    Args:
-        token_mask (`torch.BoolTensor` of shape `(posts, tokens)`): Real tokens.
-        slot_post (`torch.LongTensor` of shape `(streams, window)`): The post in each place of a stream.
-        slot_mask (`torch.BoolTensor` of the same shape): Where there is one; nowhere in a stream without newest post.
-        tau (`torch.FloatTensor` of the same shape, *optional*): How far each post is from the newest one.
-        shape (`tuple[int, int]`): Rows, and streams of each.
-    """
-
-    token_mask: torch.BoolTensor
-    slot_post: torch.LongTensor
-    slot_mask: torch.BoolTensor
-    tau: torch.FloatTensor | None
-    shape: tuple[int, int]
+    token_mask: torch.BoolTensor  # (posts, tokens)
+    slot_post: torch.LongTensor  # the post in each place of a stream (streams, window)
+    slot_mask: torch.BoolTensor  # where there is one; nowhere in a stream without newest post
+    tau: torch.FloatTensor | None  # how far each post is from the newest one
+    shape: tuple[int, int]  # rows, and streams of each
 
     @property
     def visible(self) -> torch.BoolTensor:
         """What posts attend to (streams, window). An empty stream sees its newest place: no softmax is of nothing."""
         return torch.cat((self.slot_mask[:, :-1], torch.ones_like(self.slot_mask[:, -1:])), dim=1)
+
+    @property
+    def pair(self) -> tuple[torch.LongTensor, torch.BoolTensor]:
+        """The post before the newest one, and the newest (streams, 2), and where there is one."""
+        # A slot before the first, since in a window of one there is no other.
+        return tuple(nn.functional.pad(slots, (1, 0))[:, -2:] for slots in (self.slot_post, self.slot_mask))
 
 
 def focal_loss(
@@ -170,18 +166,13 @@ class NarrowLinear(nn.Linear):
 
 class MemberLinear(nn.Module):
     """
-    A linear layer of each member: from (members, ..., inputs) to (members, ..., outputs).
-
-    Args:
-        members, inputs, outputs (`int`): Sizes. One input for all members has 1 as its first axis.
-        bias (`bool`, *optional*, defaults to `True`): Whether there is one.
-        start (`str`, *optional*, defaults to `"encoder"`): The initial weights: of the `"encoder"`'s scale, `"zero"`,
-            or `"narrow"`, as those of [`NarrowLinear`].
+    A linear layer of each member, from (members, ..., inputs), or the same for all (1, ..., inputs), to (members, ...,
+    outputs). It starts at the "encoder"'s scale, at "zero", or "narrow" as [`NarrowLinear`].
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, bias: bool = True, start: str = "encoder"):
         super().__init__()
-        self.start = start
+        self.start, self.in_features = start, inputs
         self.weight = nn.Parameter(torch.empty(members, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(members, 1, outputs)) if bias else None
 
@@ -218,13 +209,8 @@ def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], 
 class StreamAttention(nn.Module):
     """
     Multi-head attention across the vectors of a stream's posts (paper, section 4.2). Queries and keys are rotated by
-    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`.
-
-    Args:
-        config ([`StreamFields`]): The model's configuration.
-        dropout (`float`): Dropout of the output.
-        linear (`Callable`): Makes a projection of a width to a width, with `bias` or without.
-        last (`Callable`): Makes the projection of the output.
+    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`. `linear` makes
+    its projections, `last` that of the output.
     """
 
     def __init__(
@@ -294,14 +280,17 @@ class StreamPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
         # PyTorch's own initialisation of these layers.
-        if isinstance(module, (nn.LSTM, NarrowLinear)):
+        if isinstance(module, (nn.LSTM, NarrowLinear)) or getattr(module, "start", None) == "narrow":
             bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
             for weight in module.parameters():
                 init.uniform_(weight, -bound, bound)
         elif isinstance(module, ZeroLinear):
             init.zeros_(module.weight)
         elif isinstance(module, MemberLinear):
-            self.start_members(module)
+            std = 0.0 if module.start == "zero" else getattr(self.config.encoder_config, "initializer_range", 0.02)
+            init.normal_(module.weight, std=std)
+            if module.bias is not None:
+                init.zeros_(module.bias)
         elif isinstance(module, MemberNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
@@ -311,23 +300,30 @@ class StreamPreTrainedModel(PreTrainedModel):
         elif isinstance(module, StreamPositionEmbedding):
             init.normal_(module.weight, std=self.config.stream_position_initializer_range)
 
-    def start_members(self, layer: "MemberLinear"):
-        """The initial weights of a layer; the library knows its own classes alone."""
-        bias = [] if layer.bias is None else [layer.bias]
-        if layer.start == "narrow":
-            bound = layer.weight.shape[1] ** -0.5
-            for weight in (layer.weight, *bias):
-                init.uniform_(weight, -bound, bound)
-            return
-        std = 0.0 if layer.start == "zero" else getattr(self.config.encoder_config, "initializer_range", 0.02)
-        init.normal_(layer.weight, std=std)
-        for weight in bias:
-            init.zeros_(weight)
-
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
-        """As in the library, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
-        return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
+        """
+        As in the library, but from safetensors only, since a pickle can hold code, and only from a checkpoint that has
+        all weights of the model.
+
+        Args:
+            pretrained_model_name_or_path (`str` or `Path`): Folder or Hub id of a checkpoint.
+            output_loading_info (`bool`, *optional*, defaults to `False`):
+                Whether to return the names of the weights that differ beside the model, instead of raising an error;
+                those that are missing are then new.
+            model_args, kwargs: As in the library.
+
+        Returns:
+            The model in evaluation mode. Raises a `ValueError` that names weights that are missing.
+        """
+        kwargs |= {"output_loading_info": True, "use_safetensors": True}
+        model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+        if output_loading_info:
+            return model, info
+        # Without a name the weights are those that the caller gives.
+        if pretrained_model_name_or_path is not None:
+            check_whole(pretrained_model_name_or_path, info)
+        return model
 
     @classmethod
     def from_encoder_pretrained(cls, name: str, config: StreamFields | None = None, **kwargs):
@@ -358,7 +354,7 @@ class StreamPreTrainedModel(PreTrainedModel):
         # From a dict, so that the settings are validated with this encoder's configuration, before it is loaded.
         settings = settings if config is None else config.to_dict()
         config = cls.config_class.from_dict({**settings, "encoder_config": encoder_config.to_dict()})
-        encoder, info = cls.load_encoder(name, config, **only_safetensors(kwargs))
+        encoder, info = cls.load_encoder(name, config, **{**kwargs, "use_safetensors": True})
         if missing := sorted(info["missing_keys"] & encoder.state_dict().keys()):
             logger.warning(f"Not in {name}, so that they are random numbers: {', '.join(missing)}.")
         model = cls._from_config(
@@ -378,10 +374,7 @@ class StreamReaderMixin:
     """What models of streams do with their inputs. They have `takes_time_ids`, `max_tokens` and `post_inputs`."""
 
     def output_settings(self, kwargs: dict[str, Any]) -> tuple[Any, bool, bool]:
-        """
-        What to return: hidden states (as the caller asked for them), the attention inside posts, and across posts.
-        Where the caller says nothing the configuration does. Raises a `TypeError` for any other argument.
-        """
+        """What to return: hidden states (as the caller asked for them), attention inside posts, and across posts."""
         given = {name: value for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS}
         hidden_states = given.pop("output_hidden_states", self.config.output_hidden_states)
         attentions = bool(given.pop("output_attentions", self.config.output_attentions))
@@ -409,24 +402,22 @@ class StreamReaderMixin:
         stream_index: torch.LongTensor | None,
         elapsed: torch.FloatTensor | None,
     ) -> tuple[dict[str, torch.Tensor], Streams]:
-        """
-        The inputs of the posts of all rows, (posts, tokens) or (posts, tokens, hidden), and their streams. Raises a
-        `ValueError` for tensors of other shapes than `forward` describes.
-        """
-        # First, as it is what a pipeline for single texts gives.
-        check_shape("input_ids", posts.get("input_ids"), None, None, None, hint=ROWS_OF_POSTS)
-        self.check_times(elapsed, posts.get("time_ids"))
-        ways = ["input_ids", "inputs_embeds", "post_embeds"]
+        """The inputs of the posts of all rows, (posts, tokens) or (posts, tokens, hidden), and their streams."""
         given = {name: tensor for name, tensor in posts.items() if tensor is not None}
+        # First, as it is what a pipeline for single texts gives.
+        if "input_ids" in given and given["input_ids"].dim() != 3:
+            raise ValueError(
+                f"`input_ids` must have the shape (rows, posts, tokens), got {tuple(given['input_ids'].shape)}. Give "
+                "timelines to `pipeline('stream-classification')`, or rows of posts to `StreamCollator`."
+            )
+        self.check_times(elapsed, given.get("time_ids"))
+        ways = [name for name in ("input_ids", "inputs_embeds", "post_embeds") if name in posts]
         chosen = [name for name in ways if name in given]
         if len(chosen) != 1:
-            raise ValueError(f"Give exactly one of {', '.join(f'`{name}`' for name in ways if name in posts)}.")
+            raise ValueError(f"Give exactly one of {', '.join(f'`{name}`' for name in ways)}.")
         first = given[chosen[0]]
-        check_shape("inputs_embeds", given.get("inputs_embeds"), None, None, None, None)
         check_shape("post_embeds", given.get("post_embeds"), None, None, self.config.encoder_config.hidden_size)
         shape = (*first.shape[:2], 1 if chosen == ["post_embeds"] else first.shape[2])
-        for name in ("token_type_ids", "time_ids"):
-            check_shape(name, given.get(name), *shape)
         check_shape("attention_mask", attention_mask, *shape)
         mask = torch.ones(shape, dtype=torch.bool, device=first.device)
         mask = mask if attention_mask is None else attention_mask.bool()
@@ -527,12 +518,8 @@ class StreamLayer(nn.Module):
 
 class StreamLayers(nn.Module):
     """
-    From the vectors of posts to one vector of each stream's newest post, by each member. A post's vector is normalised
-    and projected; layers read it in the light of its stream; the newest post's output is normalised. Beside it stands
-    how the post differs from what came before ([`step_from_previous`] and [`likeness`]).
-
-    Args:
-        config ([`PostTempoFormerConfig`]): The model's configuration.
+    From the vectors of posts to what the head of each member reads: the newest post in the light of its stream, and
+    beside it how it differs from what came before.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
@@ -551,8 +538,11 @@ class StreamLayers(nn.Module):
         what the first layer reads and the output of each layer (members, streams, window, width); and the attention of
         each layer. The last layer computes the newest post alone, unless attention or `all_posts` is asked for.
         """
-        slot_post, slot_mask = (tensor.to(vectors.device) for tensor in (streams.slot_post, streams.slot_mask))
-        projected = states = self.projection(self.norm(vectors.unsqueeze(0)))[:, slot_post]
+        slot_post, slot_mask, pair, has_pair = (
+            tensor.to(vectors.device) for tensor in (streams.slot_post, streams.slot_mask, *streams.pair)
+        )
+        projected = self.projection(self.norm(vectors.unsqueeze(0)))
+        states = projected[:, slot_post]
         all_states, attentions = [states], []
         visible = streams.visible.to(states.device)
         for index, layer in enumerate(self.layers):
@@ -560,20 +550,11 @@ class StreamLayers(nn.Module):
             states, weights = layer(states, visible, streams.tau, output_attentions, only_newest)
             all_states.append(states)
             attentions.append(weights)
+        previous, newest = projected[:, pair].unbind(2)
+        step = (newest - previous) * has_pair[:, :1]
         alike = likeness(vectors[slot_post], slot_mask).expand(len(states), -1, -1)
-        read = torch.cat((self.final_norm(states[:, :, -1]), *step_from_previous(projected, slot_mask), alike), dim=-1)
+        read = torch.cat((self.final_norm(states[:, :, -1]), step, step.abs(), alike), dim=-1)
         return read, all_states, attentions
-
-
-def step_from_previous(states: torch.Tensor, slot_mask: torch.BoolTensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """
-    The newest post of streams (members, streams, window, width) less the post before it, and the absolute value, each
-    (members, streams, width); 0 without a post before.
-    """
-    # A slot before the first, since in a window of one there is no other.
-    previous = nn.functional.pad(states[:, :, -2:], (0, 0, 1, 0))[:, :, -2]
-    step = (states[:, :, -1] - previous) * nn.functional.pad(slot_mask, (1, 0))[:, -2, None]
-    return step, step.abs()
 
 
 def likeness(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
@@ -594,8 +575,8 @@ def side_by_side(states: torch.Tensor) -> torch.Tensor:
 
 class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     r"""
-    An encoder that reads each post by itself, and new layers over one vector for each post of a stream. Their
-    attention is rotated by log time (Tseriotou, Tsakalidis and Liakata, 2024, section 4.2).
+    An encoder that reads each post by itself, and new layers over one vector for each post of a stream, with attention
+    that is rotated by log time (Tseriotou, Tsakalidis and Liakata, 2024, section 4.2).
 
     Args:
         config ([`PostTempoFormerConfig`]): Its `encoder_config` names the encoder.
@@ -604,12 +585,10 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
         encoder_class = self.encoder_class(config.encoder_config)
-        # The dtype of our own parts, not the one that the encoder was saved in.
-        dtype = {"dtype": torch.get_default_dtype()}
         own = config.encoder_config.model_type in self.own_encoders
-        self.encoder = (encoder_class._from_config if own else encoder_class.from_config)(
-            config.encoder_config, **dtype
-        )
+        build = encoder_class._from_config if own else encoder_class.from_config
+        # The dtype of our own parts, not the one that the encoder was saved in.
+        self.encoder = build(config.encoder_config, dtype=torch.get_default_dtype())
         self.encoder.pooler = None
         self.stream_layers = StreamLayers(config)
         self.post_init()
@@ -641,10 +620,9 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
                 Every post of a row once. A post whose `attention_mask` is all 0 is absent.
-            attention_mask (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                1 for real tokens, 0 for padding; all 1 if omitted.
-            token_type_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Segment ids; all 0 if omitted.
+            attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
+                Of the shape of `input_ids`: 1 for real tokens, 0 for padding (all 1 if omitted); segment ids (all 0 if
+                omitted); and calendar time of the tokens, required by encoders with temporal attention.
             stream_index (`torch.LongTensor` of shape `(batch_size, num_streams, window)`, *optional*):
                 The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
                 `config.window`. If omitted, the posts of a row are one stream up to its last real one.
@@ -653,11 +631,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 is the distance in posts instead of the logarithm of the seconds.
             inputs_embeds (`torch.FloatTensor`, *optional*):
                 Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
-            time_ids (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`, *optional*):
-                Calendar time of the tokens, required by encoders with temporal attention.
             post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
-                The vectors of the posts, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is
-                then 1.
+                The posts' vectors, as `embed_posts` returns them, instead of `input_ids`; `num_tokens` is then 1.
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions`, `return_dict`.
 
         Returns:
@@ -675,9 +650,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         newest, states, attentions = self.stream_layers(vectors, streams, output_attentions, output_hidden_states)
         mask = streams.slot_mask.to(newest.device)
         queries = mask[:, None, :, None]
-        # A slot before the first, since in a window of one there is no other.
-        places, are_there = (nn.functional.pad(slots, (1, 0))[:, -2:] for slots in (streams.slot_post, mask))
-        pairs = vectors[places.to(vectors.device)] * are_there.unsqueeze(-1)
+        pair, has_pair = (tensor.to(vectors.device) for tensor in streams.pair)
+        pairs = vectors[pair] * has_pair.unsqueeze(-1)
         return PostTempoFormerModelOutput(
             last_hidden_state=side_by_side(newest).masked_fill(~mask[:, -1:], 0.0).unflatten(0, streams.shape),
             stream_mask=mask.unflatten(0, streams.shape),
@@ -718,8 +692,11 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             states = self.encoder(
                 **{name: values[chosen, :length] for name, values in inputs.items()}, attention_mask=tokens.long()
             ).last_hidden_state
-            tokens = tokens.to(states.device)
-            parts.append(states[:, 0] if self.config.post_pooling == "cls" else mean_of_tokens(states, tokens))
+            if self.config.post_pooling == "cls":
+                parts.append(states[:, 0])
+            else:
+                tokens = tokens.unsqueeze(-1).to(states)
+                parts.append((states * tokens).sum(1) / tokens.sum(1).clamp_min(1))
             order.append(chosen)
         if not parts:
             return torch.zeros(
@@ -731,13 +708,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         return vectors.masked_fill(~mask.any(-1, keepdim=True).to(vectors.device), 0.0)
 
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
-        """
-        What `forward` takes of posts, without what it would compute again for each of their streams: their vectors.
-
-        Args:
-            attention_mask, tokens (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`):
-                As `forward` takes them.
-        """
+        """What `forward` takes of posts (batch_size, num_posts, num_tokens), without their tokens: their vectors."""
         flat = {name: values.flatten(0, 1) for name, values in tokens.items()}
         vectors = self.embed_posts(attention_mask=attention_mask.flatten(0, 1), **flat)
         is_post = attention_mask.amax(-1, keepdim=True)
@@ -756,11 +727,8 @@ def longest_input(encoder: PreTrainedModel) -> int:
 
 def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:
     """
-    Posts of similar length in batches: for each the indices of the posts and their length with padding. Absent posts
-    are in none. While compiling, shapes cannot depend on values: all posts are one batch.
-
-    Args:
-        mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`): Real tokens.
+    Posts of similar length in batches, from the mask of their tokens (posts, tokens): for each the posts' indices and
+    their length with padding. Absent posts are in none. While compiling, all posts are one batch.
     """
     if torch.compiler.is_compiling():
         return [(torch.arange(mask.shape[0], device=mask.device), mask.shape[1])]
@@ -776,44 +744,11 @@ def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:
     return [(torch.tensor(batch, device=mask.device), lengths[batch[-1]]) for batch in batches if batch]
 
 
-def mean_of_tokens(states: torch.Tensor, tokens: torch.BoolTensor) -> torch.Tensor:
-    """The mean (posts, hidden) of the real tokens of `states` (posts, tokens, hidden); 0 without any."""
-    tokens = tokens.unsqueeze(-1).to(states)
-    return (states * tokens).sum(1) / tokens.sum(1).clamp_min(1)
-
-
 class StreamClassificationMixin(StreamStepMixin):
     """A head that classifies the newest post of each stream, trained with the focal loss."""
 
     # The loss divides by `num_items_in_batch`.
     accepts_loss_kwargs = True
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
-        """
-        As in the library, but from safetensors only, and only from a checkpoint that has the weights of the model, all
-        of them and no others.
-
-        Args:
-            pretrained_model_name_or_path (`str` or `Path`): Folder or Hub id of a checkpoint.
-            output_loading_info (`bool`, *optional*, defaults to `False`):
-                Whether to return the names of the weights that differ beside the model, instead of raising an error;
-                those that are missing are then new.
-            model_args, kwargs: As in the library.
-
-        Returns:
-            The model in evaluation mode. Raises a `ValueError` that names weights that are missing or that the model
-            does not have, and one for `use_safetensors=False`.
-        """
-        model, info = super().from_pretrained(
-            pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs
-        )
-        if output_loading_info:
-            return model, info
-        # Without a name the weights are those that the caller gives.
-        if pretrained_model_name_or_path is not None:
-            check_whole(pretrained_model_name_or_path, info)
-        return model
 
     @can_return_tuple
     def forward(
@@ -853,7 +788,6 @@ class StreamClassificationMixin(StreamStepMixin):
         Returns:
             [`StreamClassifierOutput`]. Raises the errors of the model without the head.
         """
-        check_shape("place", place, None, None, 2)
         if labels is None and num_items_in_batch is not None:
             raise ValueError(
                 "The Trainer keeps the labels from the model, so that its focal loss and class weights are not used: "

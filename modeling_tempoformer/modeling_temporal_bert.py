@@ -25,7 +25,7 @@ from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import maybe_autocast
 
-from .checks_tempoformer import check_shape, only_safetensors
+from .checks_tempoformer import check_shape
 from .configuration_temporal_bert import (
     NUM_SPECIAL_TIMES,
     PADDING_TIME,
@@ -206,8 +206,10 @@ class TemporalInitialisation:
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
-        """As in the library, but from safetensors only. Raises a `ValueError` for `use_safetensors=False`."""
-        return super().from_pretrained(pretrained_model_name_or_path, *model_args, **only_safetensors(kwargs))
+        """As in the library, but from safetensors only."""
+        return super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, **{**kwargs, "use_safetensors": True}
+        )
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):

@@ -22,9 +22,6 @@ class Trees(nn.Module):
     """
     Extremely randomised trees (Geurts et al., 2006) of each member. A script grows them ([`grow_trees`]).
 
-    Args:
-        config ([`PostTempoFormerConfig`]): `num_members` and `num_trees`, the trees of each member.
-
     Buffers: `mean` (hidden,) and `components` (48, hidden) of the posts' vectors; `center` and `scale` (features,);
     `feature` and `threshold` (members, trees, splits); `leaves` (members, trees, leaves, classes), probabilities.
     """
@@ -46,13 +43,8 @@ class Trees(nn.Module):
         What the trees read of streams, (..., features): the principal components of the newest post and of the post
         before it, and their difference; how alike they are; and the logarithms of how many posts came before, of the
         seconds since the first and since the last of them. Each feature has the mean 0 and the standard deviation 1.
-
-        Args:
-            pairs (`torch.FloatTensor` of shape `(..., 2, hidden)`):
-                The vectors of the post before the newest, 0 if there is none, and of the newest.
-            alike (`torch.FloatTensor` of shape `(..., 2)`): As [`likeness`] returns it.
-            place (`torch.FloatTensor` of shape `(..., 3)`):
-                How many posts came before, and seconds since the first and since the last of them.
+        `pairs` (..., 2, hidden) are the vectors of the post before the newest, 0 if there is none, and of the newest;
+        `alike` (..., 2) as [`likeness`] returns it; `place` (..., 3) what the logarithms are of.
         """
         has_previous = (pairs[..., :1, :] != 0).any(-1, keepdim=True)
         previous, newest = ((pairs - self.mean) @ self.components.T).unbind(-2)

@@ -12,7 +12,7 @@ import math
 import os
 import random
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from functools import cache, lru_cache
 from typing import Any
 
@@ -20,16 +20,14 @@ import numpy as np
 import pytest
 import torch
 from dense_reference import stream_logits
-from helpers import TIMES as TIME_POINTS
-from helpers import dated_config, tiny_encoder, tiny_model
+from helpers import tiny_encoder, tiny_model
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
-from modeling_tempoformer import BertWithTemporalAttention, StreamCollator, TemporalBertTokenizer
+from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data.rows import timeline_to_rows
 from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.data.timelines import make_timeline, read_posts
 
 
@@ -246,54 +244,3 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
             expected = plain_logits(variant, tuple(tokens_of(member["text"]) for member in stream), elapsed)
             assert_close(answers[str(row)][0], expected)
             assert answers[str(row)][1] == post["label"]
-
-
-DATED = TemporalBertTokenizer(vocab=TOKENIZER.get_vocab(), times=TIME_POINTS)
-DATES = pairs(
-    *((value, 3) for value in ("1810-1860", 1815, "1815", "1860-12-31", date(1815, 6, 18), 1860.0, " 1815 ")),
-    *((value, 4) for value in (1960, "1999-05", "2010-12-31T23:59:59+05:00", datetime(2001, 1, 1))),
-)
-BAD_DATES = pairs(
-    *((value, REFUSED) for value in (None, "", 1900, "1815-13", "corpus1", True, 1815.5, 1.7e9, math.nan))
-)
-
-
-@cache
-def temporal_model() -> BertWithTemporalAttention:
-    torch.manual_seed(0)
-    return BertWithTemporalAttention(dated_config(initializer_range=0.3), add_pooling_layer=False).eval()
-
-
-@lru_cache(maxsize=100_000)
-def states_alone(ids: tuple[int, ...], time_id: int) -> torch.Tensor:
-    """A text by itself, without padding."""
-    inputs = torch.tensor([ids])
-    with torch.no_grad():
-        return temporal_model()(inputs, time_ids=torch.full_like(inputs, time_id)).last_hidden_state[0]
-
-
-@QUICK_AND_SLOW
-def test_dated_texts_to_hidden_states(examples):
-    dates = DATES | DATES | DATES | BAD_DATES
-    fuzz(check_texts, examples, dated=st.lists(st.tuples(TEXTS, dates), min_size=1, max_size=4))
-
-
-def check_texts(dated: list[tuple]):
-    texts, times = [text for (text, _), _ in dated], [time for _, (time, _) in dated]
-    wanted = [time_id for _, (_, time_id) in dated]
-    try:
-        encoded = DATED(texts, time=times, truncation=True, max_length=MOST_TOKENS)
-    except ValueError as error:
-        assert REFUSED in wanted
-        assert_ours(error)
-        return
-    assert REFUSED not in wanted
-    rows = [{name: encoded[name][text] for name in ("input_ids", "time_ids")} for text in range(len(texts))]
-    batch = TemporalMlmCollator(DATED, mlm_probability=0.0)(rows)
-    labels = batch.pop("labels")
-    assert (labels == -100).all()
-    with torch.no_grad():
-        states = temporal_model()(**batch).last_hidden_state
-    for text, time_id, row in zip(texts, wanted, states, strict=True):
-        ids = tokens_of(text)
-        assert_close(row[: len(ids)], states_alone(ids, time_id))

@@ -12,30 +12,10 @@ from sklearn.ensemble import ExtraTreesClassifier
 from modeling_tempoformer import PostTempoFormerConfig, StreamClassificationPipeline, StreamCollator
 from modeling_tempoformer.data_collator_tempoformer import cut_rows
 from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
-from modeling_tempoformer.trees_tempoformer import DEPTH, SPLITS
+from modeling_tempoformer.trees_tempoformer import DEPTH
 
 
 GROWN = {"model_type": "post_tempoformer", "num_trees": 20, "tree_weights": [0.5, 0.8]}
-
-
-def walk(trees, member: int, tree: int, features: torch.Tensor) -> torch.Tensor:
-    """The leaf of one post, split by split."""
-    node = 0
-    while node < SPLITS:
-        goes_right = features[trees.feature[member, tree, node]] > trees.threshold[member, tree, node]
-        node = 2 * node + 1 + int(goes_right)
-    return trees.leaves[member, tree, node - SPLITS]
-
-
-def test_trees_give_the_mean_of_the_leaves_that_a_walk_ends_in():
-    trees = tiny_model(**GROWN).trees
-    # So far from every threshold that no post goes both ways.
-    features = torch.randint(-3, 4, (5, len(trees.center)), generator=torch.Generator().manual_seed(0)) * 100.0
-    trees.threshold.copy_((trees.threshold * 100).round() + 50.5)
-    for member, found in enumerate(trees(features).exp()):
-        for post, probabilities in zip(features, found, strict=True):
-            leaves = torch.stack([walk(trees, member, tree, post) for tree in range(20)])
-            torch.testing.assert_close(probabilities, leaves.mean(0), atol=1e-5, rtol=0)
 
 
 def test_a_tree_of_scikit_learn_is_copied():

@@ -167,7 +167,7 @@ class LiveClassifier:
             return known
         state = StreamState()
         for memory in memories.values():
-            state.update(memory.state)
+            state.timelines |= memory.state.timelines
         found = self.step(new, state)
         changed = set()
         for (timeline_id, post_id), answer in found.items():
@@ -249,7 +249,7 @@ def dump(timeline_id: str, state: StreamState, answers: dict[str, dict[str, Any]
     """A timeline's part of a state and its last answers, as `recall` reads them."""
     last = json.dumps(dict(list(answers.items())[-REMEMBERED_ANSWERS:])).encode()
     as_tensor = torch.tensor(list(last), dtype=torch.uint8)
-    return save({**state.subset([timeline_id]).state_dict(), "answers": as_tensor})
+    return save({**state.state_dict([timeline_id]), "answers": as_tensor})
 
 
 def read_times(values: Sequence[Any], names: Sequence[str]) -> list[float | None]:

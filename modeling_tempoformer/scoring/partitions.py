@@ -109,16 +109,15 @@ class Corpus:
 
 def check_times(tables: list[Table], of_files: list[TimeColumn]) -> bool:
     """
-    Whether the posts have times. Raises a `ValueError` that names two files whose times are of different kinds, or of
-    which one has seconds and the other one dates without dashes.
+    Whether the posts have times. Raises a `ValueError` that names two files whose times are of different kinds.
     """
     together = TimeColumn()
     for table, times in zip(tables, of_files, strict=True):
         if times.warning:
             logger.warning("%s: %s", table.name, times.warning)
-        for place, value in filter(None, (times.first[1:], times.bare_date, times.recent)):
-            try:
-                together.read(f"{place} of {table.name}", value)
-            except ValueError as problem:
-                raise ValueError(f"{table.name}, {place}, value {value!r}: {problem}.") from None
+        _, place, value = times.first
+        try:
+            together.read(f"{place} of {table.name}", value)
+        except ValueError as problem:
+            raise ValueError(f"{table.name}, {place}, value {value!r}: {problem}.") from None
     return together.first[0] != "missing"

@@ -5,7 +5,6 @@ import pytest
 from datasets import Dataset
 
 from modeling_tempoformer.data.timelines import label_names, to_timelines
-from modeling_tempoformer.data_collator_tempoformer import TimeColumn
 
 
 TEXT_LABELS = {
@@ -69,18 +68,3 @@ def test_columns_in_32_bits_are_refused(column):
     posts = Dataset.from_dict({"timeline_id": ["ann", "ann"], "text": ["so", "sad"], column: numbers})
     with pytest.raises(ValueError, match=f"'{column}'.*64"):
         to_timelines(posts, id_column="id" if column == "id" else None)
-
-
-@pytest.mark.parametrize("times", [["1714560000", "20240502"], ["20240502.0", "1714560000.5"], [20240502, 1714560000]])
-def test_a_bare_date_among_seconds_is_refused(times):
-    """As seconds it is a moment in 1970."""
-    posts = Dataset.from_dict({"timeline_id": ["ann", "bob"], "text": ["so", "sad"], "timestamp": times})
-    with pytest.raises(ValueError, match="Row 1.*'timestamp'.*20240502"):
-        to_timelines(posts)
-
-
-def test_seconds_that_could_be_a_date_among_others_of_their_kind_are_read():
-    """Seconds from the start of a study, and a number that no calendar has among present ones."""
-    for seconds in ([0, 20240502, 300_000_000], [20241302, 1714560000]):
-        column = TimeColumn()
-        assert [column.read(place, value) for place, value in enumerate(seconds)] == seconds

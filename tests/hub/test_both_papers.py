@@ -76,17 +76,6 @@ def test_calendar_time_matters_and_must_be_given(mode):
         model(**other)
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_what_time_adds_gets_its_gradient(checkpointing):
-    model, batch = make_model(encoder={"temporal_residual": True}).train(), make_batch()
-    if checkpointing:
-        model.gradient_checkpointing_enable()
-    model(**batch).logits.square().mean().backward()
-    for name, parameter in model.named_parameters():
-        if "time" in name or "residual" in name:
-            assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
-
-
 @pytest.mark.parametrize("variant", [{}, {"num_stream_layers": 0}, {"model_type": "post_tempoformer"}], ids=str)
 def test_post_by_post_gives_the_logits_of_the_whole(tmp_path, variant):
     model, batch = make_model(**variant), make_batch()

@@ -167,9 +167,9 @@ def unreadable(memory: bytes) -> list[bytes]:
         memory[:-10],
         b"no",
         save({name: tensor for name, tensor in tensors.items() if name != "answers"}),
-        save({**tensors, "times": torch.full_like(tensors["times"], float("nan"))}),
+        save({name: tensor * float("nan") if "posts." in name else tensor for name, tensor in tensors.items()}),
         save({**tensors, "answers": torch.tensor(list(b"[1]"), dtype=torch.uint8)}),
-        memory.replace(b"num_posts", b"num_toast"),
+        memory.replace(b'"about"', b'"abort"'),
         store.memories["ann"][1],
     ]
 
