@@ -12,11 +12,19 @@ from modeling_tempoformer import (
     PostTempoFormerForStreamClassification,
     TempoFormerConfig,
     TempoFormerForStreamClassification,
+    packing_tempoformer,
 )
 from modeling_tempoformer.data_collator_tempoformer import stream_windows
 
 
 WINDOW, TARGETS, ROWS, LONGEST = 20, 16, 3, 72
+
+
+@pytest.fixture(autouse=True)
+def groups_of_a_gpu(monkeypatch):
+    monkeypatch.setattr(packing_tempoformer, "CPU_COST", packing_tempoformer.GPU_COST)
+
+
 # As deep as BERT-base, but narrow. Attention has no dropout, because the CPU's kernel for attention has none.
 SIZES = {
     "hidden_size": 24,
