@@ -1,6 +1,5 @@
 """TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024): change detection in streams of posts."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -48,7 +47,7 @@ class TempoFormerModelOutput(ModelOutput):
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
             The embeddings and the output of each layer below the stream layers, of shape
             `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding. Gradients of the logits pass through
-            them. None in the place of a layer that `output_hidden_states` does not choose.
+            them.
         attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True` and eager attention):
             One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each of these layers;
             0 at padding.
@@ -60,14 +59,6 @@ class TempoFormerModelOutput(ModelOutput):
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
-
-
-def chosen(setting: bool | int | list[int], count: int) -> set[int]:
-    """Which of `count` hidden states `output_hidden_states` chooses: a flag, an index or several; -1 is the last."""
-    if not setting or setting is True:
-        return set(range(count)) if setting else set()
-    indices = [setting] if isinstance(setting, int) else setting
-    return {index % count for index in indices if -count <= index < count}
 
 
 class StreamPosition(nn.Module):
@@ -234,8 +225,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         Args:
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids:
                 As in [`PostTempoFormerModel.forward`].
-            kwargs: `output_hidden_states` (True, or the index of a layer, or a list of them), `output_attentions`,
-                `output_stream_attentions` (those across posts alone), `return_dict`.
+            kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions` (those across posts alone),
+                `return_dict`.
 
         Returns:
             [`TempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that is
@@ -252,23 +243,11 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         lengths, slots = read((streams.token_mask * places).amax(-1), of_slots)
         posts = PostGroups(streams.token_mask, lengths)
 
-        rows = (streams.shape[0], -1)
-        attentions, hidden_states = [], []
-        wanted = chosen(output_hidden_states, len(self.local_layers) + 1)
-
-        def keep(states: list[torch.Tensor]) -> list[torch.Tensor]:
-            """Keeps hidden states to return. What is computed next starts from them, so that they get gradients."""
-            if len(hidden_states) not in wanted:
-                hidden_states.append(None)
-                return states
-            joined = zero_outside(posts.mask, posts.join_states(states))
-            hidden_states.append(joined.unflatten(0, rows))
-            return posts.split(joined)
-
+        rows, attentions = (streams.shape[0], -1), []
         with ExitStack() as hooks:
             if output_attentions:
                 self.record_attentions(attentions, hooks)
-            states = self.encode_posts(posts, inputs, times, keep if wanted else None)
+            states, hidden_states = self.encode_posts(posts, inputs, times, rows[0], output_hidden_states)
         outputs, pooled, stream_attentions = self.read_streams(
             posts, states, times, streams, slots, output_stream_attentions
         )
@@ -301,28 +280,26 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         posts: PostGroups,
         inputs: dict[str, torch.Tensor],
         time_ids: torch.LongTensor | None,
-        keep: Callable[[list[torch.Tensor]], list[torch.Tensor]] | None,
-    ) -> list[torch.Tensor]:
+        num_rows: int,
+        output_hidden_states: bool,
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """
-        Passes each real post once, by itself, through the embeddings and the layers below the stream layers.
-
-        Args:
-            posts (`PostGroups`): The posts.
-            inputs (`dict[str, torch.Tensor]`): Inputs of the embeddings, (posts, tokens) or (posts, tokens, hidden).
-            time_ids (`torch.LongTensor`, *optional*): Calendar time of the tokens, (posts, tokens).
-            keep (`Callable`, *optional*):
-                Called with the output of the embeddings and of each layer; what it returns takes their place.
-
-        Returns:
-            The last layer's output for each group, (posts, width, hidden).
+        Passes each real post once, by itself, through the embeddings and the layers below the stream layers. `inputs`
+        are those of the embeddings, (posts, tokens) or (posts, tokens, hidden). Returns the last layer's output
+        (posts, width, hidden) of each group, and if asked for all hidden states (rows, posts, tokens, hidden).
         """
-        keep = keep or (lambda states: states)
         groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
-        states = keep([self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups])
-        layer_inputs = self.layer_inputs(posts, states, time_ids)
-        for layer in self.local_layers:
-            states = keep(self.run_layer(layer, states, layer_inputs))
-        return states
+        states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
+        layer_inputs, hidden_states = self.layer_inputs(posts, states, time_ids), []
+        for layer in (None, *self.local_layers):
+            if layer is not None:
+                states = self.run_layer(layer, states, layer_inputs)
+            if output_hidden_states:
+                joined = zero_outside(posts.mask, posts.join_states(states))
+                hidden_states.append(joined.unflatten(0, (num_rows, -1)))
+                # What is computed next starts from what is returned, so that this gets gradients.
+                states = posts.split(hidden_states[-1].flatten(0, 1))
+        return states, hidden_states
 
     def layer_inputs(
         self, posts: PostGroups, states: list[torch.Tensor], time_ids: torch.LongTensor | None
@@ -348,19 +325,10 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         output_attentions: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
         """
-        Passes streams of encoded posts through the stream layers.
-
-        Args:
-            posts (`PostGroups`): The posts.
-            states: For each group their tokens, (posts, width, hidden).
-            time_ids: Calendar time of the posts' tokens, (posts, tokens), or None.
-            streams (`Streams`): Their streams.
-            slots: The post in each slot of all streams, -1 where there is none; None while compiling.
-            output_attentions: Whether to return attention.
-
-        Returns:
-            The posts' vectors (streams, window, hidden); the pooled newest posts (streams, hidden), if the head reads
-            them; and the attention of each stream layer. All are 0 where there is no post.
+        Passes streams of encoded posts, `states` (posts, width, hidden) of each group, through the stream layers.
+        `slots` are the posts in the slots of all streams, -1 where there is none, or None while compiling. Returns the
+        posts' vectors (streams, window, hidden); the pooled newest posts (streams, hidden), if the head reads them;
+        and the attention of each stream layer. All are 0 where there is no post.
         """
         slot_post, slot_mask = streams.slot_post, streams.slot_mask
         pooled = None

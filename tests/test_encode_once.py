@@ -85,6 +85,7 @@ VARIANTS = [
     {"head": "lstm"},
     {"num_stream_layers": 0},
     {"num_stream_layers": 1, "stream_attention": "full"},
+    {"num_stream_layers": 3, "stream_residual": True, "fusion": "none", "stream_position_embeddings": False},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "post_pooling": "cls", "num_stream_layers": 2},
 ]
