@@ -190,7 +190,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         check_texts(texts["test"], tokenizer, data.time_column, data.text_column, must_have_time=False)
 
     # Rows
-    longest = token_limit(model.config, tokenizer)
+    longest = token_limit(model, tokenizer)
     if data.max_seq_length > longest:
         raise ValueError(f"--max_seq_length {data.max_seq_length}: the model reads at most {longest} tokens.")
     settings = (tokenizer, data.time_column, data.text_column, data.max_seq_length, data.line_by_line)

@@ -1,6 +1,5 @@
 """TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024): change detection in streams of posts."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -21,10 +20,11 @@ from .modeling_post_tempoformer import (
     Streams,
     ZeroLinear,
     class_layers,
+    longest_input,
 )
-from .modeling_tempoformer_encoders import get_encoder_adapter
+from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
 from .online_tempoformer import StreamState
-from .packing_tempoformer import PackedPosts, StreamPlaces, measure, read, scatter, to_device
+from .packing_tempoformer import PostGroups, read, scatter, to_device
 
 
 logger = logging.get_logger(__name__)
@@ -47,7 +47,7 @@ class TempoFormerModelOutput(ModelOutput):
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
             The embeddings and the output of each layer below the stream layers, of shape
             `(batch_size, num_posts, num_tokens, hidden_size)`; 0 at padding. Gradients of the logits pass through
-            them. None in the place of a layer that `output_hidden_states` does not choose.
+            them.
         attentions (`tuple(torch.FloatTensor)`, *optional*, with `output_attentions=True` and eager attention):
             One tensor of shape `(batch_size, num_posts, num_heads, num_tokens, num_tokens)` for each of these layers;
             0 at padding.
@@ -59,14 +59,6 @@ class TempoFormerModelOutput(ModelOutput):
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
-
-
-def chosen(setting: bool | int | list[int], count: int) -> set[int]:
-    """Which of `count` hidden states `output_hidden_states` chooses: a flag, an index or several; -1 is the last."""
-    if not setting or setting is True:
-        return set(range(count)) if setting else set()
-    indices = [setting] if isinstance(setting, int) else setting
-    return {index % count for index in indices if -count <= index < count}
 
 
 class StreamPosition(nn.Module):
@@ -175,6 +167,11 @@ class TempoFormerPreTrainedModel(StreamPreTrainedModel):
         return get_encoder_adapter(config.encoder_config).load(name, has_pooler(config), **kwargs)
 
 
+def zero_outside(mask: torch.BoolTensor, values: torch.Tensor) -> torch.Tensor:
+    """`values` (..., n), 0 where `mask` (...) is False."""
+    return values.masked_fill(~mask.unsqueeze(-1).to(values.device), 0.0)
+
+
 def has_pooler(config: TempoFormerConfig) -> bool:
     """Whether the encoder's pooler is used. A recurrent head over stream layers has a dense layer of its own."""
     return config.head == "mlp" or config.num_stream_layers == 0
@@ -195,7 +192,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         self.adapter = get_encoder_adapter(config.encoder_config)
         self.encoder = self.adapter.build(config.encoder_config, add_pooler=has_pooler(config))
         # Kept outside the encoder, so that its weight names stay those of its family.
-        self.pooler = self.adapter.new_pooler(config.encoder_config) if has_pooler(config) else None
+        add_pooler = has_pooler(config) and not self.adapter.own_pooler
+        self.pooler = Pooler(config.encoder_config) if add_pooler else None
         layers = range(config.num_stream_layers)
         self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in layers)
         self.fusion = GateAndNorm(config) if config.fusion == "gate" and layers else None
@@ -209,7 +207,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
     @property
     def max_tokens(self) -> int:
         """The largest number of tokens in a post that the encoder has positions for."""
-        return self.adapter.max_tokens(self.config.encoder_config)
+        return longest_input(self.encoder)
 
     @can_return_tuple
     def forward(
@@ -227,8 +225,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         Args:
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids:
                 As in [`PostTempoFormerModel.forward`].
-            kwargs: `output_hidden_states` (True, or the index of a layer, or a list of them), `output_attentions`,
-                `output_stream_attentions` (those across posts alone), `return_dict`.
+            kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions` (those across posts alone),
+                `return_dict`.
 
         Returns:
             [`TempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that is
@@ -239,30 +237,22 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
         inputs, streams = self.lay_out({**given, "time_ids": time_ids}, attention_mask, stream_index, elapsed)
         times = inputs.pop("time_ids", None)
-        # All values that shapes depend on, in one transfer.
+        # All values that shapes depend on, in one transfer: the place after each post's last token, and the slots.
+        places = torch.arange(1, streams.token_mask.shape[1] + 1, device=streams.token_mask.device)
         of_slots = streams.slot_post.masked_fill(~streams.slot_mask, -1)
-        lengths, counts, slots = read(*measure(streams.token_mask), of_slots)
-        posts = PackedPosts(streams.token_mask, lengths, counts, self.adapter.runs_on_groups)
+        lengths, slots = read((streams.token_mask * places).amax(-1), of_slots)
+        posts = PostGroups(streams.token_mask, lengths)
 
-        rows = (streams.shape[0], -1)
-        attentions, hidden_states = [], []
-        wanted = chosen(output_hidden_states, len(self.local_layers) + 1)
-
-        def keep(states: torch.Tensor) -> torch.Tensor:
-            """Keeps hidden states to return. What is computed next starts from them, so that they get gradients."""
-            joined = posts.join_states(states).unflatten(0, rows) if len(hidden_states) in wanted else None
-            hidden_states.append(joined)
-            return states if joined is None else posts.pack(joined.flatten(0, 1))
-
+        rows, attentions = (streams.shape[0], -1), []
         with ExitStack() as hooks:
             if output_attentions:
                 self.record_attentions(attentions, hooks)
-            states = self.encode_posts(posts, inputs, times, keep if wanted else None)
+            states, hidden_states = self.encode_posts(posts, inputs, times, rows[0], output_hidden_states)
         outputs, pooled, stream_attentions = self.read_streams(
             posts, states, times, streams, slots, output_stream_attentions
         )
 
-        per_layer = len(attentions) // max(1, len(self.local_layers))
+        per_layer = len(posts.members)
         return TempoFormerModelOutput(
             last_hidden_state=outputs.unflatten(0, streams.shape),
             pooler_output=None if pooled is None else pooled.unflatten(0, streams.shape),
@@ -273,7 +263,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             hidden_states=tuple(hidden_states) or None,
             attentions=tuple(
                 posts.join_attentions(attentions[first : first + per_layer]).unflatten(0, rows)
-                for first in range(0, len(attentions), max(1, per_layer))
+                for first in range(0, len(attentions), per_layer)
             )
             or None,
         )
@@ -282,99 +272,84 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         """
         What `forward` takes of posts, without what it would compute again for each of their streams: their tokens, as
         given, since stream layers read all of them.
-
-        Args:
-            attention_mask, tokens (`torch.LongTensor` of shape `(batch_size, num_posts, num_tokens)`):
-                As `forward` takes them.
         """
         return {"attention_mask": attention_mask, **tokens}
 
     def encode_posts(
         self,
-        posts: PackedPosts,
+        posts: PostGroups,
         inputs: dict[str, torch.Tensor],
-        time_ids: torch.LongTensor | None = None,
-        keep: Callable[[torch.Tensor], torch.Tensor] | None = None,
-    ) -> torch.Tensor:
+        time_ids: torch.LongTensor | None,
+        num_rows: int,
+        output_hidden_states: bool,
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """
-        Passes each real post once, by itself, through the embeddings and the layers below the stream layers.
-
-        Args:
-            posts (`PackedPosts`): The posts.
-            inputs (`dict[str, torch.Tensor]`): Inputs of the embeddings, (posts, tokens) or (posts, tokens, hidden).
-            time_ids (`torch.LongTensor`, *optional*): Calendar time of the tokens, (posts, tokens).
-            keep (`Callable`, *optional*):
-                Called with the output of the embeddings and of each layer; what it returns takes their place.
-
-        Returns:
-            The last layer's output, (1, tokens, hidden).
+        Passes each real post once, by itself, through the embeddings and the layers below the stream layers. `inputs`
+        are those of the embeddings, (posts, tokens) or (posts, tokens, hidden). Returns the last layer's output
+        (posts, width, hidden) of each group, and if asked for all hidden states (rows, posts, tokens, hidden).
         """
-        keep = keep or (lambda states: states)
-        states = keep(self.adapter.embed(self.encoder, posts, **inputs))
-        layer_inputs = self.adapter.layer_inputs(self.encoder, states, posts, time_ids)
-        for layer in self.local_layers:
-            states = keep(self.adapter.run_layer(layer, states, layer_inputs))
-        return states
+        groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
+        states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
+        layer_inputs, hidden_states = self.layer_inputs(posts, states, time_ids), []
+        for layer in (None, *self.local_layers):
+            if layer is not None:
+                states = self.run_layer(layer, states, layer_inputs)
+            if output_hidden_states:
+                joined = zero_outside(posts.mask, posts.join_states(states))
+                hidden_states.append(joined.unflatten(0, (num_rows, -1)))
+                # What is computed next starts from what is returned, so that this gets gradients.
+                states = posts.split(hidden_states[-1].flatten(0, 1))
+        return states, hidden_states
+
+    def layer_inputs(
+        self, posts: PostGroups, states: list[torch.Tensor], time_ids: torch.LongTensor | None
+    ) -> list[dict[str, Any]]:
+        """What layers take for each group besides its states; `time_ids` (posts, tokens)."""
+        times = [None] * len(states) if time_ids is None else posts.split(time_ids)
+        groups = zip(states, posts.masks, times, strict=True)
+        return [self.adapter.layer_inputs(self.encoder, *group) for group in groups]
+
+    def run_layer(
+        self, layer: nn.Module, states: list[torch.Tensor], inputs: list[dict[str, Any]]
+    ) -> list[torch.Tensor]:
+        """One layer's output for each group."""
+        return [self.adapter.run_layer(layer, *group) for group in zip(states, inputs, strict=True)]
 
     def read_streams(
         self,
-        posts: PackedPosts,
-        states: torch.Tensor,
+        posts: PostGroups,
+        states: list[torch.Tensor],
         time_ids: torch.LongTensor | None,
         streams: Streams,
         slots: list[int] | None,
-        output_attentions: bool = False,
+        output_attentions: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
         """
-        Passes streams of encoded posts through the stream layers. A stream has `window` slots; each may have a post.
-
-        Args:
-            posts (`PackedPosts`): The posts.
-            states: Their tokens, (1, tokens, hidden).
-            time_ids: Calendar time of the posts' tokens, (posts, tokens), or None.
-            streams (`Streams`): Their streams.
-            slots: The post in each slot of all streams, -1 where there is none; None while compiling.
-
-        Returns:
-            The posts' vectors (streams, window, hidden); the pooled newest posts (streams, hidden), if the head reads
-            them; and the attention of each stream layer, if `output_attentions`. All are 0 where there is no post.
+        Passes streams of encoded posts, `states` (posts, width, hidden) of each group, through the stream layers.
+        `slots` are the posts in the slots of all streams, -1 where there is none, or None while compiling. Returns the
+        posts' vectors (streams, window, hidden); the pooled newest posts (streams, hidden), if the head reads them;
+        and the attention of each stream layer. All are 0 where there is no post.
         """
-        slot_post, slot_mask, tau = streams.slot_post, streams.slot_mask, streams.tau
-        shape, window = slot_mask.shape[:1], slot_mask.shape[1]
-        visible = streams.visible
-        stream_ids = torch.arange(shape[0], device=slot_mask.device)
-        if slots is not None:
-            # Without any, one stream of no posts, so that no layer gets an empty batch.
-            real = [number for number, newest in enumerate(slots[window - 1 :: window]) if newest >= 0] or [0]
-            slots = [post for number in real for post in slots[number * window : (number + 1) * window]]
-            stream_ids = to_device(real, slot_mask.device)
-            slot_post, slot_mask, visible = slot_post[stream_ids], slot_mask[stream_ids], visible[stream_ids]
-            tau = None if tau is None else tau[stream_ids.to(tau.device)]
-        pooled = posts.join(self.pool(posts.first_tokens(states))) if has_pooler(self.config) else None
-        attentions = []
-        if len(self.stream_layers):
-            outputs, attentions = self.run_stream_layers(
-                posts, states, time_ids, slot_post.flatten(), slots, visible, tau, output_attentions
-            )
-        else:
-            outputs, pooled = pooled[slot_post.to(pooled.device)], None
-        outputs = outputs.masked_fill(~slot_mask.unsqueeze(-1).to(outputs.device), 0.0)
+        slot_post, slot_mask = streams.slot_post, streams.slot_mask
+        pooled = None
+        if has_pooler(self.config):
+            pooled = self.pool(posts.join([group[:, 0] for group in states]))
+        if not len(self.stream_layers):
+            return zero_outside(slot_mask, pooled[slot_post.to(pooled.device)]), None, []
+        outputs, attentions = self.run_stream_layers(posts, states, time_ids, streams, slots, output_attentions)
+        if pooled is not None:
+            pooled = zero_outside(slot_mask[:, -1], pooled[slot_post[:, -1].to(pooled.device)])
         if output_attentions:
-            queries = slot_mask[:, None, :, None]
-            attentions = [scatter(weights * queries.to(weights.device), stream_ids, shape) for weights in attentions]
-        pooled = None if pooled is None else scatter(pooled[slot_post[:, -1].to(pooled.device)], stream_ids, shape)
-        return scatter(outputs, stream_ids, shape), pooled, attentions
+            attentions = [zero_outside(slot_mask.unsqueeze(1), weights) for weights in attentions]
+        return zero_outside(slot_mask, outputs), pooled, attentions
 
     def copy_posts(
-        self, posts: PackedPosts, states: torch.Tensor, chosen: torch.LongTensor, numbers: list[int] | None
-    ) -> tuple[PackedPosts, torch.Tensor]:
-        """`posts` and their `states`, a copy for each index in `chosen`; `numbers` are these indices on the host."""
-        lengths = counts = None
-        if numbers is not None:
-            lengths, counts = ([values[post] for post in numbers] for values in (posts.lengths, posts.counts))
-        copies = PackedPosts(posts.mask[chosen], lengths, counts, self.adapter.runs_on_groups)
-        tokens = chosen[copies.rows] * posts.mask.shape[1] + copies.columns
-        return copies, states.index_select(1, posts.find(tokens).to(states.device))
+        self, posts: PostGroups, states: list[torch.Tensor], source: torch.LongTensor, numbers: list[int] | None
+    ) -> tuple[PostGroups, list[torch.Tensor]]:
+        """`posts` and their `states`, a copy for each index in `source`; `numbers` are these indices on the host."""
+        lengths = None if numbers is None else [posts.lengths[post] for post in numbers]
+        copies = PostGroups(posts.mask[source], lengths)
+        return copies, copies.split(posts.join_states(states), source)
 
     def pool(self, cls: torch.Tensor) -> torch.Tensor:
         """Pools [CLS] states (posts, hidden) with the encoder's pooler, or with ours if it has none."""
@@ -395,76 +370,77 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             return
         for layer in self.local_layers:
             hook = self.adapter.self_attention(layer).register_forward_hook(
-                # A list of the groups of posts, or what the layer returns for one group.
-                lambda module, args, output: attentions.extend(
-                    output[1] if isinstance(output[1], list) else [output[1]]
-                )
+                lambda module, args, output: attentions.append(output[1])
             )
             hooks.callback(hook.remove)
 
     def run_stream_layers(
         self,
-        posts: PackedPosts,
-        states: torch.Tensor,
+        posts: PostGroups,
+        states: list[torch.Tensor],
         time_ids: torch.LongTensor | None,
-        slot_post: torch.LongTensor,
+        streams: Streams,
         slots: list[int] | None,
-        stream_mask: torch.BoolTensor,
-        tau: torch.Tensor | None,
         output_attentions: bool,
     ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
         """
-        Runs the stream layers. The last one computes [CLS] only, because nothing else is used.
-
-        Args:
-            posts, states, time_ids: As in `read_streams`.
-            slot_post, slots: The post in each slot, (streams * window,), and -1 in `slots` where there is none;
-                `slots` is None while compiling.
-            stream_mask: True for posts that can be attended to, (streams, window).
-            tau: (streams, window), or None for no rotation.
-
-        Returns:
-            The posts' vectors (streams, window, hidden), and the attention of each stream layer.
+        Runs the stream layers, and returns the posts' vectors (streams, window, hidden) and the attention of each
+        layer. The last layer computes [CLS] only, because nothing else is used. Arguments as in `read_streams`.
         """
-        window = stream_mask.shape[1]
-        places = StreamPlaces(slot_post, slots, window)
-        posts, states = self.copy_posts(posts, states, places.posts, places.numbers)
-        times = None if time_ids is None else time_ids[places.posts]
-        # The newest post always has the last position.
-        positions = places.positions + (self.config.window - window)
-        layer_inputs = self.adapter.layer_inputs(self.encoder, states, posts, times)
+        window, device = streams.slot_post.shape[1], streams.slot_post.device
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
-        # The slots of the posts in their order, as soon as each has one.
-        slot_ids = places.slots[posts.order] if places.of_slots is None else None
+        numbers = shared = None
+        if slots is None:
+            filled, source = torch.arange(streams.slot_post.numel(), device=device), streams.slot_post.flatten()
+            positions = filled % window
+        else:
+            # Without any post one that is absent, so that no layer gets an empty batch.
+            filled = [slot for slot, post in enumerate(slots) if post >= 0] or [0]
+            places = [(max(0, slots[slot]), slot % window) for slot in filled]
+            distinct = {place: number for number, place in enumerate(dict.fromkeys(places))}
+            if len(layers) > 1 and len(distinct) < len(places):
+                # The first layer reads a post at a position once, however many streams have it there.
+                shared, places = [distinct[place] for place in places], list(distinct)
+            numbers, positions = zip(*places, strict=True)
+            filled, source, positions = (to_device(values, device) for values in (filled, numbers, positions))
+        posts, states = self.copy_posts(posts, states, source, numbers)
+        times = None if time_ids is None else time_ids[source]
+        # The newest post always has the last position.
+        positions = positions + (self.config.window - window)
+        inputs = self.layer_inputs(posts, states, times)
         attentions = []
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
-            is_last = index == len(self.stream_layers) - 1
+            is_last = index == len(layers) - 1
             if stream_layer.position is not None:
-                states = stream_layer.position(states, positions[posts.rows].unsqueeze(0))
+                groups = zip(states, posts.select(positions), strict=True)
+                states = [stream_layer.position(group, places.unsqueeze(1)) for group, places in groups]
             if is_last:
-                cls = self.adapter.run_layer_for_cls(layer, states, layer_inputs, posts)
+                groups = zip(states, inputs, posts.masks, strict=True)
+                cls = [self.adapter.run_layer_for_cls(layer, *group) for group in groups]
             else:
-                states = self.adapter.run_layer(layer, states, layer_inputs)
-                cls = posts.first_tokens(states)
-            if index == 0 and places.of_slots is not None:
-                # What is computed next depends on the stream, so that each slot gets a copy of its own.
-                cls = posts.join(cls)[places.of_slots.to(cls.device)]
-                posts, states = self.copy_posts(posts, states, places.of_slots, places.numbers_of_slots)
-                cls, slot_ids = cls[posts.order.to(cls.device)], places.slots[posts.order]
-                times = None if times is None else times[places.of_slots]
-                positions = positions[places.of_slots]
-                layer_inputs = self.adapter.layer_inputs(self.encoder, states, posts, times)
-            raw_cls = scatter(cls, slot_ids, stream_mask.shape)
+                states = self.run_layer(layer, states, inputs)
+                if shared is not None:
+                    source = to_device(shared, device)
+                    posts, states = self.copy_posts(posts, states, source, shared)
+                    times, positions = None if times is None else times[source], positions[source]
+                    inputs, shared = self.layer_inputs(posts, states, times), None
+                cls = [group[:, 0] for group in states]
+            raw_cls = scatter(posts.join(cls), filled, streams.slot_post.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
-            context, weights = stream_layer.attention(cls.unsqueeze(0), stream_mask, tau, output_attentions)
+            context, weights = stream_layer.attention(
+                cls.unsqueeze(0), streams.visible, streams.tau, output_attentions
+            )
             context = context.squeeze(0)
             if self.config.stream_residual:
                 context = context + (cls if is_last else raw_cls).to(context.device)
             attentions.append(weights)
             if not is_last:
+                contexts = posts.select(context.flatten(0, 1)[filled.to(context.device)])
                 # Under autocast the two need not have the same dtype.
-                new_cls = context.flatten(0, 1)[slot_ids.to(context.device)].to(states)
-                states = states.index_copy(1, posts.first.to(states.device), new_cls.unsqueeze(0))
+                states = [
+                    torch.cat((new.unsqueeze(1).to(group), group[:, 1:]), dim=1)
+                    for new, group in zip(contexts, states, strict=True)
+                ]
         return (context if self.fusion is None else self.fusion(cls, context)), attentions
 
 

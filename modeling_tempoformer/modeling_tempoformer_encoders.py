@@ -8,12 +8,30 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.mpnet.modeling_mpnet import MPNetLayer
 
-from .attention_tempoformer import AttentionConfig, attention_inputs, make_mask
+from .modeling_post_tempoformer import MASKED
 from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention, TextTimes
-from .packing_tempoformer import PackedPosts
+
+
+def make_mask(
+    config: PreTrainedConfig, tokens: torch.BoolTensor, dtype: torch.dtype, window: int | None = None
+) -> Any:
+    """
+    The mask of real tokens (posts, tokens) in the form of the attention backend that `config` names; with `window`
+    each token sees so many others on each side. The library makes it, but for eager and SDPA attention, where it would
+    wait for the device to see whether there is padding.
+    """
+    if config._attn_implementation not in ("eager", "sdpa"):
+        make = create_bidirectional_mask if window is None else create_bidirectional_sliding_window_mask
+        # The library reads only the shape, dtype and device of these states.
+        return make(config, tokens.new_empty(*tokens.shape, 1, dtype=dtype), tokens)
+    seen = tokens[:, None, None]
+    if window is not None:
+        seen = seen & seen.new_ones(tokens.shape[1], tokens.shape[1]).tril(window).triu(-window)
+    return torch.full_like(seen, MASKED, dtype=dtype).masked_fill_(seen, 0.0)
 
 
 def is_plain(linear: nn.Module) -> bool:
@@ -102,82 +120,50 @@ class Pooler(nn.Module):
 
 class EncoderAdapter:
     """
-    The default for all families: `embeddings`, post-norm layers in `encoder.layer` whose attention is the library's
-    `AttentionInterface`, no pooler, and a last layer that is computed for all tokens, though only [CLS] is read.
-
-    The tokens of all posts stand one after the other in one tensor, (1, tokens, hidden), and each layer runs once; on
-    a CPU, where large tensors are slow, once for each of the `pieces` of the posts.
+    The default for all families: `embeddings`, post-norm layers in `encoder.layer`, no pooler, and a last layer that
+    is computed for all tokens, though only [CLS] is read. All tensors are of a batch of posts of similar length.
     """
 
+    # What builds and loads the encoder: the Auto class, or ours where it does not know it.
+    encoder_class: Any = AutoModel
     # The family has a pooler, and its class takes `add_pooling_layer`.
     own_pooler = False
     takes_token_types = False
     takes_time_ids = False
-    # Layers run once for each group of posts.
-    runs_on_groups = False
     # Layers normalise what they read, not what they return; the encoder normalises its output once.
     is_pre_norm = False
 
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         """The encoder for `config`, with new weights."""
-        encoder = self.new(config, add_pooler)
+        build = AutoModel.from_config if self.encoder_class is AutoModel else self.encoder_class._from_config
+        # The dtype of our own parts, not the one that the encoder was saved in.
+        encoder = build(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
         # Some families do not list their layer in `_no_split_modules`.
         layer = type(self.layers(encoder)[-1]).__name__
         encoder._no_split_modules = {*(encoder._no_split_modules or ()), layer}
-        if not self.runs_on_groups:
-            for layer in self.layers(encoder):
-                self.self_attention(layer).config = AttentionConfig(encoder.config)
         return encoder
-
-    def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        """The encoder of the family's own class."""
-        # The dtype of our own parts, not the one that the encoder was saved in.
-        return AutoModel.from_config(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
 
     def load(self, name: str, add_pooler: bool, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
         """The pretrained encoder `name`, and the library's loading info."""
         kwargs |= self.pooler_settings(add_pooler)
-        return AutoModel.from_pretrained(name, output_loading_info=True, **kwargs)
+        return self.encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
 
     def pooler_settings(self, add_pooler: bool) -> dict[str, bool]:
         """The argument that tells the encoder's class whether to build its pooler."""
         return {"add_pooling_layer": add_pooler} if self.own_pooler else {}
 
-    def new_pooler(self, config: PreTrainedConfig) -> nn.Module | None:
-        """A pooler of hidden states (posts, tokens, hidden) for a family without its own."""
-        return None if self.own_pooler else Pooler(config)
-
     def dropout(self, config: PreTrainedConfig) -> float:
         """The dropout of hidden states, in the encoder and in the stream layers."""
         return config.hidden_dropout_prob
 
-    def max_tokens(self, config: PreTrainedConfig) -> int:
-        """The largest number of tokens in a post."""
-        return config.max_position_embeddings
-
-    def embed(
-        self,
-        encoder: PreTrainedModel,
-        posts: PackedPosts,
-        input_ids: torch.LongTensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def embed(self, encoder: PreTrainedModel, **inputs: torch.Tensor) -> torch.Tensor:
         """
-        Embeddings (1, tokens, hidden) of the tokens of `input_ids` (posts, tokens) or `inputs_embeds`. A family
-        without token types ignores them.
+        Embeddings (posts, tokens, hidden) of `input_ids` or `inputs_embeds`. A family without token types ignores
+        `token_type_ids`.
         """
-        inputs = {"input_ids": input_ids, "inputs_embeds": inputs_embeds}
-        if self.takes_token_types:
-            inputs["token_type_ids"] = token_type_ids
-        packed = {name: None if values is None else posts.pack(values) for name, values in inputs.items()}
-        return encoder.embeddings(**packed, **self.position_inputs(encoder, posts, input_ids))
-
-    def position_inputs(
-        self, encoder: PreTrainedModel, posts: PackedPosts, input_ids: torch.LongTensor | None
-    ) -> dict[str, torch.LongTensor]:
-        """The argument of the embeddings with the position of each token; `input_ids` (posts, tokens)."""
-        return {"position_ids": posts.columns.unsqueeze(0)}
+        if not self.takes_token_types:
+            inputs.pop("token_type_ids", None)
+        return encoder.embeddings(**{"input_ids": None, **inputs})
 
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
         """The encoder's layers, bottom to top."""
@@ -191,80 +177,32 @@ class EncoderAdapter:
         self,
         encoder: PreTrainedModel,
         hidden_states: torch.Tensor,
-        posts: PackedPosts,
-        time_ids: torch.LongTensor | None = None,
-    ) -> Any:
-        """
-        What `run_layer` takes that is the same for all layers. `hidden_states` is (1, tokens, hidden); `time_ids`
-        (posts, tokens) is the calendar time of tokens, for encoders with temporal attention.
-        """
-        pieces = posts.pieces(hidden_states.shape[-1])
-        return [(piece.tokens.shape[0], self.piece_inputs(encoder, hidden_states, piece)) for piece in pieces]
-
-    def piece_inputs(
-        self, encoder: PreTrainedModel, hidden_states: torch.Tensor, posts: PackedPosts
+        tokens: torch.BoolTensor,
+        time_ids: torch.LongTensor | None,
     ) -> dict[str, Any]:
-        """The arguments of all layers for some of the posts; of `hidden_states` only dtype and device are read."""
-        return attention_inputs(encoder.config, posts, hidden_states.dtype)
+        """
+        The arguments of all layers. `hidden_states` is (posts, tokens, hidden); `tokens` (posts, tokens) is True for
+        real tokens; `time_ids` (posts, tokens) is their calendar time, for encoders with temporal attention.
+        """
+        return {"attention_mask": make_mask(encoder.config, tokens, hidden_states.dtype)}
 
-    def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, inputs: Any) -> torch.Tensor:
-        """Runs one layer on `hidden_states` (1, tokens, hidden), with what `layer_inputs` returned."""
-        if len(inputs) == 1:
-            return self.call_layer(layer, hidden_states, inputs[0][1])
-        parts = hidden_states.split([num_tokens for num_tokens, _ in inputs], dim=1)
-        pieces = zip(parts, inputs, strict=True)
-        return torch.cat([self.call_layer(layer, part, arguments) for part, (_, arguments) in pieces], dim=1)
-
-    def call_layer(self, layer: nn.Module, hidden_states: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+    def run_layer(self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
         """Calls one layer. Hidden states are passed by position, as gradient checkpointing requires."""
-        return layer(hidden_states, **arguments)
+        return layer(hidden_states, **inputs)
 
     def run_layer_for_cls(
-        self, layer: nn.Module, hidden_states: torch.Tensor, inputs: Any, posts: PackedPosts
+        self, layer: nn.Module, hidden_states: torch.Tensor, inputs: dict[str, Any], tokens: torch.BoolTensor
     ) -> torch.Tensor:
         """Runs the last layer and returns the [CLS] of each post (posts, hidden)."""
-        return posts.first_tokens(self.run_layer(layer, hidden_states, inputs))
+        return self.run_layer(layer, hidden_states, inputs)[:, 0]
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
         """Hidden states of any layer, normalised as the encoder normalises those of its last layer."""
         return hidden_states
 
 
-class GroupsAdapter(EncoderAdapter):
-    """
-    Families whose attention is their own, or reads more than queries, keys and values. Their layers run once for each
-    group of posts of similar length, (posts, tokens, hidden).
-    """
-
-    runs_on_groups = True
-
-    def layer_inputs(self, encoder, hidden_states, posts, time_ids=None) -> tuple[PackedPosts, list[dict[str, Any]]]:
-        groups = posts.to_groups(hidden_states)
-        times = [None] * len(groups) if time_ids is None else posts.to_groups(posts.pack(time_ids))
-        groups = zip(groups, posts.masks, times, strict=True)
-        return posts, [self.group_inputs(encoder, *group) for group in groups]
-
-    def group_inputs(
-        self,
-        encoder: PreTrainedModel,
-        hidden_states: torch.Tensor,
-        tokens: torch.BoolTensor,
-        time_ids: torch.LongTensor | None,
-    ) -> dict[str, Any]:
-        """
-        The arguments of all layers for a group. `hidden_states` is (posts, tokens, hidden); `tokens` (posts, tokens)
-        is True for real tokens; `time_ids` (posts, tokens) as in `layer_inputs`.
-        """
-        return {"attention_mask": make_mask(encoder.config, tokens, hidden_states.dtype)}
-
-    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
-        posts, inputs = inputs
-        groups = zip(posts.to_groups(hidden_states), inputs, strict=True)
-        return posts.from_groups([self.call_layer(layer, *group) for group in groups])
-
-
 class BertAdapter(EncoderAdapter):
-    """BERT and encoders with its layers. The last layer is computed for [CLS] alone."""
+    """BERT and encoders with its layers, such as RoBERTa. The last layer is computed for [CLS] alone."""
 
     own_pooler = True
     takes_token_types = True
@@ -276,36 +214,8 @@ class BertAdapter(EncoderAdapter):
         last.attention = self.cls_attention(last.attention)
         return encoder
 
-    def run_layer_for_cls(self, layer, hidden_states, inputs, posts) -> torch.Tensor:
-        # Only layers that run on groups need more than the mask.
-        arguments = inputs[1] if self.runs_on_groups else [{}] * len(posts.groups)
-        groups = zip(posts.to_groups(hidden_states), posts.masks, arguments, strict=True)
-        cls = [
-            layer(states, **{**given, "attention_mask": tokens}, cls_only=True)[:, 0]
-            for states, tokens, given in groups
-        ]
-        return torch.cat(cls)
-
-
-def count_positions(
-    encoder: PreTrainedModel, posts: PackedPosts, input_ids: torch.LongTensor | None
-) -> dict[str, torch.LongTensor]:
-    """Positions that start after the one of padding, and that skip tokens with its id."""
-    padding = encoder.embeddings.padding_idx
-    if input_ids is None:
-        return {"position_ids": posts.columns.unsqueeze(0) + (padding + 1)}
-    counted = input_ids != padding
-    return {"position_ids": posts.pack(counted.cumsum(-1) * counted + padding)}
-
-
-class RobertaAdapter(BertAdapter):
-    """RoBERTa, XLM-RoBERTa and CamemBERT: as BERT, but positions start after the one of padding."""
-
-    def position_inputs(self, encoder, posts, input_ids) -> dict[str, torch.LongTensor]:
-        return count_positions(encoder, posts, input_ids)
-
-    def max_tokens(self, config: PreTrainedConfig) -> int:
-        return config.max_position_embeddings - config.pad_token_id - 1
+    def run_layer_for_cls(self, layer, hidden_states, inputs, tokens) -> torch.Tensor:
+        return layer(hidden_states, **{**inputs, "attention_mask": tokens}, cls_only=True)[:, 0]
 
 
 class ElectraAdapter(BertAdapter):
@@ -313,8 +223,8 @@ class ElectraAdapter(BertAdapter):
 
     own_pooler = False
 
-    def embed(self, encoder, posts, **inputs) -> torch.Tensor:
-        embeddings = super().embed(encoder, posts, **inputs)
+    def embed(self, encoder, **inputs) -> torch.Tensor:
+        embeddings = super().embed(encoder, **inputs)
         if encoder.config.embedding_size != encoder.config.hidden_size:
             embeddings = encoder.embeddings_project(embeddings)
         return embeddings
@@ -337,7 +247,7 @@ class CheckpointedMPNetLayer(GradientCheckpointingLayer, MPNetLayer):
     """MPNet's layer with gradient checkpointing, which the library's class lacks."""
 
 
-class MPNetAdapter(GroupsAdapter):
+class MPNetAdapter(EncoderAdapter):
     """
     MPNet: all layers share a bias of relative positions, no token types. Layers return their attention weights only if
     asked to; they are always asked, as the weights are computed anyway.
@@ -345,30 +255,24 @@ class MPNetAdapter(GroupsAdapter):
 
     own_pooler = True
 
-    def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        encoder = super().new(config, add_pooler)
+    def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
+        encoder = super().build(config, add_pooler)
         encoder.encoder.layer = nn.ModuleList(CheckpointedMPNetLayer(config) for _ in encoder.encoder.layer)
+        encoder._no_split_modules.add(CheckpointedMPNetLayer.__name__)
         return encoder
-
-    def max_tokens(self, config: PreTrainedConfig) -> int:
-        # Positions start at 2, whatever the id of padding.
-        return config.max_position_embeddings - 2
 
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer
 
-    def position_inputs(self, encoder, posts, input_ids) -> dict[str, torch.LongTensor]:
-        return count_positions(encoder, posts, input_ids)
-
-    def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
-        inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)
+    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
+        inputs = super().layer_inputs(encoder, hidden_states, tokens, time_ids)
         return {**inputs, "position_bias": encoder.encoder.compute_position_bias(hidden_states)}
 
-    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
-        return layer(hidden_states, arguments["attention_mask"], arguments["position_bias"], True)[0]
+    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
+        return layer(hidden_states, inputs["attention_mask"], inputs["position_bias"], True)[0]
 
 
-class DebertaV2Adapter(GroupsAdapter):
+class DebertaV2Adapter(EncoderAdapter):
     """
     DeBERTa-v2 and v3: relative positions, a mask of its own form, and in the largest v2 models a convolution next to
     the first layer. Attention weights are always asked for, as with MPNet.
@@ -379,7 +283,7 @@ class DebertaV2Adapter(GroupsAdapter):
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer
 
-    def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
+    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
         stack = encoder.encoder
         return {
             "attention_mask": stack.get_attention_mask(tokens),
@@ -389,12 +293,12 @@ class DebertaV2Adapter(GroupsAdapter):
             "convolutions": {} if stack.conv is None else {stack.layer[0]: stack.conv},
         }
 
-    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
-        positions = (arguments["relative_pos"], arguments["rel_embeddings"])
-        states = layer(hidden_states, arguments["attention_mask"], None, *positions, True)[0]
-        if (convolution := arguments["convolutions"].get(layer)) is not None:
+    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
+        positions = (inputs["relative_pos"], inputs["rel_embeddings"])
+        states = layer(hidden_states, inputs["attention_mask"], None, *positions, True)[0]
+        if (convolution := inputs["convolutions"].get(layer)) is not None:
             # A convolution reads neighbouring tokens, so padding must be 0 like everything beyond the post.
-            tokens = arguments["tokens"].to(hidden_states.device)
+            tokens = inputs["tokens"].to(hidden_states.device)
             states = convolution(hidden_states * tokens.unsqueeze(-1), states, tokens)
         return states
 
@@ -420,74 +324,50 @@ class ModernBertAdapter(EncoderAdapter):
     def self_attention(self, layer: nn.Module) -> nn.Module:
         return layer.attn
 
-    def position_inputs(self, encoder, posts, input_ids) -> dict[str, torch.LongTensor]:
-        return {}
-
-    def piece_inputs(self, encoder, hidden_states, posts) -> dict[str, dict[str, Any]]:
+    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, dict[str, Any]]:
         windows = {"full_attention": None, "sliding_attention": encoder.config.sliding_window}
-        positions = posts.columns.unsqueeze(0)
+        positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
         return {
             kind: {
-                **attention_inputs(encoder.config, posts, hidden_states.dtype, windows[kind]),
+                "attention_mask": make_mask(encoder.config, tokens, hidden_states.dtype, windows[kind]),
                 "position_embeddings": encoder.rotary_emb(hidden_states, positions, kind),
             }
             for kind in dict.fromkeys(encoder.config.layer_types)
         }
 
-    def call_layer(self, layer, hidden_states, arguments) -> torch.Tensor:
-        return layer(hidden_states, **arguments[layer.attention_type])
+    def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
+        return layer(hidden_states, **inputs[layer.attention_type])
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
         return encoder.final_norm(hidden_states)
 
 
-class TemporalAdapter(GroupsAdapter):
-    """
-    Temporal attention on top of a family's adapter: queries depend on the times of their post. The encoder is built by
-    its own class, since the Auto classes do not know it where this code was loaded from the Hub, and its layers are
-    given the time of each token.
-    """
+class TemporalAdapter(BertAdapter):
+    """BERT or RoBERTa with temporal attention: queries depend on the times of their post."""
 
     takes_time_ids = True
     cls_attention = TemporalClsAttention
-    encoder_class: type[PreTrainedModel]
 
-    def new(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        return self.encoder_class(config, add_pooling_layer=add_pooler)
+    def __init__(self, encoder_class: type[PreTrainedModel]):
+        self.encoder_class = encoder_class
 
-    def load(self, name: str, add_pooler: bool, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
-        kwargs |= {"add_pooling_layer": add_pooler}
-        return self.encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
-
-    def group_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
-        inputs = super().group_inputs(encoder, hidden_states, tokens, time_ids)
+    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
+        inputs = super().layer_inputs(encoder, hidden_states, tokens, time_ids)
         return {**inputs, **encoder.time_inputs(time_ids, tokens)}
-
-
-class TemporalBertAdapter(TemporalAdapter, BertAdapter):
-    """BERT with temporal attention."""
-
-    encoder_class = BertWithTemporalAttention
-
-
-class TemporalRobertaAdapter(TemporalAdapter, RobertaAdapter):
-    """RoBERTa with temporal attention."""
-
-    encoder_class = RobertaWithTemporalAttention
 
 
 ENCODER_ADAPTERS = {
     "bert": BertAdapter(),
-    "camembert": RobertaAdapter(),
+    "camembert": BertAdapter(),
     "deberta-v2": DebertaV2Adapter(),
     "distilbert": DistilBertAdapter(),
     "electra": ElectraAdapter(),
     "modernbert": ModernBertAdapter(),
     "mpnet": MPNetAdapter(),
-    "roberta": RobertaAdapter(),
-    "temporal_bert": TemporalBertAdapter(),
-    "temporal_roberta": TemporalRobertaAdapter(),
-    "xlm-roberta": RobertaAdapter(),
+    "roberta": BertAdapter(),
+    "temporal_bert": TemporalAdapter(BertWithTemporalAttention),
+    "temporal_roberta": TemporalAdapter(RobertaWithTemporalAttention),
+    "xlm-roberta": BertAdapter(),
 }
 
 

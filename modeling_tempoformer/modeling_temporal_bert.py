@@ -21,7 +21,6 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions, MaskedLMOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert.modeling_bert import BertSelfAttention, eager_attention_forward
-from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import maybe_autocast
 
@@ -37,29 +36,23 @@ from .configuration_temporal_bert import (
 
 @dataclass
 class TextTimes:
-    """
-    The distinct time points of each text in a batch.
+    """The distinct time points of each text in a batch."""
 
-    Args:
-        embeddings (`nn.Embedding`):
-            The embeddings of all time points. The module and not its vectors, so that gradients reach it from layers
-            that are checkpointed.
-        points (`torch.LongTensor` of shape `(num_points,)`): The time ids that occur in the batch.
-        text_points (`torch.LongTensor` of shape `(batch_size, num_text_points)`):
-            The time points of each text, as indices of `points`.
-        counts (`torch.FloatTensor` of shape `(batch_size, num_text_points)`):
-            The number of real tokens of each text at each of its time points; 0 for padding.
-    """
-
+    # The module and not its vectors, so that gradients reach it from layers that are checkpointed.
     embeddings: nn.Embedding
+    # (points,): the time ids that occur in the batch.
     points: torch.LongTensor
+    # (texts, points of a text): the time points of each text, as indices of `points`.
     text_points: torch.LongTensor
+    # (texts, points of a text): how many real tokens of the text are of each; 0 for padding.
     counts: torch.FloatTensor
 
     def to(self, device: torch.device | int | str, non_blocking: bool = False) -> "TextTimes":
         """Moves the tensors to the device of a layer, as Accelerate's hooks do; `embeddings` stays where it is."""
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
-        moved = {name: tensor.to(device, non_blocking=non_blocking) for name, tensor in tensors.items()}
+        moved = {
+            name: getattr(self, name).to(device, non_blocking=non_blocking)
+            for name in ("points", "text_points", "counts")
+        }
         return replace(self, **moved)
 
 
@@ -74,15 +67,12 @@ def collect_times(
     counts = counts.scatter_add(1, time_ids, has_time.to(counts.dtype))
     if torch.compiler.is_compiling():
         # An upper bound, to keep shapes static.
-        num_text_points = torch.sym_min(counts.shape[1], time_ids.shape[1])
-    else:
-        num_text_points = max(1, int((counts > 0).sum(1).max()))
-    counts, text_points = counts.topk(num_text_points)
-    if torch.compiler.is_compiling():
-        points = torch.arange(embeddings.num_embeddings, device=time_ids.device)
-    else:
-        points, text_points = text_points.unique(return_inverse=True)
-    return TextTimes(embeddings, points, text_points, counts)
+        counts, text_points = counts.topk(torch.sym_min(counts.shape[1], time_ids.shape[1]))
+        return TextTimes(
+            embeddings, torch.arange(embeddings.num_embeddings, device=time_ids.device), text_points, counts
+        )
+    counts, text_points = counts.topk(max(1, int((counts > 0).sum(1).max())))
+    return TextTimes(embeddings, *text_points.unique(return_inverse=True), counts)
 
 
 class TimeResidual(nn.Module):
@@ -97,11 +87,12 @@ class TimeResidual(nn.Module):
         return scale * self.weight.float()
 
 
-class TemporalSelfAttention:
+class TemporalSelfAttention(BertSelfAttention):
     """
-    Temporal attention on top of BERT's self-attention: `softmax(Q' K^T / sqrt(d)) V` with `Q' = Q T^T T / |T|` and
-    `T = X_t W_T + b_T`, for each head (paper, equation 5). |T| is the Frobenius norm over the real tokens of one text.
-    `T^T T` is only d x d, so `Q'` is computed first; the rest is ordinary attention with `Q'`, by any backend.
+    Temporal attention on top of the self-attention of BERT, and of RoBERTa, which has the same: `softmax(Q' K^T /
+    sqrt(d)) V` with `Q' = Q T^T T / |T|` and `T = X_t W_T + b_T`, for each head (paper, equation 5). |T| is the
+    Frobenius norm over the real tokens of one text. `T^T T` is only d x d, so `Q'` is computed first; the rest is
+    ordinary attention with `Q'`, by any backend.
     """
 
     def __init__(self, config, layer_idx: int | None = None):
@@ -144,16 +135,9 @@ class TemporalSelfAttention:
         if text_times is not None:
             time = self.time(text_times.embeddings(text_times.points)).float()
             time = time.unflatten(-1, (-1, self.attention_head_size))
+            arguments = (query, time, text_times.text_points, text_times.counts)
             # Recomputed in backward to save memory.
-            query = checkpoint(
-                self.multiply_by_times,
-                query,
-                time,
-                text_times.text_points,
-                text_times.counts,
-                use_reentrant=False,
-                preserve_rng_state=False,
-            )
+            query = checkpoint(self.multiply_by_times, *arguments, use_reentrant=False, preserve_rng_state=False)
         if query_scale is not None:
             # Clamp the factor: 2**16 overflows float16.
             largest = query.detach().float().abs().amax(-1, keepdim=True)
@@ -189,14 +173,6 @@ class TemporalSelfAttention:
         return query @ product.to(query.dtype)
 
 
-class TemporalBertSelfAttention(TemporalSelfAttention, BertSelfAttention):
-    """BERT's self-attention with temporal attention."""
-
-
-class TemporalRobertaSelfAttention(TemporalSelfAttention, RobertaSelfAttention):
-    """RoBERTa's self-attention with temporal attention."""
-
-
 class TimeEmbedding(nn.Embedding):
     """Embeddings of time points; a class of its own for its initial scale."""
 
@@ -223,15 +199,13 @@ class TemporalInitialisation:
 class TemporalEncoder(TemporalInitialisation):
     """Common to BERT and RoBERTa with temporal attention: time embeddings, and `time_ids` in the forward pass."""
 
-    _attention_class: type[nn.Module]
-
     def __init__(self, config, add_pooling_layer: bool = True):
         super().__init__(config, add_pooling_layer=add_pooling_layer)
         self.time_embeddings = None
         if config.temporal_attention == "attention":
             self.time_embeddings = TimeEmbedding(NUM_SPECIAL_TIMES + len(config.times), config.hidden_size)
         for layer_idx, layer in enumerate(self.encoder.layer):
-            layer.attention.self = self._attention_class(config, layer_idx=layer_idx)
+            layer.attention.self = TemporalSelfAttention(config, layer_idx=layer_idx)
         self.post_init()
 
     def forward(
@@ -341,7 +315,6 @@ class BertWithTemporalAttention(TemporalEncoder, BertModel):
     """
 
     config: TemporalBertConfig
-    _attention_class = TemporalBertSelfAttention
 
 
 class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
@@ -355,7 +328,6 @@ class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
     """
 
     config: TemporalRobertaConfig
-    _attention_class = TemporalRobertaSelfAttention
 
 
 class TemporalHead(TemporalInitialisation):
@@ -364,6 +336,9 @@ class TemporalHead(TemporalInitialisation):
     _encoder_class: type[nn.Module]
     # The library's heads ignore `num_items_in_batch`: their loss is always the mean of the batch.
     accepts_loss_kwargs = False
+    # Of masked language models: whether only labelled tokens are predicted, and by which part.
+    sparse_prediction = False
+    _head_name: str
 
     def __init__(self, config):
         # The library's encoder is replaced by ours: it has no layers, and a copy of the configuration, from which
@@ -376,6 +351,7 @@ class TemporalHead(TemporalInitialisation):
         setattr(self, self.base_model_prefix, self._encoder_class(config, add_pooling_layer=has_pooler))
         self.post_init()
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -398,50 +374,8 @@ class TemporalHead(TemporalInitialisation):
 
         Returns:
             `ModelOutput`: As the library's model, with `loss` if there are labels, and `logits` of shape
-            `(batch_size, num_labels)` for texts, `(batch_size, sequence_length, num_labels)` for tokens.
-        """
-        return super().forward(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            labels=labels,
-            time_ids=time_ids,
-            **kwargs,
-        )
-
-
-class TemporalMaskedLM(TemporalHead):
-    """Masked language modelling with time; [`BertWithTemporalAttentionForMaskedLM`] describes it."""
-
-    sparse_prediction = False
-    _head_name: str
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        position_ids: torch.LongTensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        time_ids: torch.LongTensor | None = None,
-        labels: torch.LongTensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> MaskedLMOutput:
-        r"""
-        Args:
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, time_ids: As in
-                [`BertWithTemporalAttention.forward`].
-            labels (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*):
-                The token to predict at each position; -100 for none.
-            kwargs: Other arguments of the library's model.
-
-        Returns:
-            `MaskedLMOutput`: `loss` if there are labels, and `logits` of shape
-            `(batch_size, sequence_length, vocab_size)`; with labels and `sparse_prediction`, logits of the labelled
-            tokens only, `(labelled tokens, vocab_size)`.
+            `(batch_size, num_labels)` for texts, `(batch_size, sequence_length, num_labels)` for tokens, and
+            `(labelled tokens, vocab_size)` with `sparse_prediction`.
         """
         inputs = {
             "input_ids": input_ids,
@@ -458,13 +392,15 @@ class TemporalMaskedLM(TemporalHead):
         logits = getattr(self, self._head_name)(outputs.last_hidden_state[labelled])
         # Not the built-in mean, which is NaN for a batch without any label.
         loss = nn.functional.cross_entropy(logits.float(), labels[labelled], reduction="sum")
-        loss = loss / labelled.sum().clamp_min(1)
         return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            loss=loss / labelled.sum().clamp_min(1),
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
         )
 
 
-class BertWithTemporalAttentionForMaskedLM(TemporalMaskedLM, BertForMaskedLM):
+class BertWithTemporalAttentionForMaskedLM(TemporalHead, BertForMaskedLM):
     r"""
     [`BertWithTemporalAttention`] with BERT's masked language modelling head (Rosin and Radinsky, 2022).
 
@@ -505,16 +441,13 @@ class BertWithTemporalAttentionForTokenClassification(TemporalHead, BertForToken
     _encoder_class = BertWithTemporalAttention
 
 
-class RobertaWithTemporalAttentionForMaskedLM(TemporalMaskedLM, RobertaForMaskedLM):
+class RobertaWithTemporalAttentionForMaskedLM(TemporalHead, RobertaForMaskedLM):
     r"""
-    [`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head (Rosin and Radinsky, 2022).
+    [`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head (Rosin and Radinsky, 2022). It has
+    `sparse_prediction`, as [`BertWithTemporalAttentionForMaskedLM`] has.
 
     Args:
         config ([`TemporalRobertaConfig`]): The model's configuration.
-
-    With the attribute `sparse_prediction` set to True, a forward pass with labels predicts the labelled tokens only,
-    and `logits` have the shape (labelled tokens, vocabulary). With a large vocabulary this saves much of a training
-    step.
     """
 
     config: TemporalRobertaConfig

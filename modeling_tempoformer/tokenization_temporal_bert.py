@@ -140,9 +140,6 @@ class TemporalTokenizer:
         return MASK_TIME if is_masked else time_id
 
     def _pad(self, encoded_inputs, *args, padding_side: str | None = None, **kwargs) -> dict:
-        if "time_ids" in encoded_inputs and len(encoded_inputs["time_ids"]) != len(encoded_inputs["input_ids"]):
-            counts = f"{len(encoded_inputs['time_ids'])} `time_ids` for {len(encoded_inputs['input_ids'])} tokens"
-            raise ValueError(f"A text has {counts}; there must be as many.")
         padded = super()._pad(encoded_inputs, *args, padding_side=padding_side, **kwargs)
         if "time_ids" in padded:
             times = list(padded["time_ids"])

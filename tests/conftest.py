@@ -78,5 +78,5 @@ def browser():
 @pytest.fixture
 def many_groups(monkeypatch):
     """Posts are read in groups of similar length also where they are few and short."""
-    monkeypatch.setattr(packing_tempoformer, "round_up", lambda length, smallest: -(-length // 4) * 4)
+    monkeypatch.setattr(packing_tempoformer, "CPU_COST", 4)
     monkeypatch.setattr(modeling_post_tempoformer, "FEW_TOKENS", 1)

@@ -1,6 +1,6 @@
 """
-TempoFormer written out plainly: every stream by itself, every post of it anew, one post and one head at a time; and
-for any encoder family around the forward pass of the family's own model.
+TempoFormer written out plainly around the forward pass of the encoder's own family: every stream by itself, every post
+of it anew, and attention across posts one head at a time.
 """
 
 import math
@@ -11,24 +11,12 @@ from operator import attrgetter
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, PreTrainedModel
 
 
 # Where a family's model has its layers, and the norm that follows the last of them.
 FAMILY_PARTS = {"distilbert": ("transformer.layer", None), "modernbert": ("layers", "final_norm")}
-
-
-def encode(model, post: dict[str, torch.Tensor], layers) -> torch.Tensor:
-    """One post (1, tokens), without padding, through some of the encoder's layers."""
-    states = model.tempoformer.encoder.embeddings(input_ids=post["input_ids"])
-    for layer in layers:
-        states = layer(states, **read_time(model, post))
-    return states
-
-
-def read_time(model, post: dict[str, torch.Tensor]) -> dict:
-    """What the layers of an encoder with temporal attention need besides."""
-    return model.tempoformer.encoder.time_inputs(post["time_ids"], None) if "time_ids" in post else {}
 
 
 def rotate(vector: torch.Tensor, tau: float, theta: float) -> torch.Tensor:
@@ -71,37 +59,6 @@ def log_times(config, distances: list[int], elapsed: list[float] | None) -> list
     if config.stream_attention == "temporal_rotary" and elapsed is not None:
         return [math.log(max(seconds, 1.0)) for seconds in elapsed]
     return [float(distance) for distance in distances]
-
-
-def stream_logits(
-    model, posts: list[dict[str, torch.Tensor]], distances: list[int], elapsed: list[float] | None
-) -> torch.Tensor:
-    """Logits of one stream: its posts oldest to newest and without padding, and how far each is from the newest."""
-    config, base = model.config, model.tempoformer
-    layers = base.encoder.encoder.layer
-    if config.model_type != "tempoformer":
-        tokens = [encode(model, post, layers)[0] for post in posts]
-        return post_model_logits(model, tokens, distances, elapsed)
-    m = config.num_stream_layers
-    states = [encode(model, post, layers[: len(layers) - m]) for post in posts]
-    taus = log_times(config, distances, elapsed)
-    pooled = None if base.encoder.pooler is None else [base.encoder.pooler(state)[0] for state in states]
-    if m == 0:
-        return classify(model, None, pooled)
-    for index in range(m):
-        stream_layer = base.stream_layers[index]
-        if stream_layer.position is not None:
-            for number in range(len(posts)):
-                place = torch.tensor(config.window - 1 - distances[number])
-                states[number] = stream_layer.position.norm(states[number] + stream_layer.position.embedding(place))
-        layer = layers[len(layers) - m + index]
-        states = [layer(state, **read_time(model, post)) for state, post in zip(states, posts, strict=True)]
-        own = [state[0, 0] for state in states]
-        vectors = stream_attention(stream_layer.attention, own, taus)
-        if config.stream_residual:
-            vectors = [c + vector for c, vector in zip(own, vectors, strict=True)]
-        states = [torch.cat((v.view(1, 1, -1), state[:, 1:]), 1) for v, state in zip(vectors, states, strict=True)]
-    return classify(model, pooled, fuse(base.fusion, own, vectors))
 
 
 def post_model_logits(
@@ -191,21 +148,22 @@ def plain_encoder(model) -> PreTrainedModel:
     return plain
 
 
-def family_stream_logits(
+def stream_logits(
     model, posts: list[dict[str, torch.Tensor]], distances: list[int], elapsed: list[float] | None
 ) -> torch.Tensor:
     """
-    As `stream_logits`, for any family: one forward pass of the family's own model over the posts of the stream. Hooks
-    on its upper layers add the stream positions and put the context in the place of [CLS].
+    Logits of one stream: its posts oldest to newest and without padding, and how far each is from the newest. One
+    forward pass of the encoder, whatever its family, over the posts: hooks on its upper layers add stream positions,
+    and put the context in the place of [CLS].
     """
     config, base = model.config, model.tempoformer
-    plain = plain_encoder(model)
+    encoder = base.encoder
     # How many layers of the encoder are stream layers.
     m = 0 if config.model_type != "tempoformer" else config.num_stream_layers
     layers_at, norm_at = FAMILY_PARTS.get(config.encoder_config.model_type, ("encoder.layer", None))
-    layers = attrgetter(layers_at)(plain)
-    norm = torch.nn.Identity() if norm_at is None else attrgetter(norm_at)(plain)
-    pooler = getattr(plain, "pooler", getattr(base, "pooler", None))
+    layers = attrgetter(layers_at)(encoder)
+    norm = torch.nn.Identity() if norm_at is None else attrgetter(norm_at)(encoder)
+    pooler = getattr(encoder, "pooler", getattr(base, "pooler", None))
     taus = log_times(config, distances, elapsed)
     below, own, contexts = [], [], []
 
@@ -237,15 +195,17 @@ def family_stream_logits(
     def before(index: int) -> Callable:
         return lambda module, args: (add_positions(index, args[0]), *args[1:])
 
-    longest = max(post["input_ids"].shape[1] for post in posts)
-    mask = torch.stack([torch.arange(longest) < post["input_ids"].shape[1] for post in posts]).long()
-    input_ids = torch.full(mask.shape, config.encoder_config.pad_token_id)
-    input_ids[mask.bool()] = torch.cat([post["input_ids"][0] for post in posts])
+    mask = pad_sequence([torch.ones_like(post["input_ids"][0]) for post in posts], batch_first=True)
+    padding = {"input_ids": config.encoder_config.pad_token_id, "time_ids": 0}
+    inputs = {
+        name: pad_sequence([post[name][0] for post in posts], batch_first=True, padding_value=padding[name])
+        for name in posts[0]
+    }
     with ExitStack() as hooks:
         for index, layer in enumerate(layers[len(layers) - m :]):
             hooks.callback(layer.register_forward_pre_hook(before(index)).remove)
             hooks.callback(layer.register_forward_hook(after(index)).remove)
-        output = plain(input_ids=input_ids, attention_mask=mask)
+        output = encoder(**inputs, attention_mask=mask)
     if config.model_type != "tempoformer":
         tokens = [states[real.bool()] for states, real in zip(output.last_hidden_state, mask, strict=True)]
         return post_model_logits(model, tokens, distances, elapsed)
@@ -257,7 +217,7 @@ def family_stream_logits(
     return classify(model, None, list(pooler(output.last_hidden_state)))
 
 
-def dense_logits(model, batch: dict[str, torch.Tensor], stream_logits: Callable = stream_logits) -> torch.Tensor:
+def dense_logits(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """Logits (rows, streams, classes) of a batch as the model takes it."""
     index = batch["stream_index"]
     logits = torch.zeros(*index.shape[:2], model.config.num_labels)

@@ -58,7 +58,6 @@ TEMPORAL_MODULES = {"configuration_temporal_bert", "modeling_temporal_bert"}
 HUB_MODULES = {
     *POST_MODULES,
     *TEMPORAL_MODULES,
-    "attention_tempoformer",
     "configuration_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",

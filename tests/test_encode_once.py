@@ -70,11 +70,13 @@ def test_agrees_with_the_plain_form(model_type, data):
     model = tiny_model(model_type=model_type, **config)
     pad = model.config.encoder_config.pad_token_id
     batch = data.draw(batches(config["window"], pad))
-    # How many groups of posts attention runs on, and how many tokens a layer reads at a time.
-    steps, values = data.draw(st.sampled_from([4, 128])), data.draw(st.sampled_from([16 * 16, 2_000_000]))
-    groups = mock.patch.object(packing_tempoformer, "round_up", lambda length, smallest: -(-length // steps) * steps)
-    few = mock.patch.object(modeling_post_tempoformer, "FEW_TOKENS", values // 16)
-    with torch.no_grad(), groups, few, mock.patch.object(packing_tempoformer, "CPU_VALUES", values):
+    # How many groups of posts there are.
+    cost, few = data.draw(st.sampled_from([4, 64])), data.draw(st.sampled_from([16, 2500]))
+    one, other = (
+        mock.patch.object(packing_tempoformer, "CPU_COST", cost),
+        mock.patch.object(modeling_post_tempoformer, "FEW_TOKENS", few),
+    )
+    with torch.no_grad(), one, other:
         torch.testing.assert_close(model(**batch).logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
 
 
@@ -83,6 +85,7 @@ VARIANTS = [
     {"head": "lstm"},
     {"num_stream_layers": 0},
     {"num_stream_layers": 1, "stream_attention": "full"},
+    {"num_stream_layers": 3, "stream_residual": True, "fusion": "none", "stream_position_embeddings": False},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "post_pooling": "cls", "num_stream_layers": 2},
 ]
@@ -136,23 +139,11 @@ def many_posts() -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
-def test_a_layer_runs_once_over_the_real_tokens(batch):
-    model, seen = tiny_model(), []
-    model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
-        lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
-    )
-    with torch.no_grad():
-        logits, computed = model(**batch).logits, list(seen)
-        torch.testing.assert_close(logits, dense_logits(model, batch), atol=1e-5, rtol=1e-5)
-    assert computed == [(1, batch["attention_mask"].sum())]
-
-
 @pytest.mark.usefixtures("many_groups")
 @pytest.mark.parametrize(("kind", "padding"), list(zip(MODELS, (1.4, 1.5), strict=True)), ids=str)
 @pytest.mark.parametrize("batch", [fixed_batch(), many_posts()], ids=["few posts", "many posts"])
-def test_where_a_layer_runs_on_groups_each_post_passes_it_once_and_with_little_padding(kind, padding, batch):
-    model, seen = tiny_model("mpnet", **kind), []
+def test_each_post_passes_a_layer_once_and_with_little_padding(kind, padding, batch):
+    model, seen = tiny_model(**kind), []
     model.tempoformer.encoder.encoder.layer[0].register_forward_hook(
         lambda module, args, output: seen.append(tuple(args[0].shape[:2]))
     )
@@ -171,3 +162,25 @@ def test_a_hook_on_the_last_layer_s_projections_is_not_skipped():
         projection.register_forward_hook(lambda module, args, output: calls.append(module))
     torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
     assert set(calls) == {attention.key, attention.value}
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_a_post_whose_first_token_is_masked_reads_no_other_post(kind):
+    model, batch = tiny_model(window=1, **kind), fixed_batch()
+    batch["stream_index"], batch["elapsed"] = batch["stream_index"][..., -1:], batch["elapsed"][..., -1:]
+    batch["attention_mask"][0, 3, 0] = 0
+    other = {**batch, "input_ids": batch["input_ids"].clone()}
+    other["input_ids"][0, 2] = other["input_ids"][0, 2].flip(-1)
+    with torch.no_grad():
+        first, second = model(**batch).logits[0], model(**other).logits[0]
+    assert not torch.allclose(first[2], second[2], atol=1e-3)
+    torch.testing.assert_close(first[3], second[3])
+
+
+def test_the_context_of_a_stream_may_have_another_dtype_than_the_states():
+    """As under autocast on CUDA, where LayerNorm returns 32 bits and a projection 16."""
+    model, batch = tiny_model(num_stream_layers=2), fixed_batch()
+    expected = model(**batch).logits
+    projection = model.tempoformer.stream_layers[0].attention.o_proj
+    projection.register_forward_hook(lambda module, args, output: output.bfloat16())
+    torch.testing.assert_close(model(**batch).logits, expected, atol=2e-2, rtol=0)

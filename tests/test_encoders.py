@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from dense_reference import dense_logits, family_stream_logits, plain_encoder
+from dense_reference import dense_logits, plain_encoder
 from helpers import (
     ENCODERS,
     fixed_batch,
@@ -16,14 +16,13 @@ from helpers import (
     without_gradient,
 )
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel
 
 from modeling_tempoformer import (
-    StreamState,
     TempoFormerConfig,
     TempoFormerForStreamClassification,
 )
-from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
+from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS, get_encoder_adapter
 
 
 FAMILIES = pytest.mark.parametrize("family", list(ENCODERS))
@@ -83,21 +82,8 @@ def test_agrees_with_the_family_s_own_model(family, settings):
     model, batch = family_model(family, **settings), fixed_batch()
     batch["input_ids"][batch["attention_mask"] == 0] = ENCODERS[family]["pad_token_id"]
     with torch.no_grad():
-        expected = dense_logits(model, batch, family_stream_logits)
+        expected = dense_logits(model, batch)
         torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.usefixtures("many_groups")
-@FAMILIES
-def test_logits_do_not_depend_on_the_rest_of_the_batch(family):
-    model, batch = family_model(family), family_batch(family)
-    with torch.no_grad():
-        together = model(**batch).logits
-        alone = {
-            name: batch[name][1:, :4, :5] if name in ("input_ids", "attention_mask") else batch[name][1:, :4]
-            for name in ("input_ids", "attention_mask", "stream_index", "elapsed")
-        }
-        torch.testing.assert_close(together[1:, :4], model(**alone).logits, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow
@@ -128,36 +114,13 @@ def test_gradient_checkpointing_changes_no_gradient(family, reentrant):
     checkpointed.enable_input_require_grads()
     layers = checkpointed.tempoformer.adapter.layers(checkpointed.tempoformer.encoder)
     assert all(layer.gradient_checkpointing for layer in layers)
-    entered = []
-    linear = next(module for module in layers[0].modules() if isinstance(module, torch.nn.Linear))
-    linear.register_forward_pre_hook(lambda module, args: entered.append(module))
     plain(**family_batch(family)).loss.backward()
-    loss = checkpointed(**family_batch(family)).loss
-    forward_calls = len(entered)
-    loss.backward()
-    assert len(entered) == 2 * forward_calls, "the layer must run again in backward"
+    checkpointed(**family_batch(family)).loss.backward()
     others = dict(checkpointed.named_parameters())
     for name, parameter in plain.named_parameters():
         torch.testing.assert_close(
             parameter.grad, others[name].grad, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name} {m}"
         )
-
-
-@pytest.mark.usefixtures("many_groups")
-@FAMILIES
-def test_post_by_post_gives_the_logits_of_the_whole(family):
-    model, batch = family_model(family), family_batch(family)
-    times = 1e9 + torch.arange(6).double() * 1000
-    index = batch["stream_index"][0]
-    elapsed = (times[index[:, -1:]] - times[index.clamp_min(0)]).float().masked_fill(index < 0, 0)
-    posts = {name: batch[name][:1] for name in ("input_ids", "attention_mask")}
-    with torch.no_grad():
-        expected = model(**posts, stream_index=index.unsqueeze(0), elapsed=elapsed.unsqueeze(0)).logits[0]
-    state = StreamState()
-    for post, seconds in enumerate(times.tolist()):
-        inputs = {name: tensor[0, post : post + 1] for name, tensor in posts.items()}
-        output = model.step(**inputs, timeline_ids=["a"], timestamps=[seconds], state=state)
-        torch.testing.assert_close(output.logits[0], expected[post], atol=1e-5, rtol=1e-5)
 
 
 @FAMILIES
@@ -185,23 +148,6 @@ def test_every_weight_of_a_checkpoint_is_loaded(tmp_path, family, head):
         assert parameter.isfinite().all() and parameter.abs().max() < 10, name
 
 
-@FAMILIES
-def test_what_a_checkpoint_lacks_is_drawn_anew(family, request):
-    """Nothing is left as raw memory, buffers included."""
-    if family.startswith("modernbert") and not hasattr(PreTrainedModel, "is_custom_code"):
-        # Older versions take a registered class for code of the Hub, and pass over blocks that draw for their parts.
-        request.applymarker(pytest.mark.xfail(strict=True))
-    like = tiny_model(encoder_config={**tiny_encoder(family), "initializer_range": 0.3})
-    torch.manual_seed(0)
-    new = type(like)(like.config)
-    filled = type(new).from_pretrained(None, config=new.config, state_dict={})
-    assert dict(filled.named_buffers()).keys() == dict(new.named_buffers()).keys()
-    for name, buffer in filled.named_buffers():
-        torch.testing.assert_close(buffer, dict(new.named_buffers())[name], msg=name)
-    for name, weight in new.state_dict().items():
-        torch.testing.assert_close(filled.state_dict()[name].std(), weight.std(), atol=0.2, rtol=0.4, msg=name)
-
-
 @pytest.mark.usefixtures("many_groups")
 @FAMILIES
 def test_attention_inside_posts_is_the_family_s(family):
@@ -226,16 +172,6 @@ def test_longest_post(family, settings):
 
 
 @FAMILIES
-def test_embeddings_in_place_of_ids(family):
-    model, batch = family_model(family), family_batch(family)
-    # Without padding, whose place in the post families tell from the ids.
-    posts = {"input_ids": batch["input_ids"][:1, :4], "attention_mask": batch["attention_mask"][:1, :4]}
-    expected = model(**posts).logits
-    embeddings = model.get_input_embeddings()(posts.pop("input_ids"))
-    torch.testing.assert_close(model(**posts, inputs_embeds=embeddings).logits, expected, atol=1e-5, rtol=0)
-
-
-@FAMILIES
 def test_device_map_keeps_layers_whole(tmp_path, family):
     model, batch = family_model(family), family_batch(family)
     layer = model.tempoformer.adapter.layers(model.tempoformer.encoder)[0]
@@ -246,16 +182,20 @@ def test_device_map_keeps_layers_whole(tmp_path, family):
 
 
 @pytest.mark.usefixtures("many_groups")
-@FAMILIES
-def test_layers_on_several_devices(family):
+@pytest.mark.parametrize(
+    ("family", "settings"), [*((family, {}) for family in ENCODERS), ("bert", {"head": "lstm"}), ("bert", POST_MODEL)]
+)
+def test_layers_on_several_devices(family, settings):
     """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
-    model, batch = family_model(family, attn_implementation="eager"), family_batch(family)
+    model, batch = family_model(family, attn_implementation="eager", **settings), family_batch(family)
     base = model.tempoformer
-    layers = base.adapter.layers(base.encoder)
-    new = (base.stream_layers, base.pooler, base.fusion, model.classifier)
-    for module in (*layers[1:], getattr(base.encoder, "final_norm", None), *new):
+    layers = get_encoder_adapter(base.config.encoder_config).layers(base.encoder)
+    names = ("stream_layers", "pooler", "fusion")
+    above = [getattr(base.encoder, "final_norm", None), *(getattr(base, name, None) for name in names)]
+    for module in (*layers[1:], *above, model.classifier):
         if module is not None:
             move_to_meta(module)
+    # With `output_attentions`, as the mask of other attention looks into values, which meta tensors do not have.
     output = model(**batch, output_hidden_states=True, output_attentions=True)
     assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import CLASSES, MODELS, inputs_only, move_to_meta, tiny_batch, tiny_model
+from helpers import CLASSES, MODELS, inputs_only, tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -80,109 +80,14 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind):
     torch.testing.assert_close(states, base(**inputs_only(batch)).last_hidden_state, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_embeddings_in_place_of_ids(batch, settings):
-    model = tiny_model(**settings)
+@WITH_BOTH_MODELS
+def test_embeddings_in_place_of_ids(batch, kind):
+    model = tiny_model(**kind)
     expected = model(**batch).logits
     embeddings = model.get_input_embeddings()(batch.pop("input_ids"))
     torch.testing.assert_close(model(**batch, inputs_embeds=embeddings).logits, expected, atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match="exactly one"):
         model(**batch)
-
-
-def test_vocabulary_grows_and_shrinks(batch):
-    model = tiny_model()
-    logits = model(**batch).logits
-    kept = model.get_input_embeddings().weight[:60].clone()
-    for size in (75, 60):
-        embeddings = model.resize_token_embeddings(size)
-        assert embeddings.num_embeddings == size == model.config.encoder_config.vocab_size
-        assert torch.equal(embeddings.weight[:60], kept)
-        torch.testing.assert_close(model(**batch).logits, logits, atol=1e-5, rtol=0)
-    replacement = torch.nn.Embedding(60, 16)
-    model.set_input_embeddings(replacement)
-    assert model.get_input_embeddings() is replacement and model.get_output_embeddings() is None
-
-
-def test_backend_can_be_switched(batch):
-    model = tiny_model(attn_implementation="sdpa")
-    expected = model(**batch).logits
-    model.set_attn_implementation("eager")
-    assert model.config._attn_implementation == model.tempoformer.encoder.config._attn_implementation == "eager"
-    assert len(model(**batch, output_attentions=True).attentions) == 1
-    torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
-    with pytest.raises(ValueError):
-        model.set_attn_implementation("telepathy")
-    assert model.config._attn_implementation == "eager"
-
-
-def test_tuples_hold_what_the_output_object_holds(batch):
-    model = tiny_model(attn_implementation="eager")
-    flags = {"output_hidden_states": True, "output_attentions": True}
-    named, plain = model(**batch, **flags), model(**batch, **flags, return_dict=False)
-    assert len(plain) == len(named.to_tuple()) == 5
-    for one, other in zip(plain, named.to_tuple(), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-    model.config.output_hidden_states = True
-    assert len(model(**batch).hidden_states) == len(named.hidden_states)
-
-
-@WITH_BOTH_MODELS
-def test_gradients_reach_the_returned_states(batch, kind):
-    model = tiny_model(attn_implementation="eager", **kind)
-    output = model(**batch, output_hidden_states=True, output_attentions=True)
-    of_tokens = [] if output.attentions is None else [output.attentions[0]]
-    returned = [output.hidden_states[0], output.stream_attentions[0], *of_tokens]
-    for tensor in returned:
-        (gradient,) = torch.autograd.grad(
-            tensor.square().sum(), model.get_input_embeddings().weight, retain_graph=True
-        )
-        assert gradient.abs().sum() > 0
-
-
-PAPER_MODEL_PARTS = {
-    "tempoformer.encoder.pooler": "disk",
-    "tempoformer.stream_layers": "disk",
-    "tempoformer.fusion": "cpu",
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "parts"),
-    list(zip(MODELS, (PAPER_MODEL_PARTS, {"tempoformer.stream_layers": "disk", "trees": "disk"}), strict=True)),
-    ids=["token", "post"],
-)
-def test_layers_offloaded_to_disk(tmp_path, batch, kind, parts):
-    """Offloaded weights come in through hooks: every layer must be entered by its own call."""
-    model = tiny_model(**kind)
-    model.save_pretrained(tmp_path / "saved")
-    device_map = {
-        "tempoformer.encoder.embeddings": "cpu",
-        "tempoformer.encoder.encoder": "disk",
-        "classifier": "disk",
-        **parts,
-    }
-    offloaded = type(model).from_pretrained(
-        tmp_path / "saved", device_map=device_map, offload_folder=tmp_path / "offload"
-    )
-    assert next(offloaded.tempoformer.encoder.encoder.layer.parameters()).device.type == "meta"
-    with torch.no_grad():
-        torch.testing.assert_close(offloaded(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("settings", [*VARIANTS, {"stream_residual": True}], ids=str)
-def test_layers_on_several_devices(batch, settings):
-    """The upper layers on a second device, for which the meta device stands in: shapes and devices, no values."""
-    model = tiny_model(attn_implementation="eager", **settings)
-    base = model.tempoformer
-    new = (base.stream_layers, getattr(base, "fusion", None))
-    for module in (*base.encoder.encoder.layer[1:], base.encoder.pooler, *new):
-        if module is not None:
-            move_to_meta(module)
-    move_to_meta(model.classifier)
-    # With `output_attentions`, as the mask of other attention looks into values, which meta tensors do not have.
-    output = model(**batch, output_hidden_states=True, output_attentions=True)
-    assert output.logits.device.type == output.loss.device.type == "meta" and output.logits.shape == (2, 6, 3)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +102,8 @@ def test_layers_on_several_devices(batch, settings):
     ids=str,
 )
 def test_lora_on_the_encoder(tmp_path, batch, kind, new):
-    """Only the adapters of the encoder and the new parts train; saved, loaded and merged they give the same logits."""
+    """Adapters of every layer train; saved, loaded and merged they give the same logits."""
     model = tiny_model(**kind)
-    frozen = {name: weight.clone() for name, weight in model.state_dict().items()}
     settings = LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=new)
     adapted = get_peft_model(model, settings)
     torch.manual_seed(0)
@@ -207,18 +111,10 @@ def test_lora_on_the_encoder(tmp_path, batch, kind, new):
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.5)
     adapted.train()(**batch).loss.backward()
-    trained = {name for name, p in adapted.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
-    for layer in range(3):
-        for projection in ("query", "value"):
-            for matrix in "AB":
-                name = f"encoder.layer.{layer}.attention.self.{projection}.lora_{matrix}.default.weight"
-                assert any(trained_name.endswith(name) for trained_name in trained), name
-    adapted.eval()
-    logits = adapted(**batch).logits
-    plain = tiny_model(**kind)
+    adapters = [p for name, p in adapted.named_parameters() if "lora_" in name]
+    assert len(adapters) == 12 and all(p.grad.abs().sum() > 0 for p in adapters)
+    logits, plain = adapted.eval()(**batch).logits, tiny_model(**kind)
     assert not torch.allclose(logits, plain(**batch).logits, atol=1e-3)
-    assert all(torch.equal(frozen[name], weight) for name, weight in plain.state_dict().items())
-
     adapted.save_pretrained(tmp_path)
     loaded = PeftModel.from_pretrained(plain, tmp_path).eval()
     torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-5, rtol=0)
@@ -226,24 +122,12 @@ def test_lora_on_the_encoder(tmp_path, batch, kind, new):
     torch.testing.assert_close(merged(**batch).logits, logits, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_a_batch_of_absent_posts_has_zero_logits(attention, settings):
-    model = tiny_model(attn_implementation=attention, **settings)
+@pytest.mark.parametrize("settings", [{"attn_implementation": "eager"}, *VARIANTS], ids=str)
+def test_a_batch_of_absent_posts_has_zero_logits(settings):
+    model = tiny_model(**settings)
     batch = tiny_batch()
     batch["attention_mask"].zero_()
     output = model(**batch, output_hidden_states=True)
     assert not output.logits.any()
     absent = {name: torch.full_like(batch[name], value) for name, value in (("stream_index", -1), ("labels", -100))}
     assert model(**{**batch, **absent}).logits.abs().sum() == 0
-
-
-@WITH_BOTH_MODELS
-def test_window_of_one_sees_the_post_alone(batch, kind):
-    model = tiny_model(window=1, **kind)
-    alone = {**inputs_only(batch), "stream_index": torch.arange(6).view(1, 6, 1).repeat(2, 1, 1)}
-    del alone["elapsed"]
-    logits = model(**alone).logits
-    for post in range(6):
-        single = model(batch["input_ids"][:1, post : post + 1], batch["attention_mask"][:1, post : post + 1]).logits
-        torch.testing.assert_close(logits[:1, post : post + 1], single, atol=1e-5, rtol=0)

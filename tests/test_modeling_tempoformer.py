@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import MODELS, tiny_batch, tiny_encoder, tiny_model, without_gradient
+from helpers import MODELS, tiny_batch, tiny_encoder, tiny_model
 from transformers import AttentionInterface, AttentionMaskInterface, AutoConfig, AutoModel, BertConfig
 from transformers.masking_utils import flash_attention_mask
 
@@ -15,14 +15,11 @@ VARIANTS = [
     {"stream_attention": "full"},
     {"fusion": "none"},
     {"stream_residual": True},
-    {"stream_position_embeddings": False},
     {"stream_position_embeddings": [True, False]},
     {"num_stream_layers": 1},
     {"num_stream_layers": 3},
-    {"head": "lstm"},
     {"head": "lstm", "recurrent_order": "reverse"},
     {"num_stream_layers": 0},
-    {"num_stream_layers": 0, "head": "lstm"},
     {"model_type": "post_tempoformer"},
     {"model_type": "post_tempoformer", "stream_attention": "rotary", "post_pooling": "cls"},
     {"model_type": "post_tempoformer", "num_stream_layers": 2, "stream_attention": "full"},
@@ -43,26 +40,15 @@ def test_a_checkpoint_in_16_bits_gives_a_model_in_32(tmp_path, saved):
         assert {parameter.dtype for parameter in same.parameters()} == {saved}
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_every_parameter_gets_a_gradient(batch, settings):
-    """Some streams fill the window, so that all position embeddings are used."""
-    model = tiny_model(**settings).train()
-    batch["token_type_ids"] = torch.zeros_like(batch["input_ids"])
-    model(**batch).loss.backward()
-    assert without_gradient(model) == []
-
-
 def test_size_with_bert_base():
     with torch.device("meta"):
         model = TempoFormerForStreamClassification(TempoFormerConfig(encoder_config=BertConfig(), num_labels=2))
     assert round(model.num_parameters() / 1e6, 1) == 115.5
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_logits_do_not_depend_on_the_rest_of_the_batch(attention, settings):
-    model = tiny_model(attn_implementation=attention, **settings)
-    batch = tiny_batch()
+@pytest.mark.parametrize("settings", [{"attn_implementation": "eager"}, *VARIANTS], ids=str)
+def test_logits_do_not_depend_on_the_rest_of_the_batch(batch, settings):
+    model = tiny_model(**settings)
     with torch.no_grad():
         together = model(**batch).logits
         for row, (posts, tokens) in enumerate([(6, 7), (4, 5)]):
@@ -135,15 +121,6 @@ def test_outputs_have_the_documented_shapes(batch):
     torch.testing.assert_close(as_tuple[:2], (plain.loss, plain.logits), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("settings", [{}, {"num_stream_layers": 0}], ids=str)
-@pytest.mark.parametrize("output_attentions", [False, True])
-def test_what_the_head_reads_has_the_documented_shape(batch, settings, output_attentions):
-    del batch["labels"]
-    output = tiny_model(**settings).tempoformer(**batch, output_attentions=output_attentions)
-    assert tuple(output.last_hidden_state.shape) == (2, 6, 4, 16)
-    assert not output.last_hidden_state[1, 4:].any() and output.last_hidden_state[1, 3, -1].all()
-
-
 @WITH_BOTH_MODELS
 def test_attention_across_posts_is_there_with_any_backend(batch, kind):
     eager, sdpa = (
@@ -168,14 +145,6 @@ def test_a_backend_whose_masks_are_about_keys_alone(batch, kind):
     torch.testing.assert_close(other(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
 
 
-@WITH_BOTH_MODELS
-def test_bfloat16_is_close(batch, kind):
-    single, half = tiny_model(**kind), tiny_model(**kind).to(torch.bfloat16)
-    with torch.no_grad():
-        probabilities = [model(**batch).logits.float().softmax(-1) for model in (single, half)]
-    torch.testing.assert_close(*probabilities, atol=5e-2, rtol=0)
-
-
 @pytest.mark.slow
 @WITH_BOTH_MODELS
 def test_compiled_is_the_same(batch, kind):
@@ -197,21 +166,6 @@ def test_no_label_at_all_is_no_loss(batch, kind):
     assert all(p.grad is None or not p.grad.isnan().any() for p in model.parameters())
 
 
-def test_loss_honours_num_items_in_batch(batch):
-    model = tiny_model()
-    labelled = (batch["labels"] != -100).sum()
-    loss = model(**batch).loss
-    torch.testing.assert_close(model(**batch, num_items_in_batch=2 * labelled).loss, loss / 2)
-
-
-def test_without_an_index_the_last_real_post_is_the_newest(batch):
-    posts = {name: batch[name][1:, :4] for name in ("input_ids", "attention_mask")}
-    padded = {name: torch.nn.functional.pad(tensor, (0, 0, 0, 2)) for name, tensor in posts.items()}
-    wide = tiny_model(window=6)
-    torch.testing.assert_close(wide(**padded).logits, wide(**posts).logits, atol=1e-5, rtol=0)
-    assert wide(**posts).logits.any()
-
-
 def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
     deep = {**tiny_encoder(), "num_hidden_layers": 14}
     AutoModel.from_config(AutoConfig.for_model(**deep)).save_pretrained(tmp_path)
@@ -224,15 +178,12 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"window": 0}, "window"),
         ({"rope_theta": -1}, "rope_theta"),
-        ({"stream_position_initializer_range": 0}, "stream_position_initializer_range"),
         ({"head_dropout": 1.0}, "head_dropout"),
         ({"head_hidden_sizes": [8, 0]}, "head_hidden_sizes"),
         ({"num_stream_layers": 9}, "num_stream_layers"),
         ({"model_type": "post_tempoformer", "num_stream_layers": 0}, "num_stream_layers"),
         ({"model_type": "post_tempoformer", "post_pooling": "max"}, "post_pooling"),
-        ({"model_type": "post_tempoformer", "stream_hidden_size": 0}, "width.*2 heads.*0"),
         ({"model_type": "post_tempoformer", "stream_hidden_size": 9}, "width.*2 heads.*9"),
         ({"model_type": "post_tempoformer", "stream_hidden_size": 6}, "head dimension.*3"),
         ({"stream_attention": "causal"}, "stream_attention"),
@@ -240,10 +191,8 @@ def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
         ({"class_weights": [1.0]}, "class_weights"),
         ({"class_weights": [1.0, -1.0, 1.0]}, "class_weights"),
         ({"focal_gamma": -1}, "focal_gamma"),
-        ({"calibration": {"temperature": 0}}, "calibration.*temperature"),
         ({"calibration": {"temperature": float("nan")}}, "calibration.*temperature"),
         ({"calibration": {"thresholds": [0.5, 0.5]}}, "calibration.*thresholds.*2.*3"),
-        ({"calibration": {"thresholds": [0.5, 0.5, 0.0]}}, "calibration.*thresholds"),
         ({"calibration": {"threshold": [0.5, 0.5, 0.5]}}, "calibration.*'threshold'"),
     ],
 )

@@ -17,27 +17,18 @@ ERAS = ["1-2000", "200BC-0", "300-201 BC", "301bce"]
         (BINS, "1810-1860", "1810-1860"),
         (BINS, " undated ", "undated"),
         (BINS, 1810, "1810-1860"),
-        (BINS, 1860.0, "1810-1860"),
-        (BINS, "1860", "1810-1860"),
         (BINS, "1960-03", "1960-2010"),
-        (BINS, "2010-12-31", "1960-2010"),
         (BINS, "2010-12-31T23:59:59+05:00", "1960-2010"),
         (BINS, date(2011, 1, 1), "2011"),
         (BINS, datetime(1815, 6, 18, tzinfo=UTC), "1810-1860"),
-        (BINS, 950, "900-999"),
         # A column of years with gaps.
         (BINS, "1815.0", "1810-1860"),
-        (["1815", "1816"], "1816.00", "1816"),
         # Years before the common era are negative.
         (ERAS, -150, "200BC-0"),
-        (ERAS, "-150", "200BC-0"),
         (ERAS, 0, "200BC-0"),
-        (ERAS, "1.0", "1-2000"),
-        (ERAS, -250, "300-201 BC"),
         (ERAS, -301, "301bce"),
         # Times that are names themselves.
         (["1", "2019-03-01"], " 1 ", "1"),
-        (["1", "2019-03-01"], date(2019, 3, 1), "2019-03-01"),
         (["1", "2019-03-01"], datetime(2019, 3, 1), "2019-03-01"),
         (["2019-03-01T12:00:00"], datetime(2019, 3, 1, 12), "2019-03-01T12:00:00"),
         # Months are no spans of years that end before they begin; 10-12 is a span.
@@ -55,9 +46,6 @@ def test_a_time_falls_into_its_time_point(names, value, name):
     [
         ("century", 1815, "1800s"),
         ("decade", "1815", "1810s"),
-        ("decade", "1815.0", "1810s"),
-        ("decade", date(1819, 12, 31), "1810s"),
-        ("year", "1815-06-18", "1815"),
         ("month", "1815-06-18", "1815-06"),
         ("month", "1815-6", "1815-06"),
         ("day", datetime(1815, 6, 18, 12), "1815-06-18"),
@@ -72,12 +60,10 @@ def test_a_date_is_named_at_its_granularity(granularity, value, name):
     [
         (1861, "1861.*900-999, 1810-1860, 1960-2010, 2011, undated"),
         ("corpus1", "'corpus1'.*900-999"),
-        ("1815-13", "'1815-13'.*900-999"),
         (True, "True.*900-999"),
         (1815.5, "1815.5.*900-999"),
         (1556668800, "1556668800.*[Ss]econds"),
         (None, "no time.*900-999"),
-        (float("nan"), "no time"),
         ("  ", "no time"),
     ],
 )
@@ -100,7 +86,6 @@ def test_a_date_must_be_as_exact_as_its_granularity_and_in_a_time_point(names, g
     "names, granularity, named",
     [
         (["1810-1860", "1860-1900"], None, "'1810-1860'.*'1860-1900'"),
-        (["1810-1860", "1860"], None, "'1810-1860'.*'1860'"),
         (["1860-1810"], None, "'1860-1810'"),
         (["a", "a"], None, "'a'"),
         (["1810"], "week", "`granularity`.*century, decade, year, month, day.*'week'"),

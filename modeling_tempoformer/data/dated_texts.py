@@ -10,9 +10,9 @@ from textwrap import shorten
 from typing import Any
 
 from datasets import Dataset
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling_tempoformer_encoders import ENCODER_ADAPTERS
+from ..modeling_post_tempoformer import longest_input
 from ..time_points_temporal_bert import (
     TimePoints,
     UnknownTimeError,
@@ -159,11 +159,9 @@ def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Da
     return texts.select([row for row in range(len(texts)) if row not in taken]), texts.select(sorted(taken))
 
 
-def token_limit(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+def token_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """The most tokens that a model reads, special tokens included."""
-    adapter = ENCODER_ADAPTERS.get(config.model_type)
-    most = config.max_position_embeddings if adapter is None else adapter.max_tokens(config)
-    return min(tokenizer.model_max_length, most)
+    return min(tokenizer.model_max_length, longest_input(model))
 
 
 def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):

@@ -43,7 +43,7 @@ def predict_times(
     tokens = tokenizer(texts, time=tokenizer.times[0], add_special_tokens=False, verbose=False)["input_ids"]
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     before[TIME_POSITION] = tokenizer.mask_token_id
-    size = token_limit(model.config, tokenizer) - len(before) - len(after)
+    size = token_limit(model, tokenizer) - len(before) - len(after)
     if num_truncated := sum(len(ids) > size for ids in tokens):
         logger.warning(f"{num_truncated} of {len(texts)} texts are truncated to {size} tokens.")
     rows = [make_row(ids[:size], before, after, UNKNOWN_TIME) for ids in tokens]

@@ -299,7 +299,7 @@ def embed_usages(
     if not 1 <= num_last_layers <= layers:
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
     encoder = model.base_model.eval()
-    max_length = min(max_length, token_limit(model.config, tokenizer))
+    max_length = min(max_length, token_limit(model, tokenizer))
     kept = drop_unknown(tokenizer, usages)
     known = [
         (word, usage, *encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length))
