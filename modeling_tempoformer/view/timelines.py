@@ -28,12 +28,15 @@ MODEL_TYPES = [
 ]
 
 
-def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
+def load_pipeline(
+    name: str, dtype: torch.dtype | str = torch.float32, **downloads: Any
+) -> StreamClassificationPipeline:
     """
     The pipeline of a TempoFormer, made of this package's own classes: code beside the weights is never run.
 
     Args:
         name (`str`): A folder or a Hub id.
+        dtype (`torch.dtype` or `str`, *optional*, defaults to `torch.float32`): As in Transformers.
         downloads: `token`, `revision` or `cache_dir`, as in Transformers.
 
     Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
@@ -42,7 +45,7 @@ def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
     if kind not in MODEL_TYPES:
         raise ValueError(f"{name} is not a TempoFormer: its kind is '{kind}'.")
     own_code = {"trust_remote_code": False, **downloads}
-    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **own_code)
+    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=dtype, **own_code)
     tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
     return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
 
