@@ -31,8 +31,6 @@ from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTr
 def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
     """Raises a `ValueError` for what a baseline cannot do."""
     method, is_trained = f"--method {baseline.method}", isinstance(baseline, TrainedBaseline)
-    if data.streaming:
-        raise ValueError(f"{method} does not support --streaming: leave it out.")
     if training.freeze_encoder:
         raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
     if is_trained and not training.do_train:

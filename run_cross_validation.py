@@ -148,8 +148,8 @@ def prepare_folds(
 ) -> tuple[list[dict[str, list[str]]], list[str], Dataset]:
     """The folds, the label names and the timelines. Every fold is checked before the first run."""
     splits = load_splits(data, model_args.cache_dir)
-    if set(splits) != {"train"} or data.streaming:
-        raise ValueError("Cross-validation splits --train_file: give no other file and no --streaming.")
+    if set(splits) != {"train"}:
+        raise ValueError("Cross-validation splits --train_file: give no other file.")
     names = data.labels or label_names(splits["train"], data.label_column or "label")
     timelines = to_timelines(splits["train"], names, *timeline_columns(data))
     if args.folds_file is None:

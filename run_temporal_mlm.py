@@ -26,7 +26,7 @@ from modeling_tempoformer import (
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.data.arguments import TextDataTrainingArguments
-from modeling_tempoformer.data.dated_texts import SOURCE, DatedTexts, check_texts, to_mlm_rows, token_limit
+from modeling_tempoformer.data.dated_texts import SOURCE, check_texts, to_mlm_rows, token_limit
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.data.text_splits import choose_times, load_text_splits, split_dated_texts
@@ -42,7 +42,6 @@ from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, Temp
 
 logger = logging.getLogger(__name__)
 
-SHUFFLE_BUFFER = 10_000  # rows
 BERT = (TemporalBertConfig, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer)
 ROBERTA = (TemporalRobertaConfig, RobertaWithTemporalAttentionForMaskedLM, TemporalRobertaTokenizer)
 FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_roberta": ROBERTA}
@@ -76,10 +75,10 @@ def check_fields(fields: dict[str, Any], saved: PreTrainedConfig):
             raise ValueError(f"--{name} {value} cannot be given with this checkpoint; it has {getattr(saved, name)}.")
 
 
-def count_documents(texts: DatedTexts | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
+def count_documents(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
     """The number of training texts of each time point, added to those of earlier trainings."""
-    if not isinstance(texts, Dataset):
-        raise ValueError("--time_scaling documents counts the training texts, which must be given and not streamed.")
+    if texts is None:
+        raise ValueError("--time_scaling documents counts the training texts, which must be given.")
     counts = dict.fromkeys(tokenizer.times, 0) | before
     for value in texts[time_column]:
         if tokenizer.time_points.holds(value):
@@ -91,7 +90,7 @@ def load_model_and_tokenizer(
     model_args: ModelArguments,
     data: TextDataTrainingArguments,
     config: PreTrainedConfig,
-    splits: dict[str, DatedTexts],
+    splits: dict[str, Dataset],
 ):
     """A saved temporal model, or a new one with a plain encoder's weights; and its tokenizer."""
     if config.model_type not in FAMILIES:
@@ -198,8 +197,6 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         raise ValueError(f"--max_seq_length {data.max_seq_length}: the model reads at most {longest} tokens.")
     settings = (tokenizer, data.time_column, data.text_column, data.max_seq_length, data.line_by_line)
     rows = {split: to_mlm_rows(texts[split], *settings) for split in ("train", "validation") if split in texts}
-    if data.streaming and "train" in rows:
-        rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
 
     # Trainer
     trainer = TemporalTrainer(

@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from modeling_tempoformer import BertWithTemporalAttention, StreamCollator, TemporalBertTokenizer
-from modeling_tempoformer.data.rows import streamed_rows
+from modeling_tempoformer.data.rows import timeline_to_rows
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.data.timelines import streamed_timelines
+from modeling_tempoformer.data.timelines import make_timeline, read_posts
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad", "so", "again", "!"]
@@ -125,7 +125,7 @@ def tables(draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     drawn, kinds = [], []
     for _ in range(count):
         person = draw(PEOPLE)
-        # Mostly the timeline of the post before, as a stream of posts must be.
+        # Mostly the timeline of the post before.
         if drawn and draw(st.integers(0, 3)):
             person = drawn[-1]["timeline_id"]
         drawn.append(
@@ -147,29 +147,25 @@ def tables(draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def what_is_right(meanings: list[dict[str, Any]]) -> list[list[tuple[int, dict]]] | None:
-    """The timelines of a stream of posts, each as (row, post) in order of time; None where they must be refused."""
+    """The timelines, each as (row, post) in order of time; None where the posts must be refused."""
     if any(value is REFUSED for post in meanings for value in post.values()):
         return None
-    groups: list[list[tuple[int, dict]]] = []
+    groups: dict[str, list[tuple[int, dict]]] = {}
     for row, post in enumerate(meanings):
-        if groups and groups[-1][0][1]["timeline_id"] == post["timeline_id"]:
-            groups[-1].append((row, post))
-        else:
-            groups.append([(row, post)])
-    if len({group[0][1]["timeline_id"] for group in groups}) < len(groups):
-        return None
-    if meanings[0]["timestamp"] is not MISSING:
-        groups = [sorted(group, key=lambda member: member[1]["timestamp"]) for group in groups]
-    return groups
+        groups.setdefault(post["timeline_id"], []).append((row, post))
+    if meanings[0]["timestamp"] is MISSING:
+        return list(groups.values())
+    return [sorted(group, key=lambda member: member[1]["timestamp"]) for group in groups.values()]
 
 
-class Posts(list):
-    """Rows as a streaming dataset gives them; a `Dataset` could not hold all of these values."""
+class Table(list):
+    """Rows as a table of Arrow gives them, which could not hold all of these values."""
 
-    features = None
+    schema = ()
+    column_names = ("timeline_id", "timestamp", "text", "label")
 
-    def iter(self, batch_size: int):
-        yield {name: [post[name] for post in self] for name in self[0]}
+    def to_pydict(self) -> dict[str, list]:
+        return {name: [post[name] for post in self] for name in self.column_names}
 
 
 def tokens_of(text: str) -> tuple[int, ...]:
@@ -200,7 +196,6 @@ def test_files_give_what_was_written(tmp_path, examples, kind):
             else:
                 file.write(json.dumps(rows) if kind == "json" else "\n".join(map(json.dumps, rows)))
         assert load_table(str(path)).to_list() == rows
-        assert list(load_table(str(path), streaming=True)) == rows
 
     fuzz(check, examples // 4, rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4))
 
@@ -219,9 +214,11 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
     timed = right is not None and meanings[0]["timestamp"] is not MISSING
     answers = {}
     try:
-        timelines = list(streamed_timelines(Posts(posts), ("O", "IS"), columns))
-        settings = {"window": WINDOW, "targets_per_row": targets_per_row, "only_labelled": only_labelled}
-        rows = list(streamed_rows(timelines, tokenizer=TOKENIZER, limit=MOST_TOKENS, **settings))
+        of_people: dict[str, list] = {}
+        for post in read_posts([Table(posts)], ("O", "IS"), columns):
+            of_people.setdefault(post.timeline_id, []).append(post)
+        settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled)
+        rows = [row for of_one in of_people.values() for row in timeline_to_rows(make_timeline(of_one), *settings)[0]]
     except ValueError as error:
         assert right is None, error
         assert_ours(error)

@@ -12,7 +12,7 @@ class DatasetArguments:
     dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
     max_train_samples: int | None = field(
         default=None,
-        metadata={"help": "Train on at most this many timelines or texts, evenly spaced (streamed, the first)."},
+        metadata={"help": "Train on at most this many timelines or texts, evenly spaced."},
     )
     max_eval_samples: int | None = field(
         default=None, metadata={"help": "Evaluate on at most this many timelines or texts, evenly spaced."}
@@ -21,7 +21,6 @@ class DatasetArguments:
         default=None, metadata={"help": "Predict at most this many timelines or texts, evenly spaced."}
     )
     text_column: str = "text"
-    streaming: bool = field(default=False, metadata={"help": "Read the training data anew in each pass."})
 
     def __post_init__(self):
         check_positive(

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, IterableDataset, interleave_datasets
+from datasets import Dataset
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling_tempoformer_encoders import ENCODER_ADAPTERS
@@ -16,7 +16,6 @@ from .files import read_lines
 from .tables import check_column
 
 
-DatedTexts = Dataset | IterableDataset
 TEXT_SUFFIXES = (".txt", ".txt.gz")
 TAGS = ("_nn", "_vb")
 # The column that says which file and line, or which row, a text comes from.
@@ -39,31 +38,15 @@ def read_text_file(path: str) -> Iterator[dict[str, str]]:
         raise ValueError(f"{path} has no text.")
 
 
-def read_text_files(paths: list[str], streaming: bool = False, seed: int = 42) -> DatedTexts:
-    """
-    The texts of files that are named by time point, with the columns `time` and `text`. Streamed texts are drawn from
-    the files in proportion to their sizes, so that time points are mixed.
-    """
-    if not streaming:
-        return Dataset.from_list([text for path in paths for text in read_text_file(path)])
-    streamed = [IterableDataset.from_generator(read_text_file, gen_kwargs={"path": path}) for path in paths]
-    sizes = [Path(path).stat().st_size for path in paths]
-    if 0 in sizes:
-        raise ValueError(f"{paths[sizes.index(0)]} has no text.")
-    return interleave_datasets(
-        streamed,
-        probabilities=[size / sum(sizes) for size in sizes],
-        seed=seed,
-        stopping_strategy="all_exhausted_without_replacement",
-    )
+def read_text_files(paths: list[str]) -> Dataset:
+    """The texts of files that are named by time point, with the columns `time` and `text`."""
+    return Dataset.from_list([text for path in paths for text in read_text_file(path)])
 
 
-def name_sources(texts: DatedTexts) -> DatedTexts:
+def name_sources(texts: Dataset) -> Dataset:
     """Adds its row number to each text of a table, so that errors can name it after filtering and sorting."""
-    if SOURCE in check_columns(texts):
+    if SOURCE in texts.column_names:
         return texts
-    if isinstance(texts, IterableDataset):
-        return texts.map(lambda row, number: {**row, SOURCE: f"row {number}"}, with_indices=True)
     return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
 
 
@@ -119,14 +102,6 @@ def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase)
         )
 
 
-def check_columns(texts: DatedTexts, **columns: str) -> list[str]:
-    """The names of all columns. Raises a `ValueError` if one of `columns`, by their roles, is missing."""
-    present = texts.column_names or list(next(iter(texts)))
-    for role, column in columns.items():
-        check_column(present, column, role)
-    return present
-
-
 def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
     """
     The special tokens before and after a text of some time, and the id of that time (`None` if the tokenizer has no
@@ -149,13 +124,13 @@ def make_row(words: list[int], before: list[int], after: list[int], time_id: int
 
 
 def to_mlm_rows(
-    texts: DatedTexts,
+    texts: Dataset,
     tokenizer: PreTrainedTokenizerBase,
     time_column: str = "time",
     text_column: str = "text",
     max_length: int = 128,
     line_by_line: bool = False,
-) -> DatedTexts:
+) -> Dataset:
     """
     Rows for [`TemporalMlmCollator`] of at most `max_length` tokens, special tokens included: `input_ids`,
     `attention_mask`, `special_tokens_mask` and `time_ids`. A longer text makes several rows. Texts of one time point
@@ -163,13 +138,14 @@ def to_mlm_rows(
 
     Raises an `UnknownTimeError` or a `ValueError` that names the row of a text without a known time or without words.
     """
-    check_columns(texts, time=time_column, text=text_column)
+    check_column(texts.column_names, time_column, "time")
+    check_column(texts.column_names, text_column, "text")
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
     texts = name_sources(texts)
-    if not line_by_line and isinstance(texts, Dataset):
+    if not line_by_line:
         # Texts of one time point follow each other, so that rows are full also if there are many time points.
         ids = check_texts(texts, tokenizer, time_column, text_column)
         texts = texts.select(sorted(range(len(texts)), key=ids.__getitem__))
@@ -194,8 +170,7 @@ def to_mlm_rows(
                 rows += [make_row(ids[i : i + size], before, after, time_id) for i in range(0, len(ids), size)]
         return {name: [row[name] for row in rows] for name in rows[0]}
 
-    cached = {"load_from_cache_file": False} if isinstance(texts, Dataset) else {}
-    return texts.map(convert, batched=True, remove_columns=check_columns(texts), **cached)
+    return texts.map(convert, batched=True, remove_columns=texts.column_names, load_from_cache_file=False)
 
 
 def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any) -> int:

@@ -1,6 +1,5 @@
 """Reading and writing files."""
 
-import csv
 import gzip
 import json
 import os
@@ -8,30 +7,15 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import IO, Any
 
+import pyarrow as pa
 from filelock import FileLock, Timeout
 
 
 PACKAGE = Path(__file__).parents[1]
-CSV_LIMIT = Lock()
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
-
-
-@contextmanager
-def cells_of_any_length() -> Iterator[None]:
-    """
-    Python's CSV reader without its limit of 131,072 characters to a cell, since a post may be longer. The limit is the
-    whole process's and not ours, so it is back when the block ends.
-    """
-    with CSV_LIMIT:
-        before = csv.field_size_limit(2**31 - 1)
-        try:
-            yield
-        finally:
-            csv.field_size_limit(before)
 
 
 def open_text(path: str | Path, newline: str | None = None) -> IO[str]:
@@ -42,34 +26,25 @@ def open_text(path: str | Path, newline: str | None = None) -> IO[str]:
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The lines of a file that are not blank, with their numbers, counting from 1; the file may be gzipped."""
-    number = 0
-    try:
-        with open_text(path) as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, line.rstrip("\n")
-    except UnicodeDecodeError:
-        raise ValueError(name_bad_byte(path)) from None
-    except (gzip.BadGzipFile, zlib.error, EOFError) as problem:
-        raise ValueError(
-            f"{path}, after line {number}: cannot be read as gzip, it may have been cut short ({problem})."
-        ) from None
-
-
-def name_bad_byte(path: str | Path) -> str:
-    """The first line of a file that is not UTF-8, and what to do about it."""
-    with (gzip.open if Path(path).suffix == ".gz" else open)(path, "rb") as file:
+    with naming_broken_file(path), open_text(path) as file:
         for number, line in enumerate(file, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as problem:
-                guess = "utf-16" if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
-                return (
-                    f"{path}, line {number}: the byte 0x{line[problem.start]:02x} is not UTF-8. Save the file as "
-                    f'UTF-8 (in a spreadsheet: "CSV UTF-8"), or convert it, perhaps by '
-                    f'`Path(new).write_text(Path(old).read_text("{guess}"), "utf-8")`.'
-                )
-    return f"{path} is not UTF-8."
+            if line.strip():
+                yield number, line.rstrip("\n")
+
+
+@contextmanager
+def naming_broken_file(path: str | Path) -> Iterator[None]:
+    """Makes a `ValueError` that names the file of the errors of a file which is not what it seems."""
+    try:
+        yield
+    except UnicodeError as problem:
+        raise ValueError(
+            f'{path} is not UTF-8 ({problem}): save it as UTF-8, which spreadsheets call "CSV UTF-8".'
+        ) from None
+    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as problem:
+        if getattr(problem, "errno", None) is not None:  # such as a file that is not there
+            raise
+        raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}") from None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from datasets import Dataset, IterableDataset, concatenate_datasets
+from datasets import Dataset, concatenate_datasets, load_dataset
 
 from .arguments import DatasetArguments, DataTrainingArguments
 from .corpora import (
@@ -19,9 +19,9 @@ from .corpora import (
     read_topic_shift,
     read_ubuntu_irc,
 )
-from .splits import hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
-from .tables import load_hub_splits, load_table
-from .timelines import Posts, to_timelines
+from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
+from .tables import load_table
+from .timelines import to_timelines
 
 
 logger = logging.getLogger(__name__)
@@ -39,12 +39,10 @@ TASKS = {
 SAMPLES = {"train": "train", "validation": "eval", "test": "predict"}
 
 
-def load_file(path: str, task_name: str | None, streaming: bool = False) -> Posts:
-    """Posts or dated texts from a file: a corpus in its original form, or a table."""
+def load_file(path: str, task_name: str | None) -> Dataset:
+    """Dataset or dated texts from a file: a corpus in its original form, or a table."""
     if task_name is None:
-        return load_table(path, streaming)
-    if streaming:
-        return IterableDataset.from_generator(TASKS[task_name], gen_kwargs={"path": path})
+        return load_table(path)
     try:
         return Dataset.from_list(list(TASKS[task_name](path)))
     except (KeyError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as problem:
@@ -56,24 +54,25 @@ def load_splits(
     arguments: DatasetArguments,
     cache_dir: str | None = None,
     token: str | None = None,
-    load: Callable[..., Posts] = load_file,
+    load: Callable[..., Dataset] = load_file,
     option: str = "file",
-) -> dict[str, Posts]:
+) -> dict[str, Dataset]:
     """
-    The posts of each given split. With `--streaming` the training posts are read anew in each pass. Arguments whose
-    names end in `option`, such as `--train_file`, name what `load` reads.
+    The posts of each given split. Arguments whose names end in `option`, such as `--train_file`, name what `load`
+    reads.
     """
     files = {name: getattr(arguments, f"{name}_{option}") for name in SAMPLES}
     files = {name: path for name, path in files.items() if path}
     if bool(files) == (arguments.dataset_name is not None):
         options = " and ".join(f"--{name}_{option}" for name in SAMPLES)
         raise ValueError(f"Give either --dataset_name or at least one of {options}.")
-    if not files:
-        names = (arguments.dataset_name, arguments.dataset_config_name)
-        return load_hub_splits(*names, arguments.streaming, cache_dir=cache_dir, token=token)
-    return {
-        name: load(path, arguments.task_name, arguments.streaming and name == "train") for name, path in files.items()
-    }
+    if files:
+        return {name: load(path, arguments.task_name) for name, path in files.items()}
+    name = arguments.dataset_name
+    present = load_dataset(name, arguments.dataset_config_name, cache_dir=cache_dir, token=token)
+    if splits := {split: present[split] for split in SPLITS if split in present}:
+        return splits
+    raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(SPLITS)}.")
 
 
 def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]:
@@ -84,14 +83,14 @@ def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]
 
 
 def split_posts(
-    splits: dict[str, Posts],
+    splits: dict[str, Dataset],
     arguments: DataTrainingArguments,
     names: list[str],
     wanted: Sequence[str],
     seed: int,
     model: str | None,
     members: int = 1,
-) -> tuple[dict[str, Posts], dict[str, list[str]]]:
+) -> tuple[dict[str, Dataset], dict[str, list[str]]]:
     """
     The timelines of each split, at most `--max_..._samples` of each, and what [`make_split`] records of them.
 
@@ -126,9 +125,7 @@ def split_posts(
         timelines = take_fold(timelines, arguments)
         if members > 1:
             timelines["train"] = concatenate_datasets([timelines["train"], timelines.pop("validation")])
-    if arguments.streaming and validates and "validation" not in timelines:
-        raise ValueError("--streaming needs --validation_file: streamed posts cannot be split by timeline.")
-    if set(timelines) == {"train"} and not arguments.streaming:
+    if set(timelines) == {"train"}:
         timelines["train"], timelines["test"] = split_timelines(timelines["train"], arguments.test_fraction, seed)
     shares = members > 1 and "train" in timelines
     if validates and "train" in timelines and "validation" not in timelines and not shares:
@@ -150,15 +147,14 @@ def split_posts(
         if name in timelines and not any(max(timeline["labels"]) >= 0 for timeline in timelines[name]):
             raise ValueError(f"The {name} split has no labelled post.")
     for name, of_split in timelines.items():
-        said = "streamed" if isinstance(of_split, IterableDataset) else describe(of_split, names)
-        logger.info("%s: %s", name, said)
+        logger.info("%s: %s", name, describe(of_split, names))
     return timelines, split
 
 
-def take_fold(timelines: dict[str, Posts], arguments: DataTrainingArguments) -> dict[str, Dataset]:
+def take_fold(timelines: dict[str, Dataset], arguments: DataTrainingArguments) -> dict[str, Dataset]:
     """The splits of `--fold` of `--folds_file`."""
-    if set(timelines) != {"train"} or arguments.streaming:
-        raise ValueError("--folds_file splits --train_file: give no other file, and no --streaming.")
+    if set(timelines) != {"train"}:
+        raise ValueError("--folds_file splits --train_file: give no other file.")
     folds = read_folds(arguments.folds_file, timelines["train"])
     if not 0 <= arguments.fold < len(folds):
         raise ValueError(f"--fold {arguments.fold}: {arguments.folds_file} has the folds 0 to {len(folds) - 1}.")
@@ -166,21 +162,15 @@ def take_fold(timelines: dict[str, Posts], arguments: DataTrainingArguments) -> 
 
 
 def take_samples(
-    splits: dict[str, Posts], arguments: DatasetArguments, wanted: Sequence[str], option: str
-) -> dict[str, Posts]:
-    """At most `--max_..._samples` rows of each split: evenly spaced ones, or the first ones if it is streamed."""
+    splits: dict[str, Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
+) -> dict[str, Dataset]:
+    """At most `--max_..._samples` rows of each split, evenly spaced."""
     if missing := [name for name in wanted if name not in splits]:
         raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
     taken = {}
     for name, rows in splits.items():
-        number = getattr(arguments, f"max_{SAMPLES[name]}_samples")
-        if number is None:
-            taken[name] = rows
-        elif isinstance(rows, IterableDataset):
-            taken[name] = rows.take(number)
-        else:
-            number = min(number, len(rows))
-            taken[name] = rows.select([index * len(rows) // number for index in range(number)])
+        number = min(getattr(arguments, f"max_{SAMPLES[name]}_samples") or len(rows), len(rows))
+        taken[name] = rows.select([index * len(rows) // number for index in range(number)])
     return taken
 
 
@@ -192,7 +182,7 @@ def describe(timelines: Dataset, names: list[str]) -> str:
     return f"{len(timelines)} timelines, {counts.total()} posts ({', '.join(classes)})"
 
 
-def is_timed(timelines: dict[str, Posts]) -> bool:
+def is_timed(timelines: dict[str, Dataset]) -> bool:
     """Whether the timelines have times. Raises a `ValueError` if only some splits have them."""
     timed = {name: "timestamps" in next(iter(of_split)) for name, of_split in timelines.items()}
     if len(set(timed.values())) > 1:
@@ -200,7 +190,7 @@ def is_timed(timelines: dict[str, Posts]) -> bool:
     return all(timed.values())
 
 
-def class_weights(timelines: Posts, num_labels: int) -> list[float]:
+def class_weights(timelines: Dataset, num_labels: int) -> list[float]:
     """`sqrt(1 / p)` for each class, with p its share of the labelled training posts (paper, section 4.4)."""
     counts = np.zeros(num_labels, dtype=np.int64)
     for timeline in timelines.select_columns(["labels"]):
@@ -211,7 +201,7 @@ def class_weights(timelines: Posts, num_labels: int) -> list[float]:
     return np.sqrt(counts.sum() / counts).tolist()
 
 
-def choose_class_weights(timelines: Posts, names: list[str]) -> list[float]:
+def choose_class_weights(timelines: Dataset, names: list[str]) -> list[float]:
     """[`class_weights`], said in a log line: nobody asked for them."""
     weights = class_weights(timelines, len(names))
     said = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))

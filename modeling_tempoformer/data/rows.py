@@ -1,33 +1,32 @@
 """From timelines to rows for the model."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from datasets import IterableDataset
+from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import cut_rows, tokenize_posts
-from .timelines import NO_LABEL, Posts, check_workers
+from .timelines import NO_LABEL
 
 
 logger = logging.get_logger(__name__)
 
 
 def to_rows(
-    timelines: Posts,
+    timelines: Dataset,
     tokenizer: PreTrainedTokenizerBase,
     window: int,
     targets_per_row: int = 16,
     max_seq_length: int | None = None,
     only_labelled: bool = False,
-) -> Posts:
+) -> Dataset:
     """
     Cuts timelines to the rows that [`StreamCollator`] takes: up to `targets_per_row` consecutive target posts, and
     before them the `window - 1` posts that the first of them needs.
 
     Args:
-        timelines (`Dataset` or `IterableDataset`): As [`to_timelines`] returns them.
+        timelines (`Dataset`): As [`to_timelines`] returns them.
         tokenizer (`PreTrainedTokenizerBase`): Tokenizer of the encoder.
         window (`int`): Number of posts in a stream, at least 1.
         targets_per_row (`int`, *optional*, defaults to 16): Most targets in a row, at least 1.
@@ -37,7 +36,7 @@ def to_rows(
             training, or targets too, as in prediction.
 
     Returns:
-        `Dataset` or `IterableDataset`, as `timelines` is: rows with the columns of the tokenizer, `timestamps`,
+        `Dataset`: Rows with the columns of the tokenizer, `timestamps`,
         `num_context`, `labels` (one for each post after the context, None = not a target), `post_ids` (of the posts
         after the context), and `held_out` if the timelines have it. Raises a `ValueError` for an argument outside its
         range.
@@ -53,15 +52,12 @@ def to_rows(
         if max_seq_length > limit:
             logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
         limit = min(limit, max_seq_length)
-    settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row}
-    settings |= {"limit": limit, "only_labelled": only_labelled}
-    if isinstance(timelines, IterableDataset):
-        return IterableDataset.from_generator(streamed_rows, gen_kwargs={"timelines": timelines, **settings})
     truncated = 0
 
     def convert(batch: dict[str, list]) -> dict[str, list]:
         nonlocal truncated
-        rows, cut = timeline_to_rows({name: values[0] for name, values in batch.items()}, **settings)
+        timeline = {name: values[0] for name, values in batch.items()}
+        rows, cut = timeline_to_rows(timeline, tokenizer, window, targets_per_row, limit, only_labelled)
         truncated += cut
         return {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
 
@@ -70,16 +66,6 @@ def to_rows(
     if truncated:
         logger.warning(f"Truncated {truncated} posts to {limit} tokens.")
     return rows
-
-
-def streamed_rows(timelines: IterableDataset, limit: int, **settings) -> Iterator[dict[str, Any]]:
-    """Rows of streamed timelines."""
-    check_workers(timelines)
-    for timeline in timelines:
-        rows, cut = timeline_to_rows(timeline, limit=limit, **settings)
-        if cut:
-            logger.warning_once(f"Truncating posts of more than {limit} tokens.")
-        yield from rows
 
 
 def timeline_to_rows(

@@ -13,7 +13,7 @@ from datasets import Dataset
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from .timelines import Posts, without_zeros
+from .timelines import without_zeros
 
 
 logger = logging.getLogger(__name__)
@@ -149,10 +149,9 @@ def hash_id(timeline_id: str) -> str:
     return hashlib.sha256(without_zeros(timeline_id).encode()).hexdigest()[:16]
 
 
-def hash_timelines(timelines: Posts) -> dict[str, str]:
-    """The ids of timelines by their hashes. Streamed ones are read through."""
-    ids = (timeline["timeline_id"] for timeline in timelines.select_columns(["timeline_id"]))
-    return {hash_id(timeline_id): timeline_id for timeline_id in ids}
+def hash_timelines(timelines: Dataset) -> dict[str, str]:
+    """The ids of timelines by their hashes."""
+    return {hash_id(timeline_id): timeline_id for timeline_id in timelines["timeline_id"]}
 
 
 def read_split(model: str | None) -> dict[str, set[str]]:
@@ -163,7 +162,7 @@ def read_split(model: str | None) -> dict[str, set[str]]:
     return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)}
 
 
-def make_split(splits: Mapping[str, Posts], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
+def make_split(splits: Mapping[str, Dataset], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """
     The record of a training or a calibration: the hashes of each split, those of `before` (the record of the model
     that the run starts from) for one that is not given, and as `earlier` the others that the model had learned from.

@@ -4,55 +4,51 @@ import logging
 from collections.abc import Sequence
 from textwrap import shorten
 
-from datasets import IterableDataset
+from datasets import Dataset
 
 from ..time_points_temporal_bert import TimePoints, is_missing
 from .arguments import TextDataTrainingArguments
 from .dated_texts import (
     TEXT_SUFFIXES,
-    DatedTexts,
-    check_columns,
     find_times,
     name_sources,
     read_text_files,
     split_texts,
 )
 from .post_splits import load_file, load_splits, take_samples
+from .tables import check_column
 
 
 logger = logging.getLogger(__name__)
 
 
-def load_texts(paths: list[str], task_name: str | None, streaming: bool = False) -> DatedTexts:
+def load_texts(paths: list[str], task_name: str | None) -> Dataset:
     """Texts from files named by time point, from a table, or from a corpus in its original form."""
     if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
-        return read_text_files(paths, streaming)
+        return read_text_files(paths)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point, or one table; got {', '.join(paths)}.")
-    return load_file(paths[0], task_name, streaming)
+    return load_file(paths[0], task_name)
 
 
 def load_text_splits(
     arguments: TextDataTrainingArguments, cache_dir: str | None = None, token: str | None = None
-) -> dict[str, DatedTexts]:
+) -> dict[str, Dataset]:
     """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
     splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
-        if name == "test" and arguments.time_column not in check_columns(texts, text=arguments.text_column):
+        check_column(texts.column_names, arguments.text_column, "text")
+        if name == "test" and arguments.time_column not in texts.column_names:
             texts = texts.add_column(arguments.time_column, [None] * len(texts))
-        check_columns(texts, time=arguments.time_column, text=arguments.text_column)
+        check_column(texts.column_names, arguments.time_column, "time")
         splits[name] = name_sources(texts)
     return splits
 
 
-def choose_times(
-    splits: dict[str, DatedTexts], arguments: TextDataTrainingArguments, saved: Sequence[str]
-) -> list[str]:
+def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
     """The time points: `--times`, else those of a saved model, else those of the texts."""
     times = arguments.times or list(saved)
     if not times:
-        if arguments.streaming:
-            raise ValueError("--streaming needs --times: streamed texts cannot be searched for their time points.")
         texts = splits.get("train", next(iter(splits.values())))
         only_dates = arguments.unknown_times == "error"
         times = find_times(texts, arguments.time_column, arguments.time_granularity, only_dates)
@@ -63,27 +59,25 @@ def choose_times(
 
 
 def split_dated_texts(
-    splits: dict[str, DatedTexts],
+    splits: dict[str, Dataset],
     arguments: TextDataTrainingArguments,
     times: TimePoints,
     wanted: Sequence[str],
     seed: int,
-) -> dict[str, DatedTexts]:
+) -> dict[str, Dataset]:
     """
     The texts of each split, at most `--max_..._samples` of each. The validation split is taken from the training
     texts if both are wanted and no file is given for it.
     """
     splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
     if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
-        if arguments.streaming:
-            raise ValueError("--streaming needs --validation_files: streamed texts cannot be split.")
         splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
     return take_samples(splits, arguments, wanted, "files")
 
 
 def settle_unknown_times(
-    texts: DatedTexts, arguments: TextDataTrainingArguments, times: TimePoints, name: str
-) -> DatedTexts:
+    texts: Dataset, arguments: TextDataTrainingArguments, times: TimePoints, name: str
+) -> Dataset:
     """
     Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are. Raises a
     `ValueError` where no text is in a time point.
@@ -92,8 +86,6 @@ def settle_unknown_times(
     # The time of a text to test is predicted.
     if arguments.unknown_times == "error" or (name == "test" and not drops):
         return texts
-    if isinstance(texts, IterableDataset):
-        return texts.filter(times.holds, input_columns=arguments.time_column) if drops else texts
     values = texts[arguments.time_column]
     known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
     if not known:

@@ -52,8 +52,8 @@ def run_tasks(
 ) -> Iterator[Any]:
     """
     The results of `function(*shared, item)` for each item, as soon as they are there. Each call takes `num_cpus`
-    cores, and `on_gpus` a GPU if there are any; one whose process dies is made again. An error is raised as what it is,
-    where Ray would make a traceback of it.
+    cores, and `on_gpus` a GPU if there are any; one whose process dies is made again. An error is raised as what it
+    is, where Ray would make a traceback of it.
     """
     import ray  # Only here, because it reads settings that `started_ray` makes.
 

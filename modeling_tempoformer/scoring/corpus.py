@@ -2,7 +2,6 @@
 
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from glob import escape, glob
 from itertools import islice
@@ -10,12 +9,11 @@ from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
-from datasets import Dataset
 from pyarrow import parquet
 
 from ..data.files import written_whole
 from ..data.tables import read_tables
-from ..data.timelines import Post, PostError, read_posts
+from ..data.timelines import PostError, read_posts
 from ..data_collator_tempoformer import TimeColumn
 
 
@@ -83,7 +81,7 @@ class Corpus:
             parquet.ParquetWriter(path, POSTS, compression="zstd") as writer,
         ):
             try:
-                posts = self.read_file(table, times)
+                posts = read_posts(read_tables(table), None, {**self.columns, "label": None}, times)
                 while some := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
                     for post in some:
@@ -97,15 +95,6 @@ class Corpus:
             except ValueError as problem:
                 raise ValueError(f"{table}: {str(problem).removeprefix(f'{table}: ')}") from None
         return number, times, counts
-
-    def read_file(self, table: str, times: TimeColumn) -> Iterator[Post]:
-        """The posts of a file, of which a piece at a time is in memory."""
-        num_rows = 0
-        for piece in read_tables(table):
-            yield from read_posts(Dataset(piece), None, {**self.columns, "label": None}, times, num_rows)
-            num_rows += piece.num_rows
-        if not num_rows:
-            raise ValueError(f"{table} has no rows.")
 
     def read(self, partition: int) -> pa.Table:
         """The posts of a partition by timeline, in order of time; those of one time keep the order of the input."""

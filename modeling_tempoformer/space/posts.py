@@ -6,7 +6,6 @@ import re
 
 from datasets import Dataset
 
-from ..data.files import cells_of_any_length
 from ..data.tables import find_separator
 
 
@@ -20,7 +19,6 @@ TIMED_LINE = re.compile(
 )
 
 
-@cells_of_any_length()
 def parse_posts(text: str) -> Dataset:
     """
     The posts in a text, as rows for [`to_timelines`].

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, set_seed
 
 from ..configuration_post_tempoformer import StreamFields
@@ -29,7 +28,6 @@ from .stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 logger = logging.getLogger(__name__)
 
-SHUFFLE_BUFFER = 1000  # rows
 DEFAULT_WINDOW = 20  # posts
 DEFAULT_LENGTH = 128  # tokens
 ARGUMENTS = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
@@ -137,16 +135,6 @@ def run(
         check_view()
         if not training.do_predict:
             raise ValueError("--view shows the posts that --do_predict predicts: give both.")
-    if data.streaming and training.dataloader_num_workers > 1:
-        raise ValueError(
-            f"--streaming reads in one process: --dataloader_num_workers must be at most 1, "
-            f"got {training.dataloader_num_workers}."
-        )
-    if data.streaming and training.freeze_encoder:
-        raise ValueError(
-            "--freeze_encoder keeps the vector of every post, and --streaming keeps nothing: train the encoder with "
-            "the recipes configuration/default.yaml and configuration/trained_encoder.yaml, or leave --streaming out."
-        )
     with lock_folder(training.output_dir, training.process_index == 0):
         return run_locked(model_args, data, training)
 
@@ -217,15 +205,13 @@ def run_locked(
         for part in timelines
         if asked[part]
     }
-    post_ids = {part: targets_of(part_rows) for part, part_rows in rows.items() if isinstance(part_rows, Dataset)}
-    if data.streaming and "train" in rows:
-        rows["train"] = rows["train"].shuffle(seed=training.seed, buffer_size=SHUFFLE_BUFFER)
+    post_ids = {part: targets_of(part_rows) for part, part_rows in rows.items()}
 
     if training.freeze_encoder:
         freeze_encoder(model)
         rows = embed_rows(rows, model.to(training.device), tokenizer)
 
-    if training.do_train and not data.streaming:
+    if training.do_train:
         training.extend_epochs(len(rows["train"]))
 
     # Trainer

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset, IterableDataset
+from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
@@ -48,7 +48,7 @@ NOT_COMPARED = (
 
 def train(
     trainer: Trainer,
-    data: Dataset | IterableDataset,
+    data: Dataset,
     *arguments: Any,
     split: Mapping[str, Sequence[str]] | None = None,
 ):
@@ -58,7 +58,7 @@ def train(
     ended is loaded, reported again and not trained again. One that starts anew writes `split` to `_split.json`.
 
     `arguments` are the script's other dataclasses. Raises a `ValueError` if the checkpoint belongs to other posts
-    (streamed ones are not compared) or other settings.
+    or other settings.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     settings = {name: getattr(args, name, None) for name in TRAINING_SETTINGS}
@@ -173,7 +173,7 @@ def report(trainer: Trainer, split: str, metrics: dict[str, float]):
     trainer.save_metrics(split, metrics)
 
 
-def check_posts(training: TrainingArguments, data: Dataset | IterableDataset):
+def check_posts(training: TrainingArguments, data: Dataset):
     """
     Raises a `ValueError` if training would go on from a checkpoint that has learned from other posts than `data`. A
     script asks before it reads the posts: what else a checkpoint must share, [`train`] compares.
@@ -183,10 +183,8 @@ def check_posts(training: TrainingArguments, data: Dataset | IterableDataset):
         check_same(Path(checkpoint), {"posts": fingerprint(data)})
 
 
-def fingerprint(rows: Dataset | IterableDataset) -> str | None:
-    """SHA-256 of all rows, in their order; None for streamed ones."""
-    if isinstance(rows, IterableDataset):
-        return None
+def fingerprint(rows: Dataset) -> str:
+    """SHA-256 of all rows, in their order."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(repr(sorted(row.items())).encode())

@@ -18,7 +18,6 @@ from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import write_json
 from ..data.splits import SPLIT
-from ..data.timelines import Posts
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import print_figures, write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
@@ -199,7 +198,7 @@ class StreamTrainer(HubTrainer):
         split: Literal["validation", "test"],
         items: Mapping[str, Any],
         post_ids: Mapping[str, Sequence[Sequence[str]]],
-        timelines: Mapping[str, Posts],
+        timelines: Mapping[str, Dataset],
     ) -> dict[str, Any]:
         """
         Predicts the posts of a split, with the calibration that the model has, and scores them. Of the test split it
@@ -210,7 +209,7 @@ class StreamTrainer(HubTrainer):
             split (`str`): `"validation"` or `"test"`.
             items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each split.
             timelines (`dict[str, Dataset]`): The timelines of each split. Posts that no item classifies are not
-                scored. Position and time alone are learned from `train`, if it is there and not streamed; boosted
+                scored. Position and time alone are learned from `train`, if it is there; boosted
                 trees, too, if it was embedded and the split is the test.
 
         Returns:
@@ -238,7 +237,6 @@ class StreamTrainer(HubTrainer):
             uncalibrated = None if calibration is None else of_all_posts(None)[1]
             write_test_figures(self.args.output_dir, of_split, predictions, probabilities, names, uncalibrated)
         train_split = timelines.get("train")
-        train_split = train_split if isinstance(train_split, Dataset) else None
         vectors = None
         if split == "test" and train_split is not None and "post_index" in getattr(items["train"], "column_names", ()):
             parts = ((items["train"], train_split), (items["test"], of_split))
@@ -303,7 +301,7 @@ def run_steps(
     trainer: StreamTrainer,
     items: Mapping[str, Any],
     post_ids: Mapping[str, Sequence[Sequence[str]]],
-    timelines: Mapping[str, Posts],
+    timelines: Mapping[str, Dataset],
     split: Mapping[str, Sequence[str]],
     model_args: ModelArguments,
     data: DataTrainingArguments,

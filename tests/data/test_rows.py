@@ -6,7 +6,6 @@ import pytest
 import torch
 from datasets import Dataset
 from helpers import VOCABULARY, assert_same, tiny_reader
-from torch.utils.data import DataLoader
 from transformers import BertTokenizer, pipeline
 
 from modeling_tempoformer import StreamCollator
@@ -28,10 +27,8 @@ def tokenizer():
     return BertTokenizer(vocab=VOCABULARY)
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_rows_hold_every_target_once_with_its_context(tokenizer, streaming):
-    posts = Dataset.from_list(POSTS)
-    timelines = to_timelines(posts.to_iterable_dataset() if streaming else posts, ["IS", "O"])
+def test_rows_hold_every_target_once_with_its_context(tokenizer):
+    timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
     rows = list(to_rows(timelines, tokenizer, window=2, targets_per_row=2, max_seq_length=4))
     assert [row["post_ids"] for row in rows] == [["1", "0"], ["2"], ["3"]]
     assert [row["num_context"] for row in rows] == [0, 1, 0]
@@ -46,21 +43,6 @@ def test_posts_that_are_cut_are_counted(tokenizer, caplog, monkeypatch):
     timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])
     to_rows(timelines, tokenizer, window=2, max_seq_length=4)
     assert "1 posts to 4 tokens" in caplog.text
-
-
-@pytest.mark.parametrize("num_workers", [0, 1, 2])
-def test_workers_lose_no_post(tokenizer, num_workers):
-    """Streamed posts of several shards are read by one worker at most; of one shard by any number."""
-    posts = [{"timeline_id": number // 3, "timestamp": number, "text": "sad", "label": "O"} for number in range(24)]
-    for num_shards in (1, 4):
-        stream = Dataset.from_list(posts).to_iterable_dataset(num_shards=num_shards)
-        rows = to_rows(to_timelines(stream, ["IS", "O"]), tokenizer, window=2, targets_per_row=2)
-        loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
-        if num_shards > 1 and num_workers > 1:
-            with pytest.raises(ValueError, match="4 shards.*`num_workers=2`"):
-                list(loader)
-        else:
-            assert [post for row in loader for post in row["post_ids"]] == list(map(str, range(24)))
 
 
 def test_a_post_of_100_000_tokens_is_cut_and_the_rest_of_its_timeline_stays():

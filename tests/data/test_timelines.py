@@ -17,12 +17,6 @@ POSTS = [
     {"timeline_id": "a", "timestamp": "1970-01-01T00:00:30Z", "text": "glad", "label": None},
     {"timeline_id": "a", "timestamp": "1970-01-01T02:01:00+02:00", "text": "sad sad glad", "label": "O"},
 ]
-STREAMING = pytest.mark.parametrize("streaming", [False, True])
-
-
-def dataset(posts: list[dict], streaming: bool = False, **settings):
-    made = Dataset.from_list(posts, **settings)
-    return made.to_iterable_dataset() if streaming else made
 
 
 def with_times(times: list) -> list[dict]:
@@ -62,13 +56,12 @@ def test_times_are_read(value, seconds):
     assert to_seconds(value) == seconds
 
 
-@STREAMING
-def test_speakers_come_along(streaming):
+def test_speakers_come_along():
     posts = sorted(POSTS, key=lambda post: post["timeline_id"])
     posts = [{**post, "speaker": who} for post, who in zip(posts, (" Ann", None, "Ben", "Cy"), strict=True)]
-    spoken = list(to_timelines(dataset(posts, streaming), ["IS", "O"]))
+    spoken = list(to_timelines(Dataset.from_list(posts), ["IS", "O"]))
     assert [timeline["speakers"] for timeline in spoken] == [["", "Ann", "Ben"], ["Cy"]]
-    renamed = dataset([{("who" if name == "speaker" else name): post[name] for name in post} for post in posts])
+    renamed = Dataset.from_list(posts).rename_column("speaker", "who")
     assert list(to_timelines(renamed, ["IS", "O"], speaker_column="who")) == spoken
     assert "speakers" not in list(to_timelines(renamed, ["IS", "O"]))[0]
 
@@ -124,7 +117,6 @@ def test_one_moment_is_read_in_each_spelling_or_in_none(written, seconds, is_rea
                 to_seconds(value)
 
 
-@STREAMING
 @pytest.mark.parametrize(
     ("times", "bad"),
     [
@@ -137,17 +129,16 @@ def test_one_moment_is_read_in_each_spelling_or_in_none(written, seconds, is_rea
         (["1714560000", " "], 1),
     ],
 )
-def test_a_column_has_one_kind_of_time(streaming, times, bad):
+def test_a_column_has_one_kind_of_time(times, bad):
     """The error names both rows, also if they are of different timelines."""
     posts = with_times(times)
     posts[-1]["timeline_id"] = "b"
     with pytest.raises(PostError) as raised:
-        list(to_timelines(dataset(posts, streaming)))
+        to_timelines(Dataset.from_list(posts))
     for named in (f"Row {bad} ", "'timestamp'", repr(times[bad]), "row 0", repr(times[0])):
         assert named in str(raised.value)
 
 
-@STREAMING
 @pytest.mark.parametrize(
     ("times", "warned"),
     [
@@ -162,11 +153,11 @@ def test_a_column_has_one_kind_of_time(streaming, times, bad):
         ([None, None], False),
     ],
 )
-def test_numbers_that_all_lie_in_1970_are_read_as_seconds_with_a_warning(caplog, streaming, times, warned):
+def test_numbers_that_all_lie_in_1970_are_read_as_seconds_with_a_warning(caplog, times, warned):
     posts = with_times(times)
     # Warnings are given once for each message, so every case has a column of its own.
-    column = f"time {streaming} {times[0]}"
-    table = dataset([{**post, column: post.pop("timestamp")} for post in posts], streaming)
+    column = f"time {times[0]}"
+    table = Dataset.from_list([{**post, column: post.pop("timestamp")} for post in posts])
     (timeline,) = to_timelines(table, timestamp_column=column)
     if times[0] is not None:
         assert timeline["timestamps"] == [to_seconds(time) for time in times]
@@ -188,26 +179,23 @@ EXPECTED = [
 
 def test_posts_become_sorted_timelines(caplog):
     logger.warning_once.cache_clear()
-    posts = dataset(POSTS)
+    posts = Dataset.from_list(POSTS)
     assert label_names(posts) == ["IS", "O"]
     assert to_timelines(posts, ["IS", "O"]).to_list() == EXPECTED
     assert "Sorting the posts" in caplog.text
 
 
-@pytest.mark.parametrize("left_out", ["", "timestamp"])
-def test_streaming_gives_the_same_timelines(left_out):
-    """Timelines without times keep the order of their posts."""
-    posts = [{name: post[name] for name in post if name != left_out} for post in (POSTS[n] for n in (0, 2, 3, 1))]
-    streamed = list(to_timelines(dataset(posts, True), ["IS", "O"]))
-    assert [timeline["labels"] for timeline in streamed] == [[0, -100, 1] if left_out else [-100, 0, 1], [1]]
-    assert streamed == to_timelines(dataset(posts), ["IS", "O"]).to_list()
+def test_timelines_without_times_keep_the_order_of_their_posts():
+    posts = Dataset.from_list(POSTS).remove_columns("timestamp")
+    assert to_timelines(posts, ["IS", "O"])["labels"][:] == [[0, -100, 1], [1]]
 
 
 def test_names_of_class_label_columns():
     features = Features(
         {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=["No", "Switch"])}
     )
-    posts = dataset([{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)], features=features)
+    rows = [{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)]
+    posts = Dataset.from_list(rows, features=features)
     assert label_names(posts) == ["No", "Switch"]
     assert to_timelines(posts, ["Switch", "No"])[0]["labels"] == [0, -100, -100]
 
@@ -223,10 +211,9 @@ def test_ids_are_text_as_it_is_written(given, name):
     assert (timeline["timeline_id"], timeline["post_ids"]) == (name, [name])
 
 
-@STREAMING
 @pytest.mark.parametrize("role", ["timeline", "text", "timestamp", "label", "id"])
-def test_a_missing_column_names_the_option_that_renames_it(streaming, role):
+def test_a_missing_column_names_the_option_that_renames_it(role):
     with pytest.raises(ValueError, match=f"'lost'.*timeline_id, timestamp, text, label.*--{role}_column"):
-        list(to_timelines(dataset(POSTS, streaming), ["IS", "O"], **{f"{role}_column": "lost"}))
+        to_timelines(Dataset.from_list(POSTS), ["IS", "O"], **{f"{role}_column": "lost"})
     with pytest.raises(ValueError, match="'mood'.*--label_column"):
-        label_names(dataset(POSTS, streaming), "mood")
+        label_names(Dataset.from_list(POSTS), "mood")

@@ -103,7 +103,6 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
         ({"timeline_id": ""}, {}, "0.csv: Row 1 .*'timeline_id'"),
         ({"timestamp": "soon"}, {}, "0.csv: Row 1 .*'timestamp', value 'soon'"),
         ({}, {"text": "entry"}, "0.csv: There is no column 'entry'.*--text_column"),
-        ({}, {"id": "text"}, "0.csv: Row 1 .*unique"),
     ],
 )
 def test_a_post_that_cannot_be_scored_is_named_with_its_file(tmp_path, change, columns, said):

@@ -14,7 +14,6 @@ from modeling_tempoformer.training.hub_trainer import HubTrainer, HubTrainingArg
 
 
 POSTS = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
-STREAMED = ["--streaming", "--freeze_encoder", "false"]
 UNLABELLED = ["timeline_id", "timestamp", "text"]
 
 
@@ -100,11 +99,10 @@ def test_other_timelines_and_posts_without_labels_are_predicted_whole(tmp_path, 
         assert [row["post_id"] for row in rows] == [str(row) for row in range(len(posts))]
 
 
-@pytest.mark.parametrize("streamed", [[], STREAMED], ids=["whole", "streamed"])
-def test_a_training_records_its_split_without_ids(tmp_path, encoder, streamed):
+def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     files = {"train": POSTS[:35], "validation": POSTS[35:45], "test": POSTS[45:]}
     paths = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
-    out = train(tmp_path / "out", encoder, *paths, *streamed)
+    out = train(tmp_path / "out", encoder, *paths)
     written = (out / "_split.json").read_text()
     assert "person" not in written
     record = json.loads(written)
@@ -146,13 +144,12 @@ def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
 
 
 @pytest.mark.parametrize("shared", ["test", "validation"])
-@pytest.mark.parametrize("streamed", [[], STREAMED], ids=["whole", "streamed"])
-def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, streamed, shared):
+def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, shared):
     files = {"train": POSTS[:30], "validation": POSTS[30:40], "test": POSTS[40:]}
     files[shared] = [*files[shared], {**POSTS[0], "timeline_id": f"{POSTS[0]['timeline_id']} "}]
     arguments = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
     with pytest.raises(ValueError, match=f"train split and the {shared} split.*: {POSTS[0]['timeline_id']} "):
-        train(tmp_path / "out", encoder, *arguments, *streamed)
+        train(tmp_path / "out", encoder, *arguments)
 
 
 def test_an_id_that_became_a_float_is_the_same_timeline(tmp_path):

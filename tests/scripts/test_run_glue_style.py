@@ -76,16 +76,9 @@ def test_own_csv_to_predictions(tmp_path, capsys):
     assert all(f"]({name})" in (tmp_path / "out" / "README.md").read_text() for name in figures)
 
 
-def test_streamed_training_and_prediction_of_unlabelled_posts(tmp_path):
-    parts = {"train": POSTS[:30], "validation": POSTS[30:]}
-    files = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', part)}" for name, part in parts.items()]
-    demo = ["configuration/demo.yaml", "--streaming", "--max_steps", "2", "--do_predict", "false", *files]
-    main([*demo, "--output_dir", str(tmp_path / "out")])
-    assert read_json(tmp_path / "out" / "all_results.json")["train"]["loss"] > 0
-
+def test_prediction_of_unlabelled_posts(tmp_path, trained):
     unlabelled = write_posts(tmp_path / "new.csv", POSTS[:30], ["timeline_id", "timestamp", "text"])
-    saved = ["--model_name_or_path", str(tmp_path / "out")]
-    rows = run(tmp_path / "new", *saved, "--test_file", unlabelled)
+    rows = run(tmp_path / "new", "--model_name_or_path", str(trained), "--test_file", unlabelled)
     assert [row["post_id"] for row in rows] == [str(number) for number in range(30)]
     assert {row["label"] for row in rows} == {""} and {row["prediction"] for row in rows} <= set(NAMES)
 

@@ -115,11 +115,6 @@ def test_a_trained_model_goes_on_with_more_times(folder, tmp_path):
     assert torch.equal(new[[0, 1, 2, 3, 5]], old) and len(new) == 6
 
 
-def test_streamed_training_knows_the_given_times(folder, tmp_path):
-    weights = train(folder, tmp_path / "streamed", "--streaming", "--times", OLD, NEW)
-    assert weights["bert.time_embeddings.weight"].shape == (5, 16)
-
-
 def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_path, caplog):
     path = tmp_path / "sentences.tsv.gz"
     with gzip.open(path, "wt", encoding="utf-8") as file:

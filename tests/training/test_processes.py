@@ -1,4 +1,4 @@
-"""Training, prediction and streaming in two processes against one, and processes that are killed or in the way."""
+"""Training and prediction in two processes against one, and processes that are killed or in the way."""
 
 import json
 import os
@@ -210,51 +210,3 @@ def test_a_killed_training_ends_in_the_same_weights(tmp_path, files):
     assert not (tmp_path / "killed" / "model.safetensors").exists()
     assert "Resuming from" in run(killed)
     assert as_one(tmp_path / "whole", tmp_path / "killed")
-
-
-STREAM = """
-import json, os, sys
-from transformers import AutoTokenizer, Trainer, TrainingArguments
-from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
-from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.rows import to_rows
-from modeling_tempoformer.data.timelines import to_timelines
-
-posts_file, encoder_file, output = sys.argv[1:]
-tokenizer = AutoTokenizer.from_pretrained("tokenization")
-posts = load_table(posts_file, streaming=True)
-rows = to_rows(to_timelines(posts, ["No-Switch", "Switch"]), tokenizer, window=4, targets_per_row=3)
-seen = []
-collator = StreamCollator(tokenizer, window=4)
-
-def collate(rows):
-    seen.extend(post_id for row in rows for post_id in row["post_ids"])
-    return collator(rows)
-
-config = TempoFormerConfig(encoder_config=json.load(open(encoder_file)), window=4, num_labels=2)
-arguments = TrainingArguments(
-    output_dir=output, max_steps=2, per_device_train_batch_size=4, remove_unused_columns=False, report_to="none",
-    use_cpu=True, accelerator_config={"dispatch_batches": False}, save_strategy="no", disable_tqdm=True,
-)
-trainer = Trainer(
-    TempoFormerForStreamClassification(config), arguments, collate, train_dataset=rows, processing_class=tokenizer
-)
-trainer.train()
-with open(f"{output}/seen_{os.environ['RANK']}.json", "w") as file:
-    json.dump({"seen": seen, "steps": trainer.state.global_step}, file)
-# Arrow may abort while the interpreter ends with a stream that is not read to its end (apache/arrow#45214).
-os._exit(0)
-"""
-
-
-def test_a_stream_is_shared_out_and_nothing_is_lost(tmp_path, files):
-    """16 rows for two processes of two steps of four rows: every post once."""
-    posts = list(synthetic_posts(8, seed=0, posts_per_timeline=6))
-    script = tmp_path / "stream.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM}")
-    run([write_posts(tmp_path / "posts.csv", posts), files["config_name"], str(tmp_path)], 2, str(script))
-    found = [read_json(tmp_path / f"seen_{rank}.json") for rank in (0, 1)]
-    assert [process["steps"] for process in found] == [2, 2]
-    seen = [process["seen"] for process in found]
-    assert seen[0] and seen[1] and not set(seen[0]) & set(seen[1])
-    assert sorted(map(int, seen[0] + seen[1])) == list(range(len(posts)))

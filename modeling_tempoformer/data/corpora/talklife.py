@@ -15,7 +15,7 @@ def read_talklife(path: str | Path) -> Iterator[dict[str, Any]]:
     Posts of a CSV file with the columns `timeline_id`, `postid`, `date` (ISO-8601), `content` and `label`: IE
     (escalation), IS (switch), O (no change). Another label is an error that names the row.
     """
-    for row, line in enumerate(load_table(str(path), streaming=True)):
+    for row, line in enumerate(load_table(str(path))):
         if line["label"] not in LABELS:
             raise ValueError(f"Row {row}, column 'label': {line['label']!r} is not one of {', '.join(LABELS)}.")
         yield {
