@@ -19,27 +19,24 @@ SOURCES = (".py", ".css", ".js", ".jinja")
 logger = logging.getLogger(__name__)
 
 
-def push_space(model: str, space: str, token: str | None = None) -> str:
+def push_space(model: str, space: str) -> str:
     """
-    Makes a Space that shows the timelines of a model, or renews it. It is private if the model is.
+    Makes a Space that shows the timelines of a model, or renews it, with the token that `hf auth login` has stored. It
+    is private if the model is.
 
     Args:
         model (`str`): Hub id of a TempoFormer. The Space's card names it, so its page on the Hub links to the Space.
         space (`str`): Hub id of the Space.
-        token (`str`, *optional*): Token that may write the Space; the one that `hf auth login` has stored by default.
 
     Returns:
         `str`: The address of the Space. Raises a `ValueError` if `model` is not the id of a TempoFormer, and an
         `OSError` for what the Hub refuses.
     """
     if public_id(model) is None:
-        raise ValueError(
-            f"{model} is not the id of a model on the Hub, from where a Space loads it: push it there first, by "
-            "--push_to_hub of run_glue_style.py."
-        )
+        raise ValueError(f"{model} is not the id of a model on the Hub: push it there first, by --push_to_hub.")
     # A model that does not load would leave a Space that does not start.
-    load_pipeline(model, token=token)
-    api = HfApi(token=token)
+    load_pipeline(model)
+    api = HfApi()
     is_private = api.model_info(model).private
     url = api.create_repo(space, repo_type="space", space_sdk="gradio", private=is_private, exist_ok=True)
     files = [CommitOperationAdd(path, content) for path, content in space_files(model).items()]
@@ -59,9 +56,11 @@ def space_files(model: str) -> dict[str, bytes]:
         path.name: Template(path.read_text(encoding="utf-8"), keep_trailing_newline=True).render(values).encode()
         for path in data_folder("hub_cards").glob("space/*.*")
     }
-    sources = (path.relative_to(PACKAGE.parent) for path in sorted(PACKAGE.rglob("*")) if path.suffix in SOURCES)
-    shown = (path for path in sources if not any(part.startswith(".") for part in path.parts))
-    return files | {path.as_posix(): (PACKAGE.parent / path).read_bytes() for path in shown}
+    for path in PACKAGE.rglob("*"):
+        name = path.relative_to(PACKAGE.parent)
+        if path.suffix in SOURCES and not any(part.startswith(".") for part in name.parts):
+            files[name.as_posix()] = path.read_bytes()
+    return files
 
 
 def public_version(package: str) -> str:
