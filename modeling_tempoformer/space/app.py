@@ -9,11 +9,8 @@ from pathlib import Path
 import gradio as gr
 import numpy as np
 from markupsafe import Markup
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
@@ -23,12 +20,10 @@ from ..evaluation.results import read_test
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..view.timeline_page import timeline_page
 from ..view.timelines import classes_of, explain_timelines, load_pipeline
-from .posts import MOST_CHARACTERS, MOST_POSTS, parse_posts
+from .posts import MOST_POSTS, parse_posts
 
 
-# More than so many characters take in a request, whatever they are.
-MOST_BYTES = 8 * MOST_CHARACTERS
-STYLE = Path(__file__).with_name("app.css")
+MOST_BYTES = 8_000_000  # of a request
 INTRO = """
 # Timelines of posts
 
@@ -47,8 +42,7 @@ EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 """
 FORMS = (
     "One post on each line after its time, or a table copied from a spreadsheet: its first line names the columns "
-    f"text, timestamp, timeline_id (whose post) and label, of which only text must be there. At most {MOST_POSTS:,} "
-    f"posts and {MOST_CHARACTERS:,} characters."
+    f"text, timestamp, timeline_id (whose post) and label; only text must be there. At most {MOST_POSTS:,} posts."
 )
 LIMITS = (
     "**Predictions about people are sensitive.** A prediction is a hint for a person to check. It is never a "
@@ -65,10 +59,7 @@ logger = logging.getLogger(__name__)
 
 
 def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
-    """
-    HTML with the timelines of the posts in a text and their predictions, or with one sentence that says what to
-    change. The browser gets all of it, and nothing is stored or logged here.
-    """
+    """HTML with the timelines of the posts in a text and their predictions, or with a sentence on what to change."""
     try:
         return predict_posts(text, pipe, model)
     except (ValueError, OSError) as problem:
@@ -81,7 +72,6 @@ def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str
 
 
 def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
-    """The same; raises a `ValueError` or an `OSError` that says what to change."""
     names, thresholds = classes_of(pipe.model.config)
     timelines = hold_back("test", to_timelines(parse_posts(text), names), read_split(model), model)
     explained = explain_timelines(pipe, timelines)
@@ -98,19 +88,17 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
     )
 
 
-def refuse_files(app: ASGIApp) -> ASGIApp:
-    """The app without requests that carry files. It needs none, and Gradio would store them on its disk."""
+def run_app(model: str, public: bool = False):
+    """
+    Serves the app until it is stopped. Nothing that it is given is stored or logged.
 
-    async def answer(scope: Scope, receive: Receive, send: Send):
-        kind = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
-        refused = PlainTextResponse("No files are taken.", status_code=415)
-        await (refused if kind.lower().startswith("multipart/") else app)(scope, receive, send)
+    Args:
+        model (`str`): Folder or Hub id of a TempoFormer. Code beside its weights is never run.
+        public (`bool`, *optional*, defaults to `False`): Whether the app listens where the environment says
+            (`GRADIO_SERVER_NAME`), as in a Space, and not on loopback only.
 
-    return answer
-
-
-def make_app(model: str) -> gr.Blocks:
-    """The app, not yet served."""
+    Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
+    """
     answer = partial(show_posts, pipe=load_pipeline(model), model=model)
     # Some browsers send what they check to a server.
     unchecked = gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off")
@@ -123,30 +111,16 @@ def make_app(model: str) -> gr.Blocks:
         result = gr.HTML(elem_id="result")
         gr.Markdown(LIMITS)
         show.click(answer, posts, result, scroll_to_output=True, api_visibility="private")
-    return app
-
-
-def run_app(model: str, public: bool = False):
-    """
-    Serves the app until it is stopped.
-
-    Args:
-        model (`str`): Folder or Hub id of a TempoFormer. Code beside its weights is never run.
-        public (`bool`, *optional*, defaults to `False`): Whether the app listens where the environment says
-            (`GRADIO_SERVER_NAME`), as in a Space, and not on loopback only.
-
-    Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
-    """
-    bounds = [Middleware(RequestBodyLimitMiddleware, max_body_size=MOST_BYTES), Middleware(refuse_files)]
-    make_app(model).launch(
+    app.launch(
         server_name=None if public else "127.0.0.1",
         share=False,
-        # Gradio would keep what was given and shown in the browser.
+        # Gradio would keep what was given and shown in the browser, and files, of which the app needs none, on disk.
         run_history=False,
+        max_file_size=1,
         enable_monitoring=False,
-        app_kwargs={"middleware": bounds},
+        app_kwargs={"middleware": [Middleware(RequestBodyLimitMiddleware, max_body_size=MOST_BYTES)]},
         ssr_mode=False,
         mcp_server=False,
         footer_links=[],
-        css_paths=STYLE,
+        css_paths=Path(__file__).with_name("app.css"),
     )

@@ -8,7 +8,6 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from jinja2 import Template
 
 from ..cards.markdown import markdown
-from ..cards.model_cards import public_id
 from ..data.files import PACKAGE, data_folder
 from ..view.timelines import load_pipeline
 
@@ -21,23 +20,18 @@ logger = logging.getLogger(__name__)
 
 def push_space(model: str, space: str) -> str:
     """
-    Makes a Space that shows the timelines of a model, or renews it, with the token that `hf auth login` has stored. It
-    is private if the model is.
+    Makes a Space that shows the timelines of a model, or renews it, and returns its address. It is private if the
+    model is. The token is the one that `hf auth login` has stored.
 
     Args:
-        model (`str`): Hub id of a TempoFormer. The Space's card names it, so its page on the Hub links to the Space.
-        space (`str`): Hub id of the Space.
+        model, space (`str`): Hub ids of a TempoFormer and of the Space.
 
-    Returns:
-        `str`: The address of the Space. Raises a `ValueError` if `model` is not the id of a TempoFormer, and an
-        `OSError` for what the Hub refuses.
+    Raises a `ValueError` for what is no id, or a model of another kind, and an `OSError` for what the Hub refuses.
     """
-    if public_id(model) is None:
-        raise ValueError(f"{model} is not the id of a model on the Hub: push it there first, by --push_to_hub.")
-    # A model that does not load would leave a Space that does not start.
-    load_pipeline(model)
     api = HfApi()
     is_private = api.model_info(model).private
+    # A model that does not load would leave a Space that does not start.
+    load_pipeline(model)
     url = api.create_repo(space, repo_type="space", space_sdk="gradio", private=is_private, exist_ok=True)
     files = [CommitOperationAdd(path, content) for path, content in space_files(model).items()]
     api.create_commit(space, repo_type="space", operations=files, commit_message=f"Timelines of {model}")
@@ -46,12 +40,9 @@ def push_space(model: str, space: str) -> str:
 
 
 def space_files(model: str) -> dict[str, bytes]:
-    """
-    What a Space for a model holds, by path: the app, its card, its requirements, and the package that it runs on.
-    This package is in no registry, so its own files lie beside the app, where Python finds them first.
-    """
+    """What a Space holds, by path: the app, its card, its requirements, and this package, which is in no registry."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    values = {"model": model, "markdown": markdown, "python": python, "version": public_version}
+    values = {"model": model, "markdown": markdown, "version": public_version, "python": python}
     files = {
         path.name: Template(path.read_text(encoding="utf-8"), keep_trailing_newline=True).render(values).encode()
         for path in data_folder("hub_cards").glob("space/*.*")
@@ -64,5 +55,5 @@ def space_files(model: str) -> dict[str, bytes]:
 
 
 def public_version(package: str) -> str:
-    """The installed version of a package as registries have it: without the part that names a build, as in `+cpu`."""
+    """The installed version of a package as registries have it: without the name of a build, as in `+cpu`."""
     return version(package).partition("+")[0]

@@ -18,12 +18,11 @@ from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
 from modeling_tempoformer.view.timeline_page import (
+    find_silences,
     first_thresholds,
     floor_units,
-    longest_pause,
     pack_timeline,
     rarest_class,
-    silences,
     timeline_page,
 )
 
@@ -96,11 +95,9 @@ def test_posts_without_times_keep_their_order():
 
 def test_a_silence_is_ten_times_the_usual_time():
     """Gaps of 0, 5, 5, 50 and 51: the median of those that are not 0 is 27.5; without the last it is 5."""
-    times = [0, 0, 5, 10, 60]
-    assert longest_pause(times) == 50 and silences(times, 50) == []
-    times = [0, 0, 5, 10, 15, 66]
-    assert longest_pause(times) == 50 and silences(times, 50) == [5]
-    assert longest_pause([3, 3]) is None
+    assert find_silences([0, 0, 5, 10, 60]) == (50, [])
+    assert find_silences([0, 0, 5, 10, 15, 66]) == (50, [5])
+    assert find_silences([3, 3]) == (None, [])
 
 
 def test_a_rounded_probability_reaches_the_same_thresholds():
@@ -177,22 +174,6 @@ def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
         assert ("0.829" in (tmp_path / "out" / "_timelines.html").read_text(encoding="utf-8")) is has_test
     assert "0.829" not in pages[0] and "No score" in pages[0]
     assert all(said in pages[1] for said in ("0.829", "0.400 to 0.950", "no better than position alone"))
-
-
-def test_alarms_of_some_speakers_only(saved, tmp_path):
-    posts = list(synthetic_posts(2, seed=0, posts_per_timeline=4))
-    for place, post in enumerate(posts):
-        post["speaker"] = ("client", "therapist")[place % 2]
-    file, output = write_posts(tmp_path / "posts.csv", posts), tmp_path / "timelines.html"
-    given = ["--model_name_or_path", saved, "--test_file", file, "--output", str(output), "--watched_speakers"]
-    run_timeline_view.main([*given, "client"])
-    page = output.read_text(encoding="utf-8")
-    for timeline in data_of(page)["timelines"]:
-        assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
-        assert set(timeline["heeded"]) == {True, False}
-    assert "client" in page.partition("<main")[0]
-    with pytest.raises(ValueError, match="Client has no post; the speakers are: client, therapist"):
-        run_timeline_view.main([*given, "Client"])
 
 
 def test_view_beside_do_predict(saved, tmp_path):
