@@ -23,7 +23,6 @@ from ..view.timelines import classes_of, explain_timelines, load_pipeline
 from .posts import MOST_POSTS, parse_posts
 
 
-MOST_BYTES = 8_000_000  # of a request
 INTRO = """
 # Timelines of posts
 
@@ -32,6 +31,9 @@ something change here? You see the labels on a time axis, and which earlier post
 
 **Your posts** are read by the machine that this app runs on, and neither stored nor logged there. For private posts
 run the app on your own machine.
+
+**Predictions about people are sensitive.** A prediction is a hint for a person to check. It is never a diagnosis, and
+nobody should decide anything about a person because of it.
 """
 EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 2024-05-03 08:30  a quiet day, read half of my book
@@ -43,10 +45,6 @@ EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 FORMS = (
     "One post on each line after its time, or a table copied from a spreadsheet: its first line names the columns "
     f"text, timestamp, timeline_id (whose post) and label; only text must be there. At most {MOST_POSTS:,} posts."
-)
-LIMITS = (
-    "**Predictions about people are sensitive.** A prediction is a hint for a person to check. It is never a "
-    "diagnosis, and nobody should decide anything about a person because of it."
 )
 RESULT = Markup(
     """<p class="done"><span>Posts: {posts:,}. Timelines: {timelines:,}.</span>
@@ -109,7 +107,6 @@ def run_app(model: str, public: bool = False):
         gr.Button("Try made-up posts", elem_id="example").click(None, None, posts, js=f"() => {EXAMPLE!r}")
         show = gr.Button("Show the timelines", variant="primary", elem_id="show")
         result = gr.HTML(elem_id="result")
-        gr.Markdown(LIMITS)
         show.click(answer, posts, result, scroll_to_output=True, api_visibility="private")
     app.launch(
         server_name=None if public else "127.0.0.1",
@@ -118,9 +115,7 @@ def run_app(model: str, public: bool = False):
         run_history=False,
         max_file_size=1,
         enable_monitoring=False,
-        app_kwargs={"middleware": [Middleware(RequestBodyLimitMiddleware, max_body_size=MOST_BYTES)]},
+        app_kwargs={"middleware": [Middleware(RequestBodyLimitMiddleware, max_body_size=8_000_000)]},
         ssr_mode=False,
-        mcp_server=False,
-        footer_links=[],
         css_paths=Path(__file__).with_name("app.css"),
     )

@@ -7,8 +7,7 @@ from datasets import Dataset
 from ..data.tables import find_separator, read_csv
 
 
-# What a page shows well and a small server computes in a minute or two.
-MOST_POSTS = 2000
+MOST_POSTS = 2000  # what a page shows well and a small server computes in a minute or two
 # More times than the reader of times takes: what it refuses must not become part of a text.
 TIMED_LINE = re.compile(
     r"((?:\d{4}-\d\d?-\d\d?|\d\d?\.\d\d?\.\d{4})(?:[T ]+\d\d?:\d\d[\d:.]*(?: ?[+-]\d\d:?\d\d|Z)?)?)(?:[\s,;]+(.*))?"
@@ -17,13 +16,10 @@ TIMED_LINE = re.compile(
 
 def parse_posts(text: str) -> Dataset:
     """
-    The posts in a text, as rows for [`to_timelines`].
-
-    Args:
-        text (`str`): A table, separated by tabs, semicolons or commas, whose first line names the columns, `text`
-            among them; or one post on each line, after its time. Without timeline ids all posts are one timeline.
-
-    Raises a `ValueError` for no posts or more than 2,000, and one that names the line for posts in neither form.
+    The posts in a text, as rows for [`to_timelines`]. The text is a table, separated by tabs, semicolons or commas,
+    whose first line names the columns, `text` among them; or one post on each line, after its time. Without timeline
+    ids all posts are one timeline. Raises a `ValueError` for no posts or more than 2,000, and one that names the line
+    for posts in neither form.
     """
     header = text.strip().partition("\n")[0].lower()
     if "text" in (name.strip(' "') for name in header.split(find_separator(header))):

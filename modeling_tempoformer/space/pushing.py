@@ -20,13 +20,9 @@ logger = logging.getLogger(__name__)
 
 def push_space(model: str, space: str) -> str:
     """
-    Makes a Space that shows the timelines of a model, or renews it, and returns its address. It is private if the
-    model is. The token is the one that `hf auth login` has stored.
-
-    Args:
-        model, space (`str`): Hub ids of a TempoFormer and of the Space.
-
-    Raises a `ValueError` for what is no id, or a model of another kind, and an `OSError` for what the Hub refuses.
+    Makes the Space `space` (a Hub id) of a `model` (the Hub id of a TempoFormer), or renews it, with the token that
+    `hf auth login` has stored, and returns its address. It is private if the model is. Raises a `ValueError` for what
+    is no id or a model of another kind, and an `OSError` for what the Hub refuses.
     """
     api = HfApi()
     is_private = api.model_info(model).private
@@ -41,8 +37,10 @@ def push_space(model: str, space: str) -> str:
 
 def space_files(model: str) -> dict[str, bytes]:
     """What a Space holds, by path: the app, its card, its requirements, and this package, which is in no registry."""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    values = {"model": model, "markdown": markdown, "version": public_version, "python": python}
+    values = {"model": model, "markdown": markdown}
+    values["python"] = f"{sys.version_info.major}.{sys.version_info.minor}"
+    # Registries do not have the name of a build, as in `+cpu`.
+    values["version"] = lambda package: version(package).partition("+")[0]
     files = {
         path.name: Template(path.read_text(encoding="utf-8"), keep_trailing_newline=True).render(values).encode()
         for path in data_folder("hub_cards").glob("space/*.*")
@@ -52,8 +50,3 @@ def space_files(model: str) -> dict[str, bytes]:
         if path.suffix in SOURCES and not any(part.startswith(".") for part in name.parts):
             files[name.as_posix()] = path.read_bytes()
     return files
-
-
-def public_version(package: str) -> str:
-    """The installed version of a package as registries have it: without the name of a build, as in `+cpu`."""
-    return version(package).partition("+")[0]
