@@ -4,10 +4,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from helpers import tiny_model, write_posts
-from pyarrow import parquet
 from transformers import AutoTokenizer
 
 from modeling_tempoformer.data.files import write_json
@@ -15,12 +13,10 @@ from modeling_tempoformer.scoring import corpus as corpus_module
 from modeling_tempoformer.scoring.corpus import POSTS, Corpus, check_times, find_tables
 from modeling_tempoformer.scoring.scorer import (
     RECORD,
-    TRUNCATED,
     NamedTimelines,
     check_record,
     each_timeline,
     make_record,
-    read_parts,
 )
 
 
@@ -135,16 +131,6 @@ def test_an_id_that_a_timeline_has_twice_is_refused(tmp_path):
     write_files(corpus)
     with pytest.raises(ValueError, match="1.csv: Row 0 .*column 'id', value '8'"):
         corpus.check_ids(0)
-
-
-def test_a_file_of_predictions_counts_if_it_is_whole(tmp_path):
-    for number, metadata in enumerate(({TRUNCATED: "2"}, {TRUNCATED: "2"}, {TRUNCATED: "2"}, None)):
-        table = pa.table({"post_id": ["x"] * 3}, metadata=metadata)
-        parquet.write_table(table, tmp_path / f"part-0000{number}.parquet")
-    (tmp_path / "part-00001.parquet").write_bytes(b"")
-    (tmp_path / "part-00002.parquet").write_bytes((tmp_path / "part-00002.parquet").read_bytes()[:-1])
-    write(tmp_path / "_scored.json")
-    assert read_parts(tmp_path) == {0: (3, 2)}
 
 
 def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path):
