@@ -2,34 +2,37 @@ r"""Scores a corpus of posts that does not fit in memory, on one machine or on m
 
     python run_scoring.py --model_name_or_path outputs/mine --input_files posts/ --output_dir scored
     RAY_ADDRESS=10.0.0.1:6379 python run_scoring.py --model_name_or_path me/my-model \
-        --input_files s3://corpus/posts --output_dir s3://corpus/scored
+        --input_files /shared/posts --output_dir /shared/scored
 
 The posts of a timeline may stand in any order and in several files. They are written into partitions of whole
 timelines, and each process scores one after the other. After a stop the same command goes on with what is left.
 """
 
 import logging
+import os
+import shutil
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub.utils import tqdm
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerBase
 
-from modeling_tempoformer.configuration_post_tempoformer import StreamFields
 from modeling_tempoformer.data.arguments import check_positive
+from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.scoring.cluster import run_tasks, started_ray
-from modeling_tempoformer.scoring.files import WORK, find_tables, open_folder, read_json, write_json
-from modeling_tempoformer.scoring.partitions import Corpus, check_times
+from modeling_tempoformer.scoring.corpus import WORK, Corpus, check_times, find_tables
 from modeling_tempoformer.scoring.scorer import (
     RECORD,
     NamedTimelines,
     check_record,
     make_record,
+    read_json,
     read_parts,
     score_partition,
 )
 from modeling_tempoformer.training.recipes import parse, run_script
+from modeling_tempoformer.view.timelines import load_pipeline
 
 
 logger = logging.getLogger(__name__)
@@ -45,9 +48,9 @@ class ScoringArguments:
 
     model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
     input_files: list[str] = field(
-        metadata={"help": "Tables of posts, or folders of them: CSV, TSV, JSON lines or Parquet; paths or URIs."}
+        metadata={"help": "Tables of posts, or folders of them: CSV, TSV, JSON lines or Parquet."}
     )
-    output_dir: str = field(metadata={"help": "Folder for the predictions: a path or a URI that all machines reach."})
+    output_dir: str = field(metadata={"help": "Folder for the predictions, which all machines reach."})
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
@@ -65,19 +68,25 @@ class ScoringArguments:
 
 def main(arguments: list[str]):
     (args,) = parse([ScoringArguments], arguments)
-    output, tables = open_folder(args.output_dir), find_tables(args.input_files, args.output_dir)
-    pipe = load_pipeline(args)
+    # Processes on other machines have other working folders.
+    output = Path(args.output_dir).absolute()
+    tables = find_tables(args.input_files, output)
+    downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}
+    # In the precision in which it was saved.
+    loaded = load_pipeline(args.model_name_or_path, dtype="auto", **downloads)
+    pipe = NamedTimelines(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
-    num_partitions = max(LEAST_PARTITIONS, sum(table.size for table in tables) // PARTITION)
-    corpus, record = Corpus(output, tables, columns, num_partitions), make_record(pipe, tables, columns)
+    num_partitions = max(LEAST_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION)
+    corpus = Corpus(output, tables, columns, num_partitions)
+    record = make_record(pipe, corpus)
     begun, parts = check_record(output, record), read_parts(output)
     try:
         if begun is None or find_left(begun, parts):
             with started_ray():
                 # After the end the partitions are deleted.
-                if begun is None or read_json(output, SCORED) is not None:
-                    begun = {**record, **write_partitions(corpus, pipe.tokenizer)}
-                    write_json(output, RECORD, begun)
+                if begun is None or read_json(output / SCORED) is not None:
+                    begun = {**record, **write_partitions(corpus)}
+                    write_json(output / RECORD, begun)
                 left, shared = find_left(begun, parts), (pipe, corpus, begun["timed"], args.cores_per_process)
                 done = sum(begun["posts"]) - sum(left.values())
                 with tqdm(total=sum(begun["posts"]), initial=done, desc="Scoring", unit="post") as bar:
@@ -86,22 +95,14 @@ def main(arguments: list[str]):
     except KeyboardInterrupt:
         sys.exit("Stopped. The same command goes on with what is left.")
     num_posts, num_truncated = (sum(counts) for counts in zip(*read_parts(output).values(), strict=True))
-    write_json(output, SCORED, {"posts": num_posts, "truncated_posts": num_truncated})
-    output.delete_dir(WORK)
+    write_json(output / SCORED, {"posts": num_posts, "truncated_posts": num_truncated})
+    shutil.rmtree(output / WORK, ignore_errors=True)
+    # Of processes that were killed.
+    for partial in output.glob("_*_part-*.parquet"):
+        partial.unlink()
     logger.info("%d posts of %d files are scored: %s", num_posts, len(tables), args.output_dir)
     if num_truncated:
         logger.warning("%d posts were longer than the model reads, and were cut.", num_truncated)
-
-
-def load_pipeline(args: ScoringArguments) -> NamedTimelines:
-    """The model with its tokenizer, in the precision in which it was saved."""
-    downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}
-    config = AutoConfig.from_pretrained(args.model_name_or_path, **downloads)
-    if not isinstance(config, StreamFields):
-        raise ValueError(f"{args.model_name_or_path} is a '{config.model_type}' and not a TempoFormer.")
-    model = AutoModelForSequenceClassification.from_pretrained(args.model_name_or_path, **downloads).eval()
-    tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path, **downloads)
-    return NamedTimelines(model=model, tokenizer=tokenizer, device="cpu")
 
 
 def find_left(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) -> dict[int, int]:
@@ -110,13 +111,12 @@ def find_left(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) -> dict[
     return dict(sorted(left.items(), key=lambda item: -item[1]))
 
 
-def write_partitions(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+def write_partitions(corpus: Corpus) -> dict[str, Any]:
     """Reads and checks all posts; returns whether they have times, and how many posts each partition has."""
     # A run that was stopped while it read has left this.
-    corpus.output.delete_dir_contents(WORK, missing_dir_ok=True)
+    shutil.rmtree(corpus.output / WORK, ignore_errors=True)
     files = range(len(corpus.tables))
-    dated = tokenizer if "time_ids" in tokenizer.model_input_names else None
-    results = run_tasks(Corpus.write_file, (corpus, dated), files)
+    results = run_tasks(Corpus.write_file, (corpus,), files)
     _, times, posts = zip(*sorted(tqdm(results, total=len(files), desc="Reading", unit="file")), strict=True)
     timed = check_times(corpus.tables, times)
     if corpus.columns["id"]:

@@ -52,7 +52,7 @@ OTHERS = ("hf", "redis-server", "source")
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|hf|make|pip|python|redis-server|source) ")
 # Where programs read what they work on, after they have checked their arguments.
 READERS = (
-    "scoring.files.open_folder",
+    "scoring.corpus.find_tables",
     "semantic_change.corpora.read_targets",
     "semantic_change.corpora.read_truth",
     "training.fine_tuning.load_splits",

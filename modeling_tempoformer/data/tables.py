@@ -1,6 +1,7 @@
 """Tables of posts or texts: CSV, TSV, JSON and Parquet."""
 
 import csv
+import io
 import json
 import re
 from collections.abc import Collection, Iterator
@@ -75,9 +76,9 @@ def read_parquet(path: str | Path) -> Iterator[pa.Table]:
         yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches())
 
 
-def read_csv(path: str | Path) -> Iterator[pa.Table]:
-    """The rows of a CSV file, every cell as text."""
-    rows = read_rows(path)
+def read_csv(path: str | Path, content: str | None = None) -> Iterator[pa.Table]:
+    """The rows of a CSV file, every cell as text. `content` is that of a file which is not there."""
+    rows = read_rows(path, content)
     columns = next(rows, [])
     if "" in columns or len(set(columns)) < len(columns):
         raise ValueError(
@@ -93,13 +94,13 @@ def find_separator(header: str) -> str:
     return max(",;\t", key=header.count)
 
 
-def read_rows(path: str | Path) -> Iterator[list[str]]:
+def read_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
     """
     The rows of a CSV file, its header first. Raises a `ValueError` that names the line where the first bad row begins:
     one of more or fewer cells than the header, or with quotes that RFC 4180 does not allow.
     """
     number, num_columns = 0, None
-    with open_text(path, newline="") as file:
+    with open_text(path, newline="") if content is None else io.StringIO(content, newline="") as file:
         header = file.readline()
         lines = csv.reader(chain([header], file), delimiter=find_separator(header), strict=True)
         try:

@@ -23,12 +23,8 @@ Answers = dict[tuple[str, str], dict[str, Any] | None]
 
 class LivePost(NamedTuple):
     """
-    A post as [`LiveClassifier.read`] returns it.
-
-    Args:
-        timeline_id, post_id (`str`): Whose post it is, and which.
-        columns (`dict[str, list]`): The tokens of the earlier posts that were given with it, and its own, the last.
-        times (`list[float]`, *optional*): Their times in seconds.
+    A post as [`LiveClassifier.read`] returns it: whose it is and which; in `columns` the tokens of the earlier posts
+    that were given with it and its own, the last; and their `times` in seconds, None without times.
     """
 
     timeline_id: str
@@ -57,17 +53,12 @@ class Memory(NamedTuple):
 class LiveClassifier:
     """
     Classifies posts as they arrive, as the pipeline classifies whole timelines. Any number of processes may share a
-    store: nothing is kept between two calls but what is there.
+    store: nothing is kept between two calls but what is there, and an answer is there before it is returned.
 
-    - A post that is sent again, with the same `post_id`, gets the answer that it got before, and is not read twice.
-      The last 20 posts of a timeline are known.
-    - A post that is older than the newest one of its timeline is late and gets no answer.
-    - An answer is in the store before it is returned. A process that dies loses no post that was answered.
-    - Of two processes that read posts of a timeline at the same time the later one reads again what the other wrote.
-    - Posts of a timeline that is forgotten meanwhile get an answer, and nothing of them is kept.
-    - A memory that was damaged, or is another model's, counts as nothing, and the log says so.
-    - Of a post its time and its answer are kept, and what the model reads: in the post model its vector, in the
-      paper's model its tokens, from which the text can be read.
+    A post that is sent again, with the same `post_id`, gets the answer that it got before and is not read twice, if it
+    is among the last 20 of its timeline. Of two processes that read posts of a timeline at the same time the later one
+    reads again what the other wrote. Of a timeline that is forgotten meanwhile nothing is kept. A memory that was
+    damaged, or is another model's, counts as nothing, and the log says so.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
@@ -81,8 +72,7 @@ class LiveClassifier:
         self.timed = config.timed is not False
         self.window, self.weights = config.window, self.model.sample_weights()
         self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
-        longest = self.model.base_model.max_tokens
-        self.max_tokens = min(self.tokenizer.model_max_length, longest)
+        self.max_tokens = min(self.tokenizer.model_max_length, self.model.base_model.max_tokens)
 
     def read(
         self,
@@ -98,20 +88,18 @@ class LiveClassifier:
         Args:
             timeline_id, post_id (`str`): Whose post it is, and which: a post that is sent again has the same.
             text (`str`): The post.
-            timestamp (`str`, `float` or `datetime`, *optional*):
-                As in [`~modeling_tempoformer.data_collator_tempoformer.to_seconds`]. A model that was trained without
-                times takes none; any other needs it.
-            history (`Sequence[tuple[str, Any]]`, *optional*):
-                Text and timestamp of earlier posts of the timeline, oldest first. They are read only if nothing is
-                remembered of it, so that its stream is what it would have been; the last `window - 1` count.
+            timestamp (`str`, `float` or `datetime`, *optional*): As of [`to_seconds`]; None for a model that was
+                trained without times.
+            history (`Sequence[tuple[str, Any]]`, *optional*): Text and timestamp of earlier posts of the timeline,
+                oldest first. They are read only if nothing is remembered of it; the last `window - 1` count.
 
         Returns:
-            [`LivePost`]. Raises a `ValueError` for a timestamp that is missing, not a time, or of a model without
-            times; for times that are not in order; and for a text that cannot be read. It repeats no text.
+            [`LivePost`]. Raises a `ValueError`, which repeats no text, for a timestamp that is missing, not a time, or
+            of a model without times; for times that are not in order; and for a text that cannot be read.
         """
         posts = [*history, (text, timestamp)]
         names = [*(f"post {place} of `history`" for place in range(len(history))), "the post"]
-        times = read_times([value for _, value in posts], names)
+        times = read_times([timestamp for _, timestamp in posts], names)
         for name, seconds in zip(names, times, strict=True):
             if (seconds is not None) != self.timed:
                 rule = "needs a timestamp" if self.timed else "must have no timestamp"
@@ -119,11 +107,11 @@ class LiveClassifier:
         if self.timed and times != sorted(times):
             raise ValueError("`history` must be in order of time, oldest first, and not newer than the post.")
         texts = [text for text, _ in posts[-self.window :]]
-        last_times = times[-self.window :] if self.timed else None
-        columns, num_cut = tokenize_posts(self.tokenizer, texts, self.max_tokens, last_times)
+        times = times[-self.window :] if self.timed else None
+        columns, num_cut = tokenize_posts(self.tokenizer, texts, self.max_tokens, times)
         if num_cut:
             logger.warning_once(f"Posts of more than {self.max_tokens} tokens are cut.")
-        return LivePost(timeline_id, post_id, columns, last_times)
+        return LivePost(timeline_id, post_id, columns, times)
 
     def score(self, posts: Sequence[LivePost]) -> list[dict[str, Any] | None]:
         """
@@ -133,10 +121,10 @@ class LiveClassifier:
             posts (`Sequence[LivePost]`): Of any timelines; those of one timeline are read in order of time.
 
         Returns:
-            `list[dict | None]`: For each post None if it is late, else a dict (JSON): `label` and `score` as the
-            pipeline returns them, `probabilities` by class, `stream_length`, the number of posts that were read, and
-            `context`, where the earlier ones came from: "memory", "texts" if nothing was remembered and `history` was
-            given, or "none".
+            `list[dict | None]`: For each post None if it is older than the newest one of its timeline; else a dict
+            (JSON): `label` and `score` as of the pipeline, `probabilities` by class, `stream_length`, the number of
+            posts that were read, and `context`, where the earlier ones came from: "memory", "texts" (`history`, where
+            nothing was remembered) or "none".
         """
         answers: Answers = {}
         versions: dict[str, bytes] = {}
@@ -157,11 +145,8 @@ class LiveClassifier:
         memories = self.recall(dict.fromkeys(post.timeline_id for post in posts))
         # With the version of what has gone since it was seen, the store keeps nothing: it was forgotten.
         versions.update({name: memory.version for name, memory in memories.items() if memory.version})
-        known = {
-            post.key: memories[post.timeline_id].answers[post.post_id]
-            for post in posts
-            if post.post_id in memories[post.timeline_id].answers
-        }
+        known = {post.key: memories[post.timeline_id].answers.get(post.post_id) for post in posts}
+        known = {key: answer for key, answer in known.items() if answer is not None}
         new = [post for post in posts if post.key not in known]
         if not new:
             return known
@@ -169,11 +154,10 @@ class LiveClassifier:
         for memory in memories.values():
             state.timelines |= memory.state.timelines
         found = self.step(new, state)
-        changed = set()
-        for (timeline_id, post_id), answer in found.items():
-            if answer is not None:
-                memories[timeline_id].answers[post_id] = answer
-                changed.add(timeline_id)
+        read = {key: answer for key, answer in found.items() if answer is not None}
+        for (timeline_id, post_id), answer in read.items():
+            memories[timeline_id].answers[post_id] = answer
+        changed = {timeline_id for timeline_id, _ in read}
         saved = self.store.save(
             {name: (versions.get(name, b""), dump(name, state, memories[name].answers)) for name in changed}
         )
@@ -200,9 +184,7 @@ class LiveClassifier:
     def step(self, posts: list[LivePost], state: StreamState) -> Answers:
         """The answers of new posts, None for late ones. `state` is then that after them."""
         columns: dict[str, list] = {name: [] for name in posts[0].columns}
-        timeline_ids: list[str] = []
-        times: list[float] = []
-        asked, contexts = [], []
+        timeline_ids, times, asked, contexts = [], [], [], []
         for post in posts:
             size = len(post.columns["input_ids"])
             is_known = post.timeline_id in state or post.timeline_id in timeline_ids
@@ -228,16 +210,15 @@ class LiveClassifier:
         names = self.model.config.id2label
         answers: Answers = {}
         for post, scores, label, length, context in zip(posts, *of_posts, strict=True):
-            answers[post.key] = {
+            answer = {
                 "label": names[label],
                 "score": scores[label],
                 "probabilities": {names[label]: score for label, score in enumerate(scores)},
                 "stream_length": length,
                 "context": context,
             }
-            # A late post.
-            if not length:
-                answers[post.key] = None
+            # Of a late post nothing was read.
+            answers[post.key] = answer if length else None
         return answers
 
     def forget(self, timeline_id: str) -> bool:
@@ -254,8 +235,8 @@ def dump(timeline_id: str, state: StreamState, answers: dict[str, dict[str, Any]
 
 def read_times(values: Sequence[Any], names: Sequence[str]) -> list[float | None]:
     """
-    Timestamps in seconds, None where there is none. Raises a `ValueError` that names the first post, by `names`, whose
-    timestamp is not a time. It does not repeat that, which may be a text in the wrong field.
+    Timestamps in seconds, None where there is none. Raises a `ValueError` that names, by `names`, the first one that
+    is no time. It does not repeat it: it may be a text in the wrong field.
     """
     column, times = TimeColumn(), []
     for name, value in zip(names, values, strict=True):

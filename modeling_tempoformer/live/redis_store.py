@@ -25,10 +25,8 @@ class RedisStore:
 
     A memory is a few bytes of version, new and random at each write, and the memory itself. It is written only if its
     version is still the one that was read, so that of two processes that step a timeline at the same time one is told
-    to read again. No lock is held: a process that dies has either written a memory or left the one before.
-
-    Every model needs a database of its own (`redis://127.0.0.1:6379/1`). How many timelines fit is the server's
-    setting: `maxmemory` with `maxmemory-policy allkeys-lru` lets the least recently used leave.
+    to read again. No lock is held: a process that dies has either written a memory or left the one before. Every model
+    needs a database of its own (`redis://127.0.0.1:6379/1`).
 
     Args:
         client (`redis.Redis`): A client that returns bytes (`decode_responses=False`, the default).
@@ -43,24 +41,15 @@ class RedisStore:
     def load(self, timeline_ids: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
         """The version and the memory of each timeline, of which there is at least one; both empty for a new one."""
         timeline_ids = list(timeline_ids)
-        values = self.client.mget([KEY + timeline_id for timeline_id in timeline_ids])
-        return {
-            timeline_id: ((value or b"")[:VERSION_BYTES], (value or b"")[VERSION_BYTES:])
-            for timeline_id, value in zip(timeline_ids, values, strict=True)
-        }
+        values = [value or b"" for value in self.client.mget([KEY + timeline_id for timeline_id in timeline_ids])]
+        parts = [(value[:VERSION_BYTES], value[VERSION_BYTES:]) for value in values]
+        return dict(zip(timeline_ids, parts, strict=True))
 
     def save(self, memories: dict[str, tuple[bytes, bytes]]) -> set[str]:
         """
-        Replaces memories, each by itself.
-
-        Args:
-            memories (`dict[str, tuple[bytes, bytes]]`):
-                For each timeline the version that was read and the new memory.
-
-        Returns:
-            `set[str]`: The timelines that nobody else has written since they were read. Those of them that were
-            forgotten or have expired since are not written. Raises a `redis.ResponseError` if Redis refuses one, in
-            Redis's own words: without the id of the timeline.
+        Replaces memories, each by itself, given with the version that was read. Returns the timelines that nobody else
+        has written since; those of them that were forgotten or have expired meanwhile are not written. Raises Redis's
+        own error, a `redis.RedisError`, for the first that it refuses.
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (version, memory) in memories.items():

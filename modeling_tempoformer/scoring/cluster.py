@@ -19,7 +19,8 @@ ON_THIS_MACHINE = {
     # Ray's name for "no other machine takes part": its ports are open on the loopback alone, as they are on macOS.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     # Other users of this machine cannot give Ray work. It reads the token once for a process.
-    **{"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)},
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
     # By default its processes give way to all others (nice 15): on a busy machine a run would stand still.
     "RAY_worker_niceness": "0",
 }
@@ -28,45 +29,36 @@ ON_THIS_MACHINE = {
 @contextmanager
 def started_ray() -> Iterator[None]:
     """
-    Ray while the block runs: the cluster that `RAY_ADDRESS` names, else one of this machine's own, which ends with the
-    block and leaves nothing behind. A Ray that runs already is taken as it is. Ray must not be imported before,
-    because it reads its settings then.
+    Ray while the block runs: one that runs already, the cluster that `RAY_ADDRESS` names, or this machine's own, which
+    ends with the block. Ray must not be imported before, because it reads its settings then.
     """
     is_local = "RAY_ADDRESS" not in os.environ
     os.environ |= ALWAYS | (ON_THIS_MACHINE if is_local else {})
     import ray
 
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if ray.is_initialized():
         yield
-    elif not is_local:
-        with ray.init(**quiet):
+        return
+    # Logs, which nobody else may read. Ray's sockets are there too, and `TMPDIR` may be too long for their paths.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        os.environ["RAY_TMPDIR"] = folder
+        settings = {"address": "local", "include_dashboard": False} if is_local else {}
+        with ray.init(log_to_driver=False, logging_level=logging.ERROR, **settings):
             yield
-    else:
-        # Logs, which nobody else may read. Ray's sockets are there too, and `TMPDIR` may be too long for their paths.
-        with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-            os.environ["RAY_TMPDIR"] = folder
-            with ray.init(address="local", include_dashboard=False, **quiet):
-                yield
 
 
 def run_tasks(
     function: Callable, shared: tuple, items: Iterable, num_cpus: int = 1, on_gpus: bool = False
 ) -> Iterator[Any]:
     """
-    The results of `function(*shared, item)` on Ray for each item, as soon as they are there. A call whose process dies
-    is made again. An error of the function is raised as what it is; Ray would make a traceback of it.
-
-    Args:
-        function (`Callable`): What each process runs.
-        shared (`tuple`): What is the same for all calls, and sent once to each machine.
-        items (`Iterable`): What each call is about.
-        num_cpus (`int`, *optional*, defaults to 1): How many cores a call takes.
-        on_gpus (`bool`, *optional*, defaults to `False`): Whether a call takes a GPU too, if there are any.
+    The results of `function(*shared, item)` for each item, as soon as they are there. Each call takes `num_cpus`
+    cores, and `on_gpus` a GPU if there are any; one whose process dies is made again. An error is raised as what it
+    is, where Ray would make a traceback of it.
     """
-    import ray  # Only here, because it reads settings that [`started_ray`] makes.
+    import ray  # Only here, because it reads settings that `started_ray` makes.
 
     num_gpus = int(on_gpus and ray.cluster_resources().get("GPU", 0) > 0)
+    # Ray would wait for such a machine.
     if not any(node["Resources"].get("CPU", 0) >= num_cpus for node in ray.nodes()):
         raise ValueError(f"No machine has {num_cpus} cores for a process: ask for fewer.")
     task, kept = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(function), [ray.put(value) for value in shared]

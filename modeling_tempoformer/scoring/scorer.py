@@ -1,8 +1,8 @@
 """From partitions to files of predictions, and what decides whether a run may go on."""
 
 import hashlib
+import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,16 +10,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from pyarrow import parquet
-from pyarrow.fs import FileSelector, FileSystem
 from transformers.utils import logging
 
+from ..data.files import written_whole
 from ..data_collator_tempoformer import to_date
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from .files import Table, read_json, written_whole
-from .partitions import Corpus
+from .corpus import Corpus
 
 
 RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
@@ -36,7 +34,7 @@ class NamedTimelines(StreamClassificationPipeline):
         return entry
 
 
-def make_record(pipe: NamedTimelines, tables: list[Table], columns: dict[str, str | None]) -> dict[str, Any]:
+def make_record(pipe: NamedTimelines, corpus: Corpus) -> dict[str, Any]:
     """All that decides which predictions come out: the model as SHA-256, the columns' names, and the input files."""
     digest = hashlib.sha256()
     with TemporaryDirectory() as folder:
@@ -44,22 +42,21 @@ def make_record(pipe: NamedTimelines, tables: list[Table], columns: dict[str, st
         pipe.tokenizer.save_pretrained(folder)
         for path in sorted(Path(folder).iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
-    for name, weight in sorted(pipe.model.state_dict().items()):
-        digest.update(name.encode() + weight.contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    files = [[table.name, table.size, table.changed] for table in tables]
-    settings = {f"--{role}_column": column for role, column in columns.items()}
+    for weight in pipe.model.state_dict().values():
+        digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
+    files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
+    settings = {f"--{role}_column": column for role, column in corpus.columns.items()}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
 
 
-def check_record(output: FileSystem, record: dict[str, Any]) -> dict[str, Any] | None:
+def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
     """
     What the folder was begun with; None if it is new: it has no record before all posts are read. Raises a
     `ValueError` if it was begun with another record, or has other files.
     """
-    before = read_json(output, RECORD)
+    before = read_json(output / RECORD)
     if before is None:
-        files = output.get_file_info(FileSelector("", allow_not_found=True))
-        if present := sorted(info.base_name for info in files if not info.base_name.startswith("_")):
+        if present := sorted(path.name for path in output.glob("[!_]*")):
             raise ValueError(f"--output_dir has other files ({present[0]}): give a new one.")
     elif changed := [name for name, value in record.items() if before[name] != value]:
         said = f"was begun with another {' and another '.join(changed)}"
@@ -68,16 +65,7 @@ def check_record(output: FileSystem, record: dict[str, Any]) -> dict[str, Any] |
 
 
 def score_partition(pipe: NamedTimelines, corpus: Corpus, timed: bool, num_threads: int, partition: int) -> int:
-    """
-    Writes the predictions of a partition, in the order of [`Corpus.read`]; returns how many.
-
-    Args:
-        pipe (`NamedTimelines`): The model.
-        corpus (`Corpus`): All its files are written.
-        timed (`bool`): Whether posts have times.
-        num_threads (`int`): On how many cores this process computes.
-        partition (`int`): Its number.
-    """
+    """Writes the predictions of a partition, in the order of [`Corpus.read`]; returns how many."""
     torch.set_num_threads(num_threads)
     # There may be a process for each core, and oneDNN's own cache would take a gigabyte in each.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
@@ -95,38 +83,35 @@ def score_partition(pipe: NamedTimelines, corpus: Corpus, timed: bool, num_threa
                 scores[answer["label"]].append(answer["score"])
     columns = {"timeline_id": posts["timeline_id"], "post_id": posts["post_id"]}
     if timed:
-        microseconds = pc.round(pc.multiply(posts["time"], 1e6)).cast(pa.int64())
-        columns["time"] = microseconds.cast(pa.timestamp("us", "UTC"))
+        columns["time"] = pa.array(map(to_date, posts["time"].to_pylist()), pa.timestamp("us", "UTC"))
     columns["prediction"] = pa.array(labels, pa.string())
     columns |= {f"probability_{name}": pa.array(values, pa.float64()) for name, values in scores.items()}
-    with written_whole(corpus.output, f"part-{partition:05}.parquet") as stream:
-        parquet.write_table(pa.table(columns, metadata={TRUNCATED: str(pipe.truncated)}), stream, compression="zstd")
+    with written_whole(corpus.output / f"part-{partition:05}.parquet") as path:
+        parquet.write_table(pa.table(columns, metadata={TRUNCATED: str(pipe.truncated)}), path, compression="zstd")
     return posts.num_rows
 
 
 def each_timeline(posts: pa.Table, timed: bool) -> Iterator[tuple[str, dict[str, list]]]:
     """The timelines of sorted posts, with their ids."""
-    runs, start = pc.run_end_encode(posts["timeline_id"].combine_chunks()), 0
-    for timeline_id, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        timeline = posts.slice(start, end - start)
-        start = end
-        columns = {"text": timeline["text"].to_pylist()}
+    for timeline_id, timeline in posts.to_pandas().groupby("timeline_id", sort=False):
+        columns = {"text": timeline["text"].tolist()}
         if timed:
             # Numbers would be checked for dates without dashes, which these are not.
-            columns["timestamp"] = [to_date(seconds) for seconds in timeline["time"].to_pylist()]
+            columns["timestamp"] = [to_date(seconds) for seconds in timeline["time"]]
         yield timeline_id, columns
 
 
-def read_parts(output: FileSystem) -> dict[int, tuple[int, int]]:
-    """
-    The partitions whose file of predictions is whole: how many posts each has, and how many of these were cut to the
-    model's length.
-    """
+def read_parts(output: Path) -> dict[int, tuple[int, int]]:
+    """The partitions with a whole file of predictions: how many posts each has, and how many of these were cut."""
     parts = {}
-    for info in output.get_file_info(FileSelector("", allow_not_found=True)):
-        if number := re.fullmatch(r"part-(\d+)\.parquet", info.base_name):
-            with suppress(pa.ArrowInvalid, OSError), output.open_input_file(info.path) as file:
-                metadata = parquet.read_metadata(file)
-                if TRUNCATED in (metadata.metadata or {}):
-                    parts[int(number[1])] = metadata.num_rows, int(metadata.metadata[TRUNCATED])
+    for path in output.glob("part-*.parquet"):
+        with suppress(pa.ArrowInvalid):
+            metadata = parquet.read_metadata(path)
+            if TRUNCATED in (metadata.metadata or {}):
+                parts[int(path.stem[5:])] = metadata.num_rows, int(metadata.metadata[TRUNCATED])
     return parts
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file, None if it does not exist."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -6,6 +6,7 @@ The app in the browser: runs it on this machine, or makes a Space of it on the H
 """
 
 import argparse
+from importlib.util import find_spec
 
 from ..training.recipes import run_script
 
@@ -15,11 +16,11 @@ def main(arguments: list[str]):
     parser.add_argument("--model_name_or_path", required=True, help="A TempoFormer: a folder, or an id on the Hub.")
     parser.add_argument("--push_space", metavar="ID", help="Make or renew this Space instead, for a model on the Hub.")
     args = parser.parse_args(arguments)
-    try:
-        from .app import run_app
-        from .pushing import push_space
-    except ModuleNotFoundError as problem:
-        raise ValueError(f'The app needs {problem.name}: pip install "modeling-tempoformer[space]".') from None
+    if find_spec("gradio") is None:
+        raise ValueError('The app needs Gradio: pip install "modeling-tempoformer[space]".')
+    from .app import run_app
+    from .pushing import push_space
+
     if args.push_space is None:
         run_app(args.model_name_or_path)
     else:

@@ -1,4 +1,4 @@
-"""The app: posts and a model in, a page of timelines and a table of predictions out. Needs the extra `space`."""
+"""The app: posts in, a page of timelines and a table of predictions out. Needs the extra `space`."""
 
 import logging
 import traceback
@@ -9,26 +9,20 @@ from pathlib import Path
 import gradio as gr
 import numpy as np
 from markupsafe import Markup
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..cards.model_cards import public_id
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.predictions import PREDICTIONS, prediction_rows, to_csv
 from ..evaluation.report import worth
 from ..evaluation.results import read_test
+from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..view.timeline_page import timeline_page
 from ..view.timelines import classes_of, explain_timelines, load_pipeline
-from .posts import MOST_CHARACTERS, MOST_POSTS, parse_posts
+from .posts import MOST_POSTS, parse_posts
 
 
-# More than so many characters take in a request, whatever they are.
-MOST_BYTES = 8 * MOST_CHARACTERS
-STYLE = Path(__file__).with_name("app.css")
 INTRO = """
 # Timelines of posts
 
@@ -37,6 +31,9 @@ something change here? You see the labels on a time axis, and which earlier post
 
 **Your posts** are read by the machine that this app runs on, and neither stored nor logged there. For private posts
 run the app on your own machine.
+
+**Predictions about people are sensitive.** A prediction is a hint for a person to check. It is never a diagnosis, and
+nobody should decide anything about a person because of it.
 """
 EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 2024-05-03 08:30  a quiet day, read half of my book
@@ -47,16 +44,7 @@ EXAMPLE = """2024-05-01 20:45  dinner with Sam, we laughed a lot
 """
 FORMS = (
     "One post on each line after its time, or a table copied from a spreadsheet: its first line names the columns "
-    f"text, timestamp, timeline_id (whose post) and label, of which only text must be there. At most {MOST_POSTS:,} "
-    f"posts and {MOST_CHARACTERS:,} characters."
-)
-MODEL = (
-    "A TempoFormer: a folder of this machine, or an id on the Hub, of which a Space loads its own and public ones. No "
-    "code of theirs is run."
-)
-LIMITS = (
-    "**Predictions about people are sensitive.** A prediction is a hint for a person to check. It is never a "
-    "diagnosis, and nobody should decide anything about a person because of it."
+    f"text, timestamp, timeline_id (whose post) and label; only text must be there. At most {MOST_POSTS:,} posts."
 )
 RESULT = Markup(
     """<p class="done"><span>Posts: {posts:,}. Timelines: {timelines:,}.</span>
@@ -68,18 +56,10 @@ PROBLEM = Markup('<p class="problem" role="alert">{problem}</p>')
 logger = logging.getLogger(__name__)
 
 
-def show_posts(text: str, name: str, default: str, public: bool = False) -> str:
-    """
-    HTML with the timelines of the posts in a text and their predictions, or with one sentence that says what to
-    change. The browser gets all of it, and nothing is stored or logged here.
-
-    Args:
-        text (`str`): As [`parse_posts`] reads it.
-        name (`str`): Folder or Hub id of the model.
-        default, public: As for [`run_app`].
-    """
+def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
+    """HTML with the timelines of the posts in a text and their predictions, or with a sentence on what to change."""
     try:
-        return predict_posts(text, name.strip(), default, public)
+        return predict_posts(text, pipe, model)
     except (ValueError, OSError) as problem:
         return PROBLEM.format(problem=" ".join(str(problem).split()))
     except Exception as problem:
@@ -89,17 +69,9 @@ def show_posts(text: str, name: str, default: str, public: bool = False) -> str:
         return PROBLEM.format(problem="This is an error of the app and not of your posts; its log says where.")
 
 
-def predict_posts(text: str, name: str, default: str, public: bool) -> str:
-    """The same; raises a `ValueError` or an `OSError` that says what to change."""
-    posts = parse_posts(text)
-    is_stranger_s = public and name != default
-    if is_stranger_s and public_id(name) is None:
-        raise ValueError("Name a model by its id on the Hub, as in me/my-model.")
-    # Strangers do not see what the token of this machine may read.
-    token = False if is_stranger_s else None
-    pipe = load_pipeline(name, token=token)
+def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
     names, thresholds = classes_of(pipe.model.config)
-    timelines = hold_back("test", to_timelines(posts, names), read_split(name), name)
+    timelines = hold_back("test", to_timelines(parse_posts(text), names), read_split(model), model)
     explained = explain_timelines(pipe, timelines)
     predicted = [post for timeline in explained for post in timeline["posts"]]
     labels = np.array([names.index(post["label"]) for post in predicted])
@@ -110,62 +82,40 @@ def predict_posts(text: str, name: str, default: str, public: bool) -> str:
         timelines=len(timelines),
         name=PREDICTIONS,
         table=b64encode(table.encode()).decode(),
-        page=timeline_page(explained, names, thresholds, verdict=worth(read_test(name, token=token))),
+        page=timeline_page(explained, names, thresholds, verdict=worth(read_test(model))),
     )
 
 
-def refuse_files(app: ASGIApp) -> ASGIApp:
-    """The app without requests that carry files. It needs none, and Gradio would store them on its disk."""
+def run_app(model: str, public: bool = False):
+    """
+    Serves the app until it is stopped. Nothing that it is given is stored or logged.
 
-    async def answer(scope: Scope, receive: Receive, send: Send):
-        kind = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
-        refused = PlainTextResponse("No files are taken.", status_code=415)
-        await (refused if kind.lower().startswith("multipart/") else app)(scope, receive, send)
+    Args:
+        model (`str`): Folder or Hub id of a TempoFormer. Code beside its weights is never run.
+        public (`bool`, *optional*, defaults to `False`): Whether the app listens where the environment says
+            (`GRADIO_SERVER_NAME`), as in a Space, and not on loopback only.
 
-    return answer
-
-
-def make_app(default: str, public: bool) -> gr.Blocks:
-    """The app, not yet served."""
+    Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
+    """
+    answer = partial(show_posts, pipe=load_pipeline(model), model=model)
     # Some browsers send what they check to a server.
     unchecked = gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off")
     with gr.Blocks(title="Timelines of posts", analytics_enabled=False) as app:
         gr.Markdown(INTRO)
-        posts = gr.Textbox(label="1. Posts", info=FORMS, lines=8, elem_id="posts", html_attributes=unchecked)
+        posts = gr.Textbox(label="Posts", info=FORMS, lines=8, elem_id="posts", html_attributes=unchecked)
         # In the browser.
         gr.Button("Try made-up posts", elem_id="example").click(None, None, posts, js=f"() => {EXAMPLE!r}")
-        name = gr.Textbox(label="2. Model", info=MODEL, value=default, elem_id="model")
-        show = gr.Button("3. Show the timelines", variant="primary", elem_id="show")
+        show = gr.Button("Show the timelines", variant="primary", elem_id="show")
         result = gr.HTML(elem_id="result")
-        gr.Markdown(LIMITS)
-        answer = partial(show_posts, default=default, public=public)
-        show.click(answer, [posts, name], result, scroll_to_output=True, api_visibility="private")
-    return app
-
-
-def run_app(default: str, public: bool = False):
-    """
-    Serves the app until it is stopped.
-
-    Args:
-        default (`str`): Folder or Hub id of the model that is offered first.
-        public (`bool`, *optional*, defaults to `False`): Whether strangers use it, as in a Space: then it listens
-            where the environment says (`GRADIO_SERVER_NAME`), and only public models of the Hub can be named beside
-            the first. Otherwise it listens on loopback only.
-
-    Raises the errors of [`load_pipeline`] for the default model.
-    """
-    load_pipeline(default)
-    bounds = [Middleware(RequestBodyLimitMiddleware, max_body_size=MOST_BYTES), Middleware(refuse_files)]
-    make_app(default, public).launch(
+        show.click(answer, posts, result, scroll_to_output=True, api_visibility="private")
+    app.launch(
         server_name=None if public else "127.0.0.1",
         share=False,
-        # Gradio would keep what was given and shown in the browser.
+        # Gradio would keep what was given and shown in the browser, and files, of which the app needs none, on disk.
         run_history=False,
+        max_file_size=1,
         enable_monitoring=False,
-        app_kwargs={"middleware": bounds},
+        app_kwargs={"middleware": [Middleware(RequestBodyLimitMiddleware, max_body_size=8_000_000)]},
         ssr_mode=False,
-        mcp_server=False,
-        footer_links=[],
-        css_paths=STYLE,
+        css_paths=Path(__file__).with_name("app.css"),
     )

@@ -1,18 +1,13 @@
 """Posts as a person gives them to the app: a table, or one post on each line after its time."""
 
-import csv
-import io
 import re
 
 from datasets import Dataset
 
-from ..data.tables import find_separator
+from ..data.tables import find_separator, read_csv
 
 
-# What a page shows well and a small server computes in a minute or two.
-MOST_POSTS = 2000
-MOST_CHARACTERS = 1_000_000
-COLUMNS = ("timeline_id", "timestamp", "text", "label", "speaker")
+MOST_POSTS = 2000  # what a page shows well and a small server computes in a minute or two
 # More times than the reader of times takes: what it refuses must not become part of a text.
 TIMED_LINE = re.compile(
     r"((?:\d{4}-\d\d?-\d\d?|\d\d?\.\d\d?\.\d{4})(?:[T ]+\d\d?:\d\d[\d:.]*(?: ?[+-]\d\d:?\d\d|Z)?)?)(?:[\s,;]+(.*))?"
@@ -21,50 +16,25 @@ TIMED_LINE = re.compile(
 
 def parse_posts(text: str) -> Dataset:
     """
-    The posts in a text, as rows for [`to_timelines`].
-
-    Args:
-        text (`str`): A table, separated by tabs, as a spreadsheet copies it, by semicolons or by commas. Its first
-            line names the columns, with `text` among them; `timeline_id`, `timestamp`, `label` and `speaker` are read
-            if they are there. Or one post on each line, after its time in ISO-8601. Without timeline ids all posts are
-            one timeline.
-
-    Returns:
-        `Dataset`: One row for each post, with the columns that were named. Raises a `ValueError` for no posts, more
-        than 2,000 posts or 1,000,000 characters, and one that names the line for posts in neither form.
+    The posts in a text, as rows for [`to_timelines`]. The text is a table, separated by tabs, semicolons or commas,
+    whose first line names the columns, `text` among them; or one post on each line, after its time. Without timeline
+    ids all posts are one timeline. Raises a `ValueError` for no posts or more than 2,000, and one that names the line
+    for posts in neither form.
     """
-    header = text.strip().partition("\n")[0]
-    separator = find_separator(header)
-    is_table = "text" in (name.strip(' "').lower() for name in header.split(separator))
-    posts = read_table(text, separator) if is_table else read_lines(text)
+    header = text.strip().partition("\n")[0].lower()
+    if "text" in (name.strip(' "') for name in header.split(find_separator(header))):
+        rows = [row for table in read_csv("the table", text.lstrip("\r\n")) for row in table.to_pylist()]
+        posts = [{name.strip().lower(): cell for name, cell in row.items()} for row in rows]
+    else:
+        posts = read_lines(text)
     if not posts:
         raise ValueError("There are no posts yet: paste some.")
-    if len(posts) > MOST_POSTS or len(text) > MOST_CHARACTERS:
+    if len(posts) > MOST_POSTS:
         raise ValueError(
-            f"There are {len(posts):,} posts of {len(text):,} characters together, and this page takes at most "
-            f"{MOST_POSTS:,} and {MOST_CHARACTERS:,}: for more, run run_timeline_view.py on your own machine."
+            f"There are {len(posts):,} posts, and this page takes at most {MOST_POSTS:,}: for more, run "
+            "run_timeline_view.py on your own machine."
         )
     return Dataset.from_list([{"timeline_id": "your posts", **post} for post in posts])
-
-
-def read_table(text: str, separator: str) -> list[dict[str, str]]:
-    """The rows below the line of names; blank lines are left out."""
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    names, posts = [], []
-    try:
-        for cells in filter(None, rows):
-            if names:
-                posts.append({name: cell for name, cell in zip(names, cells, strict=True) if name in COLUMNS})
-            else:
-                names = [name.strip().lower() for name in cells]
-    except (csv.Error, ValueError):
-        raise ValueError(
-            f"Line {rows.line_num} does not have the {len(names)} cells that the first line names: a text that holds "
-            "the separator, a line break or double quotes must be in double quotes, its own written twice."
-        ) from None
-    if any(names.count(name) > 1 for name in COLUMNS):
-        raise ValueError("The first line names a column twice.")
-    return posts
 
 
 def read_lines(text: str) -> list[dict[str, str]]:
@@ -75,8 +45,7 @@ def read_lines(text: str) -> list[dict[str, str]]:
             posts.append({"timestamp": match[1], "text": match[2] or ""})
         elif line.strip():
             raise ValueError(
-                f"Line {number} does not begin with a time. Write one post on each line after its time (2024-05-01 "
-                "09:00 so happy today), or give a table whose first line names its columns: text and, where there are "
-                "any, timeline_id, timestamp, label."
+                f"Line {number} does not begin with a time, as in 2024-05-01 09:00 so happy today, and the first line "
+                "does not name the columns of a table, with text among them."
             )
     return posts

@@ -24,8 +24,6 @@ LIBRARIES = {"altair": "altair", "vl_convert": "vl-convert-python"}
 ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 # The colours of classes and groups, in order; page.css says what they are in the light, in the dark and on paper.
 COLOURS = [f"var(--group-{number})" for number in range(8)]
-# Read without colour too.
-DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1], [1, 3], [10, 2, 2, 2, 2, 2]]
 # Legends stand one below the other where there is no room beside.
 LEGENDS = {"top": {"anchor": "start", "direction": {"signal": "width < 480 ? 'vertical' : 'horizontal'"}}}
 # Charts take all colours from the page, so that they follow it into the dark and onto paper.
@@ -35,16 +33,13 @@ CHART_CONFIG = {
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     "axis": {
-        **{"labelColor": "var(--quiet)", "titleColor": "var(--quiet)", "gridColor": "var(--line)"},
-        **{"domainColor": "var(--edge)", "tickColor": "var(--edge)", "titleFontWeight": "normal"},
-        **{"labelFontSize": 12, "titleFontSize": 12},
+        **dict.fromkeys(("labelColor", "titleColor"), "var(--quiet)"),
+        **dict.fromkeys(("domainColor", "tickColor"), "var(--edge)"),
+        **{"gridColor": "var(--line)", "titleFontWeight": "normal", "labelFontSize": 12, "titleFontSize": 12},
     },
     "legend": {
-        "labelColor": "var(--ink)",
-        "titleColor": "var(--quiet)",
-        "labelFontSize": 12,
-        "labelLimit": 200,
-        "layout": LEGENDS,
+        **{"labelColor": "var(--ink)", "titleColor": "var(--quiet)"},
+        **{"labelFontSize": 12, "labelLimit": 200, "layout": LEGENDS},
     },
     "title": {"color": "var(--ink)", "fontSize": 13, "fontWeight": "normal", "anchor": "start"},
     "text": {"color": "var(--ink)", "fontSize": 12},
@@ -67,23 +62,12 @@ def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
 
 def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixin]", **values: Any) -> str:
     """
-    A page as one HTML text.
-
-    Args:
-        template (`str`): A file of this folder that extends `page.html.jinja`: its blocks `style` and `script` take in
-            other files of the folder by `{{ own_file("...") }}`, and it fills `header`, `main` and `footer`.
-        data: What the script gets as `page.data`: anything that JSON has, without NaN.
-        charts (`dict[str, altair.TopLevelMixin]`): By name; the script gets their Vega specifications as
-            `page.charts`.
-        values: What the template shows, `title` among it; it escapes them.
+    A page as one HTML text, of a template that extends `page.html.jinja`. Its script gets `data`, anything that JSON
+    has without NaN, as `page.data`, and the Vega specifications of the charts as `page.charts`; the template shows
+    `values`, `title` among them.
     """
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    settings = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, **settings)
     environment.globals["own_file"] = own_file
     return environment.get_template(template).render(
         vega=vega_bundle(),

@@ -4,8 +4,6 @@ from collections.abc import Collection, Sequence
 
 import altair as alt
 
-from .page import DASHES
-
 
 # What became of a post at the threshold: its shape and its colour. The page says each as a word as well.
 OUTCOMES = {
@@ -15,6 +13,8 @@ OUTCOMES = {
     "alarm": ("square", "var(--accent)"),
     "no alarm": ("circle", "var(--edge)"),
 }
+# Read without colour too.
+DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1], [1, 3], [10, 2, 2, 2, 2, 2]]
 WIDTH = 800  # The script sets the true one.
 CLASS_ROW = 22
 LEAST_REACH = 0.5  # of an axis of changes of log-odds
@@ -36,13 +36,8 @@ def timeline_charts(
     names: Sequence[str], watched: int, labelled: Collection[bool], layers: int
 ) -> dict[str, alt.TopLevelMixin]:
     """
-    The charts by name: `timeline_chart` of one timeline, `why_chart` of one post, `sparkline` of one timeline.
-
-    Args:
-        names (`Sequence[str]`): The classes.
-        watched (`int`): The class that is watched at first.
-        labelled (`Collection[bool]`): Whether there are posts with a label, and posts without.
-        layers (`int`): Stream layers with attention.
+    The charts by name. `watched` is the class that is watched at first; `labelled` has whether there are posts with a
+    label, and posts without; `layers` are the stream layers with attention.
     """
     # The class to watch has a line without gaps.
     classes = [names[watched], *(name for name in names if name != names[watched])]
@@ -52,8 +47,11 @@ def timeline_charts(
     if True not in labelled:
         outcomes = ["alarm", "no alarm"]
     labels = names if True in labelled else ()
-    charts = {"timeline_chart": timeline_chart(classes, outcomes, labels), "why_chart": why_chart(layers)}
-    return {**charts, "sparkline": sparkline()}
+    return {
+        "timeline_chart": timeline_chart(classes, outcomes, labels),
+        "why_chart": why_chart(layers),
+        "sparkline": sparkline(),
+    }
 
 
 def timeline_chart(classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str]) -> alt.VConcatChart:

@@ -4,7 +4,7 @@
 const UNIT = 10000;
 
 function isAlarm(timeline, post, watched, threshold) {
-  return timeline.heeded[post] && timeline.probabilities[watched][post] >= threshold;
+  return timeline.probabilities[watched][post] >= threshold;
 }
 
 function outcomeOf(timeline, post, watched, threshold) {
@@ -44,7 +44,6 @@ function countTimeline(timeline, watched, threshold) {
   const ofClass = labelled.filter((post) => timeline.actual[post] === watched);
   return {
     posts: all.length,
-    labelled: labelled.length,
     alarms: all.filter(alarmed).length,
     judged: labelled.filter(alarmed).length,
     ofClass: ofClass.length,
@@ -55,7 +54,7 @@ function countTimeline(timeline, watched, threshold) {
 
 function addCounts(counts) {
   const sum = (name) => counts.reduce((total, count) => total + count[name], 0);
-  const names = ["posts", "labelled", "alarms", "judged", "ofClass", "hits"];
+  const names = ["posts", "alarms", "judged", "ofClass", "hits"];
   const sums = Object.fromEntries(names.map((name) => [name, sum(name)]));
   return { ...sums, delays: counts.flatMap((count) => count.delays) };
 }

@@ -22,7 +22,7 @@ const state = {
 };
 let counts = []; // of each timeline
 let places = []; // of the posts that are shown, on the horizontal axis
-let views = {}; // of the charts, by name
+const views = {}; // of the charts, by name
 
 // ---- The settings and what they count
 
@@ -179,10 +179,6 @@ function placesByTime({ times, silences, silence }) {
   return gaps.map((gap, post) => (place += isSilent.has(post) ? silent : gap));
 }
 
-function placeOf(post) {
-  return places[post];
-}
-
 function outcome(post) {
   return outcomeOf(shown(), post, state.watched, state.threshold);
 }
@@ -233,7 +229,7 @@ function aboutChart() {
 
 function postRows() {
   return shown().texts.map((_, post) => ({
-    x: placeOf(post),
+    x: places[post],
     p: probabilityOf(post) / UNIT,
     outcome: outcome(post),
     description: postWords(post),
@@ -249,16 +245,16 @@ function lineRows() {
     let run = 0;
     return shown().probabilities[label].map((units, post) => {
       if (ends.has(post)) run++;
-      return { x: placeOf(post), p: units / UNIT, class: name, run };
+      return { x: places[post], p: units / UNIT, class: name, run };
     });
   });
 }
 
 function silenceRows(width) {
   const { times, silences, texts } = shown();
-  const span = placeOf(texts.length - 1) - placeOf(0);
+  const span = places[texts.length - 1] - places[0];
   return silences.map((post) => {
-    const [x, end] = [placeOf(post - 1), placeOf(post)];
+    const [x, end] = [places[post - 1], places[post]];
     const words = duration(times[post] - times[post - 1]);
     if (((end - x) / span) * width < LETTER * words.length) return { x, end };
     return { x, end, middle: (x + end) / 2, words };
@@ -266,11 +262,11 @@ function silenceRows(width) {
 }
 
 function classRows(labels) {
-  return labels.flatMap((label, post) => (label < 0 ? [] : [{ x: placeOf(post), class: names[label] }]));
+  return labels.flatMap((label, post) => (label < 0 ? [] : [{ x: places[post], class: names[label] }]));
 }
 
 function pointRows(post) {
-  return [{ x: placeOf(post), p: probabilityOf(post) / UNIT }];
+  return [{ x: places[post], p: probabilityOf(post) / UNIT }];
 }
 
 function changeChart(data) {
@@ -286,11 +282,11 @@ function showTicks() {
   const [ticks, words] = [[], []];
   let [end, before] = [-Infinity, undefined];
   for (const post of places.keys()) {
-    const pixel = view.scale("x")(placeOf(post));
+    const pixel = view.scale("x")(places[post]);
     const said = isByTime() ? nextMoment(times[post], before) : String(post + 1);
     const right = pixel + LETTER * said.length;
     if (pixel < end || (post > 0 && right > view.width() + RIGHT)) continue;
-    ticks.push(placeOf(post));
+    ticks.push(places[post]);
     words.push(said);
     before = times?.[post];
     end = right + 14;
@@ -356,12 +352,12 @@ function plotBox() {
 }
 
 function pixelOf(post) {
-  return plotBox().left + views.timeline_chart.scale("x")(placeOf(post));
+  return plotBox().left + views.timeline_chart.scale("x")(places[post]);
 }
 
 function nearestPost(clientX) {
   const wanted = views.timeline_chart.scale("x").invert(clientX - plotBox().left);
-  const distance = (post) => Math.abs(placeOf(post) - wanted);
+  const distance = (post) => Math.abs(places[post] - wanted);
   return shown().texts.reduce((best, _, post) => (distance(post) < distance(best) ? post : best), 0);
 }
 
@@ -497,12 +493,13 @@ function showWhy() {
   const post = state.chosen;
   const all = causes();
   const ofPosts = all.filter((cause) => cause.post);
+  const layers = ofPosts[0].attention.length;
   const watched = names[state.watched];
   byId("why-title").textContent = `Why post ${post + 1} has ${watched} ${probability(probabilityOf(post))}`;
   byId("why-text").textContent = shown().texts[post];
   const hasEarlier = ofPosts.length > 1;
   for (const id of ["why_chart", "why-table", "save-why"]) byId(id).hidden = !hasEarlier;
-  byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, ofPosts[0].attention.length) : [
+  byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, layers) : [
     "The model saw no earlier post with this one: nothing but the post itself decided.",
   ]));
   if (!hasEarlier) return;
@@ -511,7 +508,7 @@ function showWhy() {
   fitWidth(views.why_chart, byId("why_chart"));
   byId("why_chart").ariaLabel = `Effect of each post of the stream on the log-odds of ${watched}`;
   const strength = (cause) => Math.abs(cause.effect);
-  showWhyTable(all.sort((a, b) => strength(b) - strength(a)), ofPosts[0].attention.length, STRONGEST);
+  showWhyTable(all.sort((a, b) => strength(b) - strength(a)), layers, STRONGEST);
 }
 
 function whyWords(watched, layers) {
@@ -640,15 +637,10 @@ function listenToPosts() {
   byId("save-why").addEventListener("click", () => saveChart(views.why_chart, `${shown().id} ${state.chosen + 1}`));
 }
 
-// Charts are made once, and then change their data.
-async function makeCharts() {
-  const made = ["timeline_chart", "why_chart"].map(async (name) => [name, await draw(name, byId(name))]);
-  views = Object.fromEntries(await Promise.all(made));
-}
-
 async function start() {
   document.body.classList.toggle("alone", timelines.length === 1);
-  await makeCharts();
+  // Charts are made once, and then change their data.
+  for (const name of ["timeline_chart", "why_chart"]) views[name] = await draw(name, byId(name));
   recount();
   listenToSettings();
   listenToList();

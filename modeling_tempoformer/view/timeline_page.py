@@ -3,9 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from .page import render_page
 from .timeline_charts import timeline_charts
@@ -24,7 +24,6 @@ def timeline_page(
     thresholds: Sequence[float] | None = None,
     title: str = "Timelines",
     verdict: Sequence[str] = (),
-    watched_speakers: Sequence[str] | None = None,
 ) -> str:
     """
     One HTML file in which a person looks at timelines. It needs no server and asks no other machine for anything.
@@ -38,15 +37,8 @@ def timeline_page(
             classes the page's threshold begins at what they mean for the class to watch; else at 0.5.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
         verdict (`Sequence[str]`, *optional*): What the model's own test says of it, in sentences.
-        watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
-
-    Returns:
-        `str`: The page.
     """
     packed = [pack_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
-    for timeline in packed:
-        speakers = timeline["speakers"]
-        timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
     labels = [label for timeline in packed for label in timeline["actual"]]
     layers = max((len(layers) for timeline in packed for layers in timeline["attention"]), default=0)
     data = {
@@ -57,16 +49,8 @@ def timeline_page(
         "timelines": packed,
     }
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers)
-    return render_page(
-        "timeline_page.html.jinja",
-        data,
-        charts,
-        title=title,
-        verdict=verdict,
-        speakers=watched_speakers,
-        posts=len(labels),
-        timelines=len(packed),
-    )
+    said = {"title": title, "verdict": verdict, "posts": len(labels), "timelines": len(packed)}
+    return render_page("timeline_page.html.jinja", data, charts, **said)
 
 
 def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str]) -> dict[str, Any]:
@@ -74,30 +58,31 @@ def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str])
     A timeline as the page's script reads it: lists with a value for each post, in order of time, by class or by layer
     where there are several. Labels are class ids, -1 without one; `stream` has places in these lists.
     """
-    times = [post["timestamp"] for post in posts]
-    timed = None not in times
-    order = sorted(range(len(posts)), key=times.__getitem__) if timed else list(range(len(posts)))
-    times = [times[post] for post in order]
-    silence = longest_pause(times) if timed else None
+    timed = all(post["timestamp"] is not None for post in posts)
+    order = sorted(range(len(posts)), key=lambda post: posts[post]["timestamp"] if timed else post)
     place = {post: index for index, post in enumerate(order)}
     posts = [posts[post] for post in order]
+    times = [post["timestamp"] for post in posts]
+    silence, silences = find_silences(times) if timed else (None, [])
     ids = {name: index for index, name in enumerate(names)}
+
+    def effects(measure: str, unit: int) -> list[list[list[int]]]:
+        return [[[round(effect * unit) for effect in post[measure][name]] for post in posts] for name in names]
+
     return {
         "id": timeline_id,
         "texts": [post["text"] for post in posts],
         "speakers": [post.get("speaker", "") for post in posts],
         "times": [round(time, 3) for time in times] if timed else None,
         "silence": silence,
-        "silences": [] if silence is None else silences(times, silence),
+        "silences": silences,
         "actual": [ids.get(post.get("actual"), -1) for post in posts],
         "predicted": [ids[post["label"]] for post in posts],
         "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
         "stream": [[place[other] for other in post["stream"]] for post in posts],
-        "attention": [[[round(w * UNIT) for w in layer] for layer in post["attention"]] for post in posts],
-        **{
-            effects: [[[round(e * unit) for e in post[effects][name]] for post in posts] for name in names]
-            for effects, unit in (("effects", UNIT), ("log_odds_effects", LOG_ODDS_UNIT))
-        },
+        "attention": [[[round(weight * UNIT) for weight in layer] for layer in post["attention"]] for post in posts],
+        "effects": effects("effects", UNIT),
+        "log_odds_effects": effects("log_odds_effects", LOG_ODDS_UNIT),
     }
 
 
@@ -109,15 +94,13 @@ def floor_units(probability: float) -> int:
     return math.floor(probability * UNIT + 1e-6)
 
 
-def longest_pause(times: Sequence[float]) -> float | None:
-    """Seconds between two posts that are not yet a silence: `SILENCE` times the median of those that are not 0."""
-    gaps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
-    return SILENCE * median(gaps) if gaps else None
-
-
-def silences(times: Sequence[float], longest: float) -> list[int]:
-    """The places of the posts that end a silence."""
-    return [place for place, (earlier, later) in enumerate(pairwise(times), 1) if later - earlier > longest]
+def find_silences(times: Sequence[float]) -> tuple[float | None, list[int]]:
+    """The longest time between two posts, in seconds, that is not yet a silence, and the posts that end a silence."""
+    gaps = np.diff(times)
+    if not gaps.any():
+        return None, []
+    longest = SILENCE * float(np.median(gaps[gaps > 0]))
+    return longest, (np.flatnonzero(gaps > longest) + 1).tolist()
 
 
 def rarest_class(timelines: Sequence[dict], num_classes: int) -> int:

@@ -28,12 +28,15 @@ MODEL_TYPES = [
 ]
 
 
-def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
+def load_pipeline(
+    name: str, dtype: torch.dtype | str = torch.float32, **downloads: Any
+) -> StreamClassificationPipeline:
     """
     The pipeline of a TempoFormer, made of this package's own classes: code beside the weights is never run.
 
     Args:
         name (`str`): A folder or a Hub id.
+        dtype (`torch.dtype` or `str`, *optional*, defaults to `torch.float32`): As in Transformers.
         downloads: `token`, `revision` or `cache_dir`, as in Transformers.
 
     Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
@@ -42,7 +45,7 @@ def load_pipeline(name: str, **downloads: Any) -> StreamClassificationPipeline:
     if kind not in MODEL_TYPES:
         raise ValueError(f"{name} is not a TempoFormer: its kind is '{kind}'.")
     own_code = {"trust_remote_code": False, **downloads}
-    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **own_code)
+    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=dtype, **own_code)
     tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
     return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
 
@@ -54,18 +57,16 @@ def write_view(
     timelines: Dataset,
     title: str,
     verdict: Sequence[str],
-    watched_speakers: Sequence[str] | None = None,
 ):
     """
     Explains timelines, as [`to_timelines`] returns them, by a trained model on its device, and writes their page with
-    their labels, a title and what the model's test says of it. Other arguments as of [`timeline_page`].
+    their labels, a title and what the model's test says of it.
     """
     # Here, because the extra `view` is not always installed.
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
-    explained = explain_timelines(pipe, timelines)
-    write_page(path, timeline_page(explained, *classes_of(model.config), title, verdict, watched_speakers))
+    write_page(path, timeline_page(explain_timelines(pipe, timelines), *classes_of(model.config), title, verdict))
     logger.info("Timelines to look at: %s", path)
 
 
@@ -73,19 +74,14 @@ def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) ->
     """The explained timelines as [`timeline_page`] takes them, with the labels and speakers that the posts have."""
     names, _ = classes_of(pipe.model.config)
     inputs = ({"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines)
-    explained = tqdm(pipe.explain(inputs), total=len(timelines), desc="Explaining timelines")
-    return [
-        {
-            "id": timeline["timeline_id"],
-            "posts": [
-                {**post, "actual": names[label] if label >= 0 else None, "speaker": speaker}
-                for post, label, speaker in zip(
-                    posts, timeline["labels"], timeline.get("speakers", [""] * len(posts)), strict=True
-                )
-            ],
-        }
-        for timeline, posts in zip(timelines, explained, strict=True)
-    ]
+    explained = []
+    for timeline, posts in zip(timelines, tqdm(pipe.explain(inputs), "Explaining", len(timelines)), strict=True):
+        for post, label in zip(posts, timeline["labels"], strict=True):
+            post["actual"] = names[label] if label >= 0 else None
+        for post, speaker in zip(posts, timeline.get("speakers", ())):
+            post["speaker"] = speaker
+        explained.append({"id": timeline["timeline_id"], "posts": posts})
+    return explained
 
 
 def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
@@ -94,21 +90,18 @@ def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
 
 
 class NotebookPage(NamedTuple):
-    """A page that a notebook shows in a frame of its own: `html`, and the `height` of the frame in pixels."""
+    """A page, `html`, which a notebook shows in a frame of its own."""
 
     html: str
-    height: int
 
     def _repr_html_(self) -> str:
         return (
             f'<iframe title="Timelines" srcdoc="{escape(self.html)}" sandbox="allow-scripts allow-downloads" '
-            f'width="100%" height="{self.height}" style="border: 0"></iframe>'
+            'width="100%" height="900" style="border: 0"></iframe>'
         )
 
 
-def show(
-    explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "Timelines", height: int = 900
-) -> NotebookPage:
+def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "Timelines") -> NotebookPage:
     """
     The page of timelines in a notebook: `show(pipe.explain(timeline))`.
 
@@ -116,7 +109,6 @@ def show(
         explanation: What `explain` of the pipeline returns for a timeline, or for a list of them. Each post may have
             `actual` too, the name of its class.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
-        height (`int`, *optional*, defaults to 900): Height in pixels.
 
     Returns:
         [`NotebookPage`]: Jupyter shows it; `html` is the page. Raises a `ValueError` without the extra `view`, and if
@@ -130,4 +122,4 @@ def show(
     if not posts:
         raise ValueError("There is no post to show.")
     named = [{"id": f"Timeline {number}", "posts": posts} for number, posts in enumerate(timelines, 1)]
-    return NotebookPage(timeline_page(named, list(posts[0]["probabilities"]), title=title), height)
+    return NotebookPage(timeline_page(named, list(posts[0]["probabilities"]), title=title))

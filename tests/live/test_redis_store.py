@@ -1,12 +1,8 @@
 """Timelines in a real Redis server: one key each, one writer at a time, and nothing left of who is forgotten."""
 
-import threading
-
 import pytest
 import redis
-from arrivals import TIMELINES, assert_same, send
 
-from modeling_tempoformer.live.classifier import LiveClassifier
 from modeling_tempoformer.live.redis_store import RedisStore
 
 
@@ -44,29 +40,3 @@ def test_an_idle_timeline_expires_and_each_write_begins_the_time_anew(client):
     client.pexpire(key, 5_000)
     store.save({"ann": (store.load(["ann"])["ann"][0], b"two")})
     assert 990_000 < client.pttl(key) <= 1_000_000
-
-
-def test_two_processes_give_the_pipeline_s_answers_and_forgetting_leaves_no_key(pipe, client, redis_url):
-    """Every post is read by both at the same moment: one reads it, the other finds the answer."""
-    workers = [LiveClassifier(pipe, RedisStore(redis.Redis.from_url(redis_url))) for _ in range(2)]
-    answers = [{name: [] for name in TIMELINES} for _ in workers]
-    together = threading.Barrier(2)
-
-    def work(worker, found):
-        for number in range(6):
-            for name in TIMELINES:
-                together.wait(60)
-                found[name] += send(worker, TIMELINES, [(name, number)])
-
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(workers, answers, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers[0] == answers[1]
-    for name, timeline in TIMELINES.items():
-        assert_same(answers[0][name], pipe(timeline))
-    assert len(client.keys()) == 2
-    for name in TIMELINES:
-        assert workers[0].forget(name)
-    assert client.keys() == []

@@ -104,14 +104,8 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
     start(*command, *COLUMNS, "--id_column", "number")
     said = [record.message for record in caplog.records]
     scored = pd.read_parquet(output)
-    assert list(scored) == [
-        "timeline_id",
-        "post_id",
-        "time",
-        "prediction",
-        "probability_No-Switch",
-        "probability_Switch",
-    ]
+    probabilities = ["probability_No-Switch", "probability_Switch"]
+    assert list(scored) == ["timeline_id", "post_id", "time", "prediction", *probabilities]
     assert sorted(scored["post_id"]) == sorted(post["number"] for post in posts)
     row_of = scored.set_index("post_id")
     pipe = pipeline("stream-classification", model=model, trust_remote_code=True)
@@ -153,7 +147,7 @@ def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_
     files = [write_posts(tmp_path / f"{number}.csv", posts[number * 10 :][:10]) for number in range(3)]
     output = tmp_path / "scored"
     command = ["--model_name_or_path", model, "--input_files", *reversed(files), "--cores_per_process", "2"]
-    start(*command, "--output_dir", output.as_uri())
+    start(*command, "--output_dir", str(output))
     scored = pd.read_parquet(output).set_index("post_id")
     assert "time" not in scored and len(scored) == 30
     pipe = pipeline("stream-classification", model=model, trust_remote_code=True)
@@ -167,16 +161,16 @@ def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_
 
 def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, model, tmp_path):
     posts = [{"timeline_id": "a", "timestamp": f"2024-05-{day:02}", "text": "x"} for day in range(1, 9)]
-    command = ["--model_name_or_path", model, "--input_files", str(tmp_path / "posts"), "--output_dir"]
-    command.append(str(tmp_path / "scored"))
-    (tmp_path / "posts").mkdir()
-    write_posts(tmp_path / "posts" / "1.csv", posts[:3])
-    write_posts(tmp_path / "posts" / "2.csv", [*posts[:3], {**posts[3], "timestamp": "9999-12-31"}])
+    folder, output = tmp_path / "posts", tmp_path / "scored"
+    command = ["--model_name_or_path", model, "--input_files", str(folder), "--output_dir", str(output)]
+    folder.mkdir()
+    write_posts(folder / "1.csv", posts[:3])
+    write_posts(folder / "2.csv", [*posts[:3], {**posts[3], "timestamp": "9999-12-31"}])
     with pytest.raises(ValueError, match="2.csv: Row 3 .*'timestamp', value '9999-12-31'"):
         start(*command)
-    write_posts(tmp_path / "posts" / "2.csv", posts[3:])
+    write_posts(folder / "2.csv", posts[3:])
     start(*command)
-    assert len(pd.read_parquet(tmp_path / "scored")) == 8
+    assert len(pd.read_parquet(output)) == 8
 
 
 def test_ray_is_reached_from_this_machine_alone(ray):

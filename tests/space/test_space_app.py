@@ -1,4 +1,4 @@
-"""What the app answers: the page, the predictions, what may be loaded, and one sentence for each mistake."""
+"""What the app answers: the page, the predictions, and one sentence for each mistake."""
 
 import base64
 import io
@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers import save_encoder
-from hub_server import HubServer
-from saved import push_folder, save_model
+from saved import save_model
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
 from modeling_tempoformer.data.splits import hash_id
+from modeling_tempoformer.view.timelines import load_pipeline
 
 
 pytestmark = pytest.mark.slow
@@ -51,19 +50,14 @@ class Answer(HTMLParser):
         self.problem += text if self.tags == ["p"] else ""
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
-    return save_model(tmp_path_factory.mktemp("model") / "mine")
-
-
-def answer(text: str, name: str, public: bool = False, default: str = "me/default") -> Answer:
-    return Answer(app.show_posts(text, name, default, public))
+def answer(text: str, folder: str | Path) -> Answer:
+    return Answer(app.show_posts(text, load_pipeline(str(folder)), str(folder)))
 
 
 @pytest.mark.parametrize("dated", [False, True])
 def test_predictions_and_page(tmp_path, dated):
     folder = save_model(tmp_path / "mine", dated)
-    shown = answer(POSTS, f" {folder} ")
+    shown = answer(POSTS, folder)
     assert shown.tags == ["p", "span", "a", "iframe"]
     # Two timelines by themselves, as anyone loads the model.
     loaded = TempoFormerForStreamClassification.from_pretrained(folder)
@@ -83,25 +77,15 @@ def test_predictions_and_page(tmp_path, dated):
     assert "No score is known" in shown.page
     assert SECRET not in shown.page and "so glad today" in shown.page
     # No post is markup.
-    html = app.show_posts(POSTS, folder, folder)
+    html = app.show_posts(POSTS, load_pipeline(folder), folder)
     assert "<script" not in html and SECRET not in html
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [("so happy", "Line 1"), ("text,timestamp\n<b>a</b>,01/05/2024", "01/05/2024"), ("text,label\na,<b>", "'<b>'")],
-)
-def test_a_mistake_in_the_posts_is_one_sentence(model, text, named):
-    shown = answer(text, model)
-    assert named in shown.problem and shown.tags == ["p"]
-
-
-def test_another_model_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (tmp_path / "empty").mkdir()
-    for name in (save_encoder(tmp_path / "encoder"), str(tmp_path / "empty")):
-        shown = answer(POSTS, name)
-        assert name in shown.problem and shown.tags == ["p"]
+def test_a_mistake_in_the_posts_is_one_sentence(tmp_path):
+    folder = save_model(tmp_path / "mine")
+    for text, named in (("text,timestamp\n<b>a</b>,01/05/2024", "01/05/2024"), ("text,label\na,<b>", "'<b>'")):
+        shown = answer(text, folder)
+        assert named in shown.problem and shown.tags == ["p"]
 
 
 def test_a_model_is_not_scored_on_what_it_has_learned_from(tmp_path):
@@ -112,27 +96,6 @@ def test_a_model_is_not_scored_on_what_it_has_learned_from(tmp_path):
     assert len(answer(unlabelled, folder).table) == 4
 
 
-def test_a_public_app_reads_no_folder_of_its_machine(model, tmp_path, monkeypatch):
-    monkeypatch.chdir(Path(model).parent)
-    for name in (model, Path(model).name, f"./{Path(model).name}", "", "..", "/etc"):
-        shown = answer(POSTS, name, public=True)
-        assert "id on the Hub" in shown.problem, name
-    # Its own default may be one.
-    assert len(answer(POSTS, model, public=True, default=model).table) == 4
-
-
-def test_a_public_app_reads_no_private_model_but_its_own(tmp_path, monkeypatch):
-    """The Hub answers only who has the token, which this machine has."""
-    folder = save_model(tmp_path / "mine")
-    with HubServer(private=True) as hub:
-        hub.connect(monkeypatch, tmp_path / "home")
-        for name in ("me/mine", "me/other"):
-            push_folder(folder, name)
-        assert "me/other" in answer(POSTS, "me/other", public=True, default="me/mine").problem
-        assert len(answer(POSTS, "me/mine", public=True, default="me/mine").table) == 4
-        assert len(answer(POSTS, "me/other").table) == 4
-
-
 def test_code_beside_the_weights_is_not_run(tmp_path):
     folder = Path(save_model(tmp_path / "mine", dated=True))
     code = f"from pathlib import Path\nPath({str(tmp_path / 'exploded')!r}).touch()\n"
@@ -141,16 +104,11 @@ def test_code_beside_the_weights_is_not_run(tmp_path):
     for name in names:
         (folder / name).write_text(code)
     assert len(answer(POSTS, str(folder)).table) == 4
-    # Nor that of a tokenizer of no known kind,
-    own = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "evil.py").write_text(code)
-    unknown = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
-    (folder / "tokenizer_config.json").write_text(json.dumps({**own, **unknown}))
-    app.show_posts(POSTS, str(folder), "me/default")
-    # nor that of such a model.
+    # Nor that of a model of no known kind.
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
-    assert "'evil'" in answer(POSTS, str(folder)).problem
+    with pytest.raises(ValueError, match="'evil'"):
+        load_pipeline(str(folder))
     assert not (tmp_path / "exploded").exists()
 
 
@@ -160,5 +118,5 @@ def test_a_bug_says_nothing_of_the_posts(monkeypatch, caplog, capfd):
 
     monkeypatch.setattr(app, "predict_posts", fail)
     with caplog.at_level(logging.DEBUG):
-        html = app.show_posts(POSTS, "me/mine", "me/mine", public=True)
+        html = app.show_posts(POSTS, None, "me/mine")
     assert "RuntimeError" in caplog.text and "so glad" not in caplog.text + html + "".join(capfd.readouterr())

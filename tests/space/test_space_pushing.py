@@ -66,22 +66,10 @@ def test_a_space_needs_what_the_package_needs():
     assert all(re.fullmatch(r"[\w-]+==[\d.]+(post\d+)?", line) for line in lines), lines
 
 
-def test_only_what_runs_is_pushed(monkeypatch, tmp_path):
-    package = tmp_path / "modeling_tempoformer"
-    for name in ("view/page.css", "view/__init__.py", "posts.csv", "space/_timelines.html", "__pycache__/a.pyc"):
-        (package / name).parent.mkdir(parents=True, exist_ok=True)
-        (package / name).write_text("x")
-    (package / ".ipynb_checkpoints").mkdir()
-    (package / ".ipynb_checkpoints" / "draft.py").write_text("x")
-    monkeypatch.setattr(pushing, "PACKAGE", package)
-    pushed = {name for name in pushing.space_files("me/mine") if name.startswith("modeling_tempoformer")}
-    assert pushed == {"modeling_tempoformer/view/page.css", "modeling_tempoformer/view/__init__.py"}
-
-
 def test_refused(hub, tmp_path):
     push_folder(save_model(tmp_path / "model"), "me/mine")
     push_folder(save_encoder(tmp_path / "encoder"), "me/encoder")
-    for name, problem in ((str(tmp_path / "model"), "push it there first"), ("me/encoder", "'bert'")):
+    for name, problem in ((str(tmp_path / "model"), "Repo id"), ("me/encoder", "'bert'")):
         with pytest.raises(ValueError, match=problem):
             pushing.push_space(name, "me/look")
     with pytest.raises(OSError, match="me/nothing"):

@@ -18,12 +18,11 @@ from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.view import show
 from modeling_tempoformer.view.timeline_page import (
+    find_silences,
     first_thresholds,
     floor_units,
-    longest_pause,
     pack_timeline,
     rarest_class,
-    silences,
     timeline_page,
 )
 
@@ -87,20 +86,11 @@ def test_posts_come_in_order_of_time():
     assert packed["log_odds_effects"][0] == [[25] * 3, [25] * 4, [25] * 4, [25] * 4]
 
 
-def test_posts_without_times_keep_their_order():
-    timeline = explained_timelines(1, 12, timed=False)[0]
-    packed = pack_timeline("a", timeline["posts"], NAMES)
-    assert packed["times"] is None and packed["silences"] == [] and packed["silence"] is None
-    assert packed["texts"] == [post["text"] for post in timeline["posts"]]
-
-
 def test_a_silence_is_ten_times_the_usual_time():
     """Gaps of 0, 5, 5, 50 and 51: the median of those that are not 0 is 27.5; without the last it is 5."""
-    times = [0, 0, 5, 10, 60]
-    assert longest_pause(times) == 50 and silences(times, 50) == []
-    times = [0, 0, 5, 10, 15, 66]
-    assert longest_pause(times) == 50 and silences(times, 50) == [5]
-    assert longest_pause([3, 3]) is None
+    assert find_silences([0, 0, 5, 10, 60]) == (50, [])
+    assert find_silences([0, 0, 5, 10, 15, 66]) == (50, [5])
+    assert find_silences([3, 3]) == (None, [])
 
 
 def test_a_rounded_probability_reaches_the_same_thresholds():
@@ -164,63 +154,39 @@ def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
     for has_test in (False, True):
         if has_test:
             test = {"macro_f1": 0.829, "macro_f1_interval": [0.4, 0.95], "labelled_posts": 60, "timelines": 9}
-            rival = {
-                "macro_f1": 0.8,
-                "difference": 0.029,
-                "difference_interval": [-0.2, 0.3],
-                "features": ["position"],
-            }
+            rival = {"macro_f1": 0.8, "difference": 0.029, "difference_interval": [-0.2, 0.3]}
+            rival["features"] = ["position"]
             write_json(model / "all_results.json", {"test": {**test, "compared_with": {"position_and_time": rival}}})
         run_timeline_view.main([*given, "--output", str(output)])
         pages.append(output.read_text(encoding="utf-8").partition("<main")[0])
-        run_glue_style.main([*given, "--output_dir", str(tmp_path / "out"), "--do_predict", "--view"])
-        assert ("0.829" in (tmp_path / "out" / "_timelines.html").read_text(encoding="utf-8")) is has_test
+        given_out = [*given, "--output_dir", str(tmp_path / "out"), "--do_predict"]
+        run_glue_style.main([*given_out, "--view"])
+        page = tmp_path / "out" / "_timelines.html"
+        assert ("0.829" in page.read_text(encoding="utf-8")) is has_test
+        assert len(data_of(page.read_text(encoding="utf-8"))["timelines"]) == 3
+    # Without --view, no page of other predictions stays.
+    run_glue_style.main(given_out)
+    assert not page.exists()
     assert "0.829" not in pages[0] and "No score" in pages[0]
     assert all(said in pages[1] for said in ("0.829", "0.400 to 0.950", "no better than position alone"))
-
-
-def test_alarms_of_some_speakers_only(saved, tmp_path):
-    posts = list(synthetic_posts(2, seed=0, posts_per_timeline=4))
-    for place, post in enumerate(posts):
-        post["speaker"] = ("client", "therapist")[place % 2]
-    file, output = write_posts(tmp_path / "posts.csv", posts), tmp_path / "timelines.html"
-    given = ["--model_name_or_path", saved, "--test_file", file, "--output", str(output), "--watched_speakers"]
-    run_timeline_view.main([*given, "client"])
-    page = output.read_text(encoding="utf-8")
-    for timeline in data_of(page)["timelines"]:
-        assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
-        assert set(timeline["heeded"]) == {True, False}
-    assert "client" in page.partition("<main")[0]
-    with pytest.raises(ValueError, match="Client has no post; the speakers are: client, therapist"):
-        run_timeline_view.main([*given, "Client"])
-
-
-def test_view_beside_do_predict(saved, tmp_path):
-    file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(3, seed=0, posts_per_timeline=5)))
-    given = ["--model_name_or_path", saved, "--test_file", file, "--output_dir", str(tmp_path / "out")]
-    run_glue_style.main([*given, "--do_predict", "--view", "--report_to", "none"])
-    page = tmp_path / "out" / "_timelines.html"
-    assert len(data_of(page.read_text(encoding="utf-8"))["timelines"]) == 3
-    # Without --view, no page of other predictions stays.
-    run_glue_style.main([*given, "--do_predict", "--report_to", "none"])
-    assert not page.exists()
 
 
 def test_refused(saved, tmp_path, monkeypatch):
     """One sentence, before any work."""
     file = write_posts(tmp_path / "posts.csv", list(synthetic_posts(2, seed=0, posts_per_timeline=5)))
     given = ["--model_name_or_path", saved, "--test_file", file]
+    in_training = [*given, "--output_dir", str(tmp_path / "out"), "--view"]
     with pytest.raises(ValueError, match="not a TempoFormer"):
         encoder = save_encoder(tmp_path / "encoder")
         run_timeline_view.main(["--model_name_or_path", encoder, "--test_file", file])
     with pytest.raises(ValueError, match="--do_predict"):
-        run_glue_style.main([*given, "--view", "--do_eval", "--output_dir", str(tmp_path / "out")])
+        run_glue_style.main([*in_training, "--do_eval"])
     with pytest.raises(ValueError, match="no post"):
         show([])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for call in (
         lambda: run_timeline_view.main(given),
-        lambda: run_glue_style.main([*given, "--view", "--do_predict", "--output_dir", str(tmp_path / "out")]),
+        lambda: run_glue_style.main([*in_training, "--do_predict"]),
         lambda: show([{}]),
     ):
         with pytest.raises(ValueError, match=r'pip install "modeling-tempoformer\[view\]"'):
