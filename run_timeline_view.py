@@ -9,6 +9,8 @@ The page is one HTML file that opens from disk and asks no other machine for any
 from dataclasses import dataclass, field
 from typing import Literal
 
+from datasets import Dataset
+
 from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.post_splits import load_file, timeline_columns
@@ -39,6 +41,9 @@ class ViewArguments:
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
     speaker_column: str | None = field(default=None, metadata={"help": "Default: 'speaker', if it exists."})
+    watched_speakers: list[str] | None = field(
+        default=None, metadata={"help": "Only posts of these speakers give alarms on the page. Default: of all."}
+    )
     max_predict_samples: int | None = field(default=None, metadata={"help": "At most so many timelines, the first."})
     cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
     model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
@@ -63,8 +68,18 @@ def main(arguments: list[str]):
     timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
     if args.max_predict_samples is not None:
         timelines = timelines.select(range(min(args.max_predict_samples, len(timelines))))
+    if args.watched_speakers is not None:
+        check_speakers(args.watched_speakers, timelines)
     verdict = worth(read_test(model_folder, **downloads))
-    write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict)
+    write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict, args.watched_speakers)
+
+
+def check_speakers(watched: list[str], timelines: Dataset):
+    """Raises a `ValueError` for a speaker who has no post: a misspelled name would silence every alarm."""
+    present = {speaker for timeline in timelines for speaker in timeline.get("speakers", ())}
+    if unknown := [speaker for speaker in watched if speaker not in present]:
+        known = ", ".join(sorted(present)[:5]) or "none, there is no column of speakers"
+        raise ValueError(f"--watched_speakers {unknown[0]} has no post; the speakers are: {known}.")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 const UNIT = 10000;
 
 function isAlarm(timeline, post, watched, threshold) {
-  return timeline.probabilities[watched][post] >= threshold;
+  return timeline.heeded[post] && timeline.probabilities[watched][post] >= threshold;
 }
 
 function outcomeOf(timeline, post, watched, threshold) {

@@ -24,6 +24,7 @@ def timeline_page(
     thresholds: Sequence[float] | None = None,
     title: str = "Timelines",
     verdict: Sequence[str] = (),
+    watched_speakers: Sequence[str] | None = None,
 ) -> str:
     """
     One HTML file in which a person looks at timelines. It needs no server and asks no other machine for anything.
@@ -37,8 +38,12 @@ def timeline_page(
             classes the page's threshold begins at what they mean for the class to watch; else at 0.5.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
         verdict (`Sequence[str]`, *optional*): What the model's own test says of it, in sentences.
+        watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
     """
     packed = [pack_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
+    for timeline in packed:
+        speakers = timeline["speakers"]
+        timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
     labels = [label for timeline in packed for label in timeline["actual"]]
     layers = max((len(layers) for timeline in packed for layers in timeline["attention"]), default=0)
     data = {
@@ -49,7 +54,8 @@ def timeline_page(
         "timelines": packed,
     }
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers)
-    said = {"title": title, "verdict": verdict, "posts": len(labels), "timelines": len(packed)}
+    said = {"title": title, "verdict": verdict, "speakers": watched_speakers}
+    said |= {"posts": len(labels), "timelines": len(packed)}
     return render_page("timeline_page.html.jinja", data, charts, **said)
 
 

@@ -57,16 +57,18 @@ def write_view(
     timelines: Dataset,
     title: str,
     verdict: Sequence[str],
+    watched_speakers: Sequence[str] | None = None,
 ):
     """
     Explains timelines, as [`to_timelines`] returns them, by a trained model on its device, and writes their page with
-    their labels, a title and what the model's test says of it.
+    their labels, a title and what the model's test says of it. `watched_speakers` as of [`timeline_page`].
     """
     # Here, because the extra `view` is not always installed.
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
-    write_page(path, timeline_page(explain_timelines(pipe, timelines), *classes_of(model.config), title, verdict))
+    explained = explain_timelines(pipe, timelines)
+    write_page(path, timeline_page(explained, *classes_of(model.config), title, verdict, watched_speakers))
     logger.info("Timelines to look at: %s", path)
 
 

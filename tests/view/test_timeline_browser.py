@@ -307,3 +307,16 @@ def test_show_in_a_frame(browser, tmp_path):
     assert not browser.find("#list").is_displayed()
     browser.driver.switch_to.default_content()
     assert browser.problems() == []
+
+
+def test_posts_of_other_speakers_give_no_alarm(browser, tmp_path):
+    timelines = explained_timelines(5, 30)
+    for timeline in timelines:
+        for place, post in enumerate(timeline["posts"]):
+            post["speaker"] = "client" if place % 3 else "therapist"
+    write_page(tmp_path / "page.html", timeline_page(timelines, NAMES, watched_speakers=["client"]))
+    browser.open(tmp_path / "page.html", READY)
+    posts = [post for timeline in timelines for post in timeline["posts"]]
+    alarms = [post["speaker"] == "client" and post["probabilities"]["Switch"] >= 0.5 for post in posts]
+    assert browser.driver.execute_script("return addCounts(counts)")["alarms"] == sum(alarms) > 0
+    assert browser.problems() == []

@@ -144,6 +144,22 @@ def test_the_script_writes_every_post(saved, tmp_path):
     )
 
 
+def test_alarms_of_some_speakers_only(saved, tmp_path):
+    posts = list(synthetic_posts(2, seed=0, posts_per_timeline=4))
+    for place, post in enumerate(posts):
+        post["speaker"] = ("client", "therapist")[place % 2]
+    file, output = write_posts(tmp_path / "posts.csv", posts), tmp_path / "timelines.html"
+    given = ["--model_name_or_path", saved, "--test_file", file, "--output", str(output), "--watched_speakers"]
+    run_timeline_view.main([*given, "client"])
+    page = output.read_text(encoding="utf-8")
+    for timeline in data_of(page)["timelines"]:
+        assert timeline["heeded"] == [speaker == "client" for speaker in timeline["speakers"]]
+        assert set(timeline["heeded"]) == {True, False}
+    assert "client" in page.partition("<main")[0]
+    with pytest.raises(ValueError, match="Client has no post; the speakers are: client, therapist"):
+        run_timeline_view.main([*given, "Client"])
+
+
 def test_the_page_says_how_good_the_model_was_in_its_own_test(saved, tmp_path):
     """And not on the posts that it shows, which may be without labels."""
     posts = [{**post, "label": ""} for post in synthetic_posts(3, seed=0, posts_per_timeline=5)]
