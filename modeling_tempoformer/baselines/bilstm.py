@@ -12,15 +12,9 @@ from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifi
 
 @strict
 class BiLSTMConfig(HistoryConfig):
-    """
-    As [`HistoryConfig`].
-
-    Args:
-        lstm_hidden_size (`int`, *optional*, defaults to 300): Width of each direction.
-    """
-
     model_type = "bilstm"
 
+    # Of each direction.
     lstm_hidden_size: int = 300
 
 

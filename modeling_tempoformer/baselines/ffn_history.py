@@ -11,8 +11,6 @@ from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifi
 
 @strict
 class FFNHistoryConfig(HistoryConfig):
-    """As [`HistoryConfig`], with two hidden layers of 128."""
-
     model_type = "ffn_history"
 
     hidden_sizes: list[int] | tuple[int, ...] = (128, 128)
