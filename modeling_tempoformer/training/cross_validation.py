@@ -264,8 +264,8 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
     Writes the table as `comparison.md` and `comparison.tex`, and `comparison.json` and `comparison.csv`. For each
     method these two have all scores over the test posts of all folds (means over the seeds, and the standard deviation
     of macro F1), the difference in macro F1 to the first method with its 95 % interval and p-value
-    ([`paired_bootstrap`] by timeline), the number of runs and of those that ended at one class, and seconds of
-    training a fold.
+    ([`paired_bootstrap`] by timeline), the number of runs and of those that ended at one class, how many
+    parameters are trained, and seconds of training a fold.
     """
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
@@ -276,7 +276,7 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
             **{name: score["mean"] for name, score in scores.items()},
             "macro_f1_std": scores["macro_f1"]["std"],
             **dict.fromkeys(("difference", "low", "high", "p")),
-            **{name: results[name] for name in ("runs", "one_class_runs", "train_seconds")},
+            **{name: results[name] for name in ("runs", "one_class_runs", "parameters", "train_seconds")},
         }
         if method != methods[0]:
             found = compare(output_dir / method, first, names)
