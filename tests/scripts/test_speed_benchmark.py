@@ -41,7 +41,7 @@ def test_every_case_has_its_forms_and_the_paper_s_model_is_the_dense_form(tmp_pa
     for result in report["results"]:
         place = result["case"], result.get("window"), result.get("size")
         found.setdefault(place, {}).setdefault(result["form"], []).append(result)
-        assert result["seconds"] > 0 and result["over matmul"] >= 0
+        assert result["seconds"] > 0
     forward = found.pop(("forward", 5, 2))
     assert set(forward) == {"plain BERT", "dense", *TYPES}
     steps = found.pop(("training step", 5, 2))
