@@ -1,8 +1,5 @@
 """BiLSTM over the embeddings of a stream (Tseriotou et al., 2024)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
@@ -33,8 +30,7 @@ class BiLSTM(HistoryModel):
         return self.classifier(read_both_ways(self.lstm, embeddings, mask))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """BiLSTM."""
 
-    model_class: ClassVar = BiLSTM
+    model_class = BiLSTM

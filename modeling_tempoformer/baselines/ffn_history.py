@@ -1,8 +1,5 @@
 """FFN-History: the newest post beside the mean of its stream (Tseriotou et al., 2024)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from huggingface_hub.dataclasses import strict
 
@@ -31,8 +28,7 @@ class FFNHistory(HistoryModel):
         return self.classifier(torch.cat((embeddings[:, -1], mean), dim=-1))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """FFN-History."""
 
-    model_class: ClassVar = FFNHistory
+    model_class = FFNHistory

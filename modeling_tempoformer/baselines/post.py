@@ -1,12 +1,9 @@
 """A stock sequence classifier on the post alone."""
 
-from dataclasses import dataclass
-
 from ..data.arguments import DataTrainingArguments
 from .concatenated import Method as Concatenated
 
 
-@dataclass(kw_only=True)
 class Method(Concatenated):
     """The post alone, whatever the window of the streams is."""
 

@@ -1,8 +1,5 @@
 """Seq-Sig-Net: a sequence of SWNU's units over overlapping windows of a stream (Tseriotou et al., 2023)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
@@ -57,8 +54,7 @@ class SeqSigNet(HistoryModel):
         return self.classifier(torch.cat(features, dim=-1))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """Seq-Sig-Net."""
 
-    model_class: ClassVar = SeqSigNet
+    model_class = SeqSigNet

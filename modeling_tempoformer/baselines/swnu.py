@@ -1,8 +1,6 @@
 """SWNU: the log-signatures of a stream (Tseriotou et al., 2023)."""
 
-from dataclasses import dataclass
 from math import log1p
-from typing import ClassVar
 
 import torch
 from huggingface_hub.dataclasses import strict
@@ -84,8 +82,7 @@ class SWNU(HistoryModel):
         return self.classifier(torch.cat(features, dim=-1))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """SWNU."""
 
-    model_class: ClassVar = SWNU
+    model_class = SWNU

@@ -1,6 +1,5 @@
 """Boosted trees on what a post and the one before it say, and on position and time: a rival that takes seconds."""
 
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -19,7 +18,6 @@ from .history import DEFAULT_LENGTH, load_embedder
 logger = logging.get_logger(__name__)
 
 
-@dataclass(kw_only=True)
 class Method(UntrainedBaseline):
     """As in the results of every training over a frozen encoder ([`boosted_trees`])."""
 
