@@ -26,32 +26,19 @@ from pathlib import Path
 
 import redis
 import torch
-from transformers import AutoTokenizer
-from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_model, read_config, show
-
-from modeling_tempoformer import StreamClassificationPipeline
+from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_pipe, show
 
 
 # One post in so many is sent twice, and after one in so many a late one is sent.
 SENT_TWICE = LATE = 50
 COMPARED_TIMELINES = 200
+NO_ANSWER = (OSError, http.client.HTTPException)
 
 
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
-
-
-def make_pipe(model_type: str, encoder: str | None) -> StreamClassificationPipeline:
-    """A model whose new parts are so wide that each earlier post shows in the answer."""
-    tokenizer = AutoTokenizer.from_pretrained(encoder or ROOT / "tokenization", model_max_length=512)
-    tiny = read_config("encoder_tiny", vocab_size=len(tokenizer), max_position_embeddings=512)
-    model = make_model(model_type, encoder or tiny)
-    for name, weight in model.named_parameters():
-        if weight.dim() == 2 and ".encoder." not in name:
-            torch.nn.init.normal_(weight, std=0.1)
-    return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
 
 
 def make_timelines(tokenizer, num_timelines: int, num_posts: int) -> dict[str, dict[str, list]]:
@@ -93,7 +80,7 @@ class Workers:
                 try:
                     if Client([port]).ask(0, "GET", "/health")[0] == 200:
                         break
-                except OSError:
+                except NO_ANSWER:
                     time.sleep(0.2)
 
     def kill_and_replace(self):
@@ -123,11 +110,9 @@ class Client:
             connection.request(method, path, data, {"Content-Type": "application/json"})
             response = connection.getresponse()
             return response.status, response.read().decode()
-        except (OSError, http.client.HTTPException) as problem:
+        except NO_ANSWER:
             connection.close()
-            # A worker that is away, or one that died, perhaps with the post in its hands.
-            is_away = isinstance(problem, ConnectionRefusedError)
-            raise (ConnectionRefusedError if is_away else ConnectionResetError)(str(problem)) from None
+            raise
 
     def score(self, post: dict) -> tuple[int, dict]:
         """Status and answer of a post, from whichever worker answers."""
@@ -135,11 +120,10 @@ class Client:
             self.turn += 1
             try:
                 status, answer = self.ask(self.turn, "POST", "/score", post)
-            except ConnectionRefusedError:
-                # The other one.
-                continue
-            except ConnectionResetError:
-                self.counts["sent again as the connection broke"] += 1
+            except NO_ANSWER as problem:
+                # To the other one: it is away, or has died, perhaps with the post in its hands.
+                if not isinstance(problem, ConnectionRefusedError):
+                    self.counts["sent again as the connection broke"] += 1
                 continue
             if status != 503:
                 return status, json.loads(answer)

@@ -17,17 +17,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pyarrow as pa
-import torch
 from pyarrow import csv, dataset, parquet
 from pyarrow import json as json_lines
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
-from workload import ROOT, make_model, read_config, show, table
+from workload import ROOT, make_pipe, show, table
 
 from modeling_tempoformer import StreamClassificationPipeline
 
@@ -38,17 +37,6 @@ LONG = "timeline 0"
 COMPARED_TIMELINES = 300
 MEMORY = ("rss", "pss", "uss")
 SECONDS_BETWEEN_SAMPLES = 1.0
-
-
-def save_model(folder: Path):
-    """A model without training, whose new parts are so wide that each earlier post shows in the answer."""
-    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=512)
-    config = read_config("encoder_tiny", vocab_size=len(tokenizer), max_position_embeddings=512, **TINY)
-    model = make_model("post_tempoformer", config)
-    for name, weight in model.named_parameters():
-        if weight.dim() == 2 and ".encoder." not in name:
-            torch.nn.init.normal_(weight, std=0.1)
-    StreamClassificationPipeline(model=model, tokenizer=tokenizer).save_pretrained(folder)
 
 
 def write_corpus(folder: Path, num_posts: int, num_timelines: int, num_words: int):
@@ -80,57 +68,47 @@ def write_corpus(folder: Path, num_posts: int, num_timelines: int, num_words: in
                 posts.to_pandas().to_json(stream, orient="records", lines=True)
 
 
-def role(name: str) -> str:
-    """What a process does, by the name that it has in the list of processes."""
+def role(command: list[str]) -> str:
+    """What a process does."""
+    name = command[0]
     if name.startswith("ray::score_partition"):
         return "holds the model"
     if name.startswith(("ray::Corpus", "ray::IDLE")):
         return "reads and checks"
+    if "ray::" not in name and any(word.endswith("run_scoring.py") for word in command):
+        return "run_scoring.py"
     return f"Ray's own: {Path(name).name.removeprefix('ray::')}"
 
 
 class Run(threading.Thread):
-    """The script, and the largest memory of each of its processes."""
+    """The script, and the largest memory of a process of each role, to which `peaks` is raised."""
 
-    def __init__(self, command: list[str]):
+    def __init__(self, command: list[str], peaks: dict[str, dict[str, int]]):
         super().__init__(daemon=True)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        self.script = subprocess.Popen(command, env=environment)
-        self.peaks: dict[int, dict] = defaultdict(lambda: {"process": "", **dict.fromkeys(MEMORY, 0)})
-        self.largest_sum = 0
+        self.script = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        self.peaks, self.largest_sum = peaks, 0
         self.start()
 
-    def processes(self) -> list[psutil.Process]:
+    def processes(self) -> dict[psutil.Process, tuple[str, Any]]:
+        """The role and the memory of each process."""
+        found = {}
         try:
             script = psutil.Process(self.script.pid)
-            return [script, *script.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
-
-    def computing(self) -> list[psutil.Process]:
-        """The processes that hold the model."""
-        found = []
-        for process in self.processes():
-            try:
-                found += [process] if "ray::score_partition" in " ".join(process.cmdline()) else []
-            except psutil.Error:
-                continue
+            for process in (script, *script.children(recursive=True)):
+                # One that ends has no name.
+                if command := process.cmdline():
+                    found[process] = role(command), process.memory_full_info()
+        except psutil.Error:
+            pass
         return found
 
     def run(self):
         while self.script.poll() is None:
-            total = 0
-            for process in self.processes():
-                try:
-                    name, memory = (process.cmdline() or [""])[0], process.memory_full_info()
-                except psutil.Error:
-                    continue
-                peak, total = self.peaks[process.pid], total + memory.pss
-                # A process that ends has no name.
-                if name:
-                    peak["process"] = "run_scoring.py" if process.pid == self.script.pid else role(name)
+            found = self.processes().values()
+            for name, memory in found:
+                peak = self.peaks.setdefault(name, dict.fromkeys(MEMORY, 0))
                 peak.update({kind: max(peak[kind], getattr(memory, kind)) for kind in MEMORY})
-            self.largest_sum = max(self.largest_sum, total)
+            self.largest_sum = max(self.largest_sum, sum(memory.pss for _, memory in found))
             time.sleep(SECONDS_BETWEEN_SAMPLES)
 
     def wait_for_parts(self, output: Path, number: int) -> int:
@@ -140,20 +118,21 @@ class Run(threading.Thread):
         return len(parts)
 
 
-def score(command: list[str], output: Path) -> tuple[list[Run], dict[str, object]]:
-    """Runs the script, kills a process, stops the script, and lets it go on."""
-    start, first = time.perf_counter(), Run(command)
+def score(command: list[str], output: Path) -> tuple[dict[str, object], dict[str, dict[str, int]]]:
+    """Runs the script, kills a process, stops the script, and lets it go on. The figures, and memory by role."""
+    peaks: dict[str, dict[str, int]] = {}
+    start, first = time.perf_counter(), Run(command, peaks)
     first.wait_for_parts(output, 1)
     read_after = time.perf_counter() - start
     num_parts = sum(count > 0 for count in json.loads((output / "_begun_with.json").read_text())["posts"])
     first.wait_for_parts(output, num_parts // 3)
-    killed = first.computing()[0]
+    killed = next(process for process, (name, _) in first.processes().items() if name == "holds the model")
     killed.kill()
     first.wait_for_parts(output, 2 * num_parts // 3)
     first.script.terminate()
     status = first.script.wait()
     before = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
-    second = Run(command)
+    second = Run(command, peaks)
     assert second.script.wait() == 0
     after = {path.name: path.stat().st_mtime_ns for path in output.glob("part-*")}
     figures = {
@@ -164,8 +143,9 @@ def score(command: list[str], output: Path) -> tuple[list[Run], dict[str, object
         "exit status of the stopped run": status,
         "parts of the stopped run": len(before),
         "of these written again": sum(after[name] != changed for name, changed in before.items()),
+        "largest sum of all processes, PSS, MB": max(first.largest_sum, second.largest_sum) / 1e6,
     }
-    return [first, second], figures
+    return figures, peaks
 
 
 def compare(folder: Path, num_timelines: int) -> dict[str, object]:
@@ -209,23 +189,17 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        save_model(folder / "model")
+        make_pipe("post_tempoformer", **TINY).save_pretrained(folder / "model")
         write_corpus(folder / "posts", args.posts, args.timelines, args.words)
         command = [sys.executable, str(ROOT / "run_scoring.py"), "--model_name_or_path", str(folder / "model")]
         command += ["--input_files", str(folder / "posts"), "--output_dir", str(folder / "scored")]
-        runs, figures = score([*command, "--id_column", "post_id"], folder / "scored")
+        figures, peaks = score([*command, "--id_column", "post_id"], folder / "scored")
         figures |= compare(folder, args.timelines)
     figures["posts a second"] = args.posts / figures["seconds"]
-    figures["largest sum of all processes, PSS, MB"] = max(run.largest_sum for run in runs) / 1e6
-    largest: dict[str, dict] = {}
-    for peak in (peak for run in runs for peak in run.peaks.values()):
-        best = largest.setdefault(peak["process"], dict(peak))
-        best.update({kind: max(best[kind], peak[kind]) for kind in MEMORY})
-    show(benchmark="scoring", settings=vars(args), figures=figures, peaks=list(largest.values()))
-    rows = sorted(largest.values(), key=lambda peak: -peak["pss"])
+    show(benchmark="scoring", settings=vars(args), figures=figures, peaks=peaks)
     table(
         ["process, the largest of its kind", *(f"{kind.upper()}, MB" for kind in MEMORY)],
-        [[peak["process"], *(f"{peak[kind] / 1e6:,.0f}" for kind in MEMORY)] for peak in rows],
+        [[name, *(f"{size / 1e6:,.0f}" for size in peak.values())] for name, peak in peaks.items()],
     )
     table(
         ["scoring", "figure"],

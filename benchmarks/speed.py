@@ -17,15 +17,13 @@ import itertools
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import torch
 import transformers
 from torch import nn
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 from workload import (
     MODEL_TYPES,
@@ -70,37 +68,31 @@ class Bench:
         self.on_gpu = self.device.type == "cuda"
         self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
         self.encoder: BertConfig = read_config(f"bert_{args.size}")
-        width = 8192 if self.on_gpu else 1024
-        self.product = torch.randn(width, width, device=self.device, dtype=self.dtype)
         self.results: list[dict] = []
 
-    def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields):
+    def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields) -> list[dict]:
         """
-        Measures forms in turns.
-
-        Args:
-            case (`str`): What they do.
-            forms (`dict[str, tuple[int, Callable]]`): For each form a function, and how many targets it reads.
-            fields: Go to the results, beside seconds, targets a second, how many times that is the rate of each
-                baseline among the forms, and the share of the rate of a matrix product.
+        Measures forms in turns: for each a function, and how many targets it reads. Results have the fields, seconds,
+        targets a second, how many times that is the rate of each baseline among the forms, and the memory of a GPU.
         """
-        functions = {name: function for name, (_, function) in forms.items()}
-        turns = self.take_turns({**functions, "matmul": lambda: self.product @ self.product})
+        turns = self.take_turns({name: function for name, (_, function) in forms.items()})
         rates = {name: [count / seconds for seconds in turns[name]] for name, (count, _) in forms.items()}
-        products = [2 * len(self.product) ** 3 / seconds for seconds in turns["matmul"]]
-        for name, function in functions.items():
+        for name, (_, function) in forms.items():
             found = {"case": case, **fields, "form": name}
             found |= {"seconds": median(turns[name]), "targets_per_second": median(rates[name])}
             for other in BASELINES:
                 if other in forms and other != name:
-                    found[f"over {other}"] = ratio(rates[name], rates[other])
-            with FlopCounterMode(display=False) as counter:
+                    # Of each turn, so that a machine that slows down does so for both.
+                    ratios = [own / its for own, its in zip(rates[name], rates[other], strict=True)]
+                    found[f"over {other}"] = median(ratios)
+            if self.on_gpu:
+                torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
                 function()
-            # Padding is work where it is computed.
-            work = [counter.get_total_flops() / seconds for seconds in turns[name]]
-            found["over matmul"] = ratio(work, products)
-            self.results.append(found | (self.read_gpu(function) if self.on_gpu else {}))
-            print(json.dumps(self.results[-1]), flush=True)
+                found["mebibytes"] = (torch.cuda.max_memory_allocated() - before) // 2**20
+            self.results.append(found)
+            print(json.dumps(found), flush=True)
+        return self.results[-len(forms) :]
 
     def take_turns(self, functions: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
         """Seconds of each function in each turn, after one turn to warm up."""
@@ -115,23 +107,6 @@ class Bench:
                     seconds[name].append(time.perf_counter() - start)
         return seconds
 
-    def read_gpu(self, function: Callable[[], object]) -> dict[str, int]:
-        """
-        The kernels that a call launches; its copies for which Python waits, from the GPU to the host, and to the GPU
-        from memory that is not pinned; and the memory that it takes besides what was there before.
-        """
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            function()
-            torch.cuda.synchronize()
-        names = [e.name for e in profiler.events() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
-        return {
-            "kernels": sum(not name.startswith(("Memcpy", "Memset")) for name in names),
-            "waits": sum(name.startswith(("Memcpy DtoH", "Memcpy HtoD (Pageable")) for name in names),
-            "mebibytes": (torch.cuda.max_memory_allocated() - before) // 2**20,
-        }
-
     def model(self, model_type: str, window: int = WINDOW) -> nn.Module:
         return make_model(model_type, self.encoder, window).to(self.device)
 
@@ -141,30 +116,34 @@ class Bench:
     def place(self, tensors: Tensors) -> Tensors:
         return {name: tensor.to(self.device) for name, tensor in tensors.items()}
 
-    def forward(self, model: nn.Module, compute: Callable[[], object]) -> Callable[[], object]:
-        """A forward pass, `compute`, of a model that is then for inference."""
+    def forward(
+        self, model: nn.Module, inputs: Tensors | None = None, compute: Callable[[], object] | None = None
+    ) -> Callable[[], object]:
+        """A forward pass of a model that is then for inference: of its inputs, or what else it computes."""
         model.to(self.dtype).eval()
-        return torch.inference_mode()(compute)
+        return torch.inference_mode()(compute or partial(model, **inputs))
 
-    def step(self, model: nn.Module, compute_loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
-        """A training step of a model."""
+    def dense(self, streams: Tensors, window: int = WINDOW) -> tuple[int, Callable[[], object]]:
+        """How many streams the dense form reads, and its forward pass."""
+        paper = self.model("tempoformer", window)
+        return len(streams["mask"]), self.forward(paper, compute=partial(dense_forward, paper, **streams))
+
+    def step(
+        self, model: nn.Module, inputs: Tensors | None = None, compute_loss: Callable[[], torch.Tensor] | None = None
+    ) -> Callable[[], None]:
+        """A training step of a model, with the loss of its inputs or another one."""
         model.train()
         learning = [weights for weights in model.parameters() if weights.requires_grad]
         optimizer = torch.optim.AdamW(learning, lr=1e-5, fused=True)
 
         def step():
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.on_gpu):
-                loss = compute_loss()
+                loss = model(**inputs).loss if compute_loss is None else compute_loss()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
 
         return step
-
-
-def ratio(rates: list[float], others: list[float]) -> float:
-    """Of each turn, so that a machine that slows down does so for both."""
-    return median(own / other for own, other in zip(rates, others, strict=True))
 
 
 def make_rows(bench: Bench, window: int, targets: int) -> tuple[Tensors, Tensors, Tensors]:
@@ -178,16 +157,15 @@ def make_rows(bench: Bench, window: int, targets: int) -> tuple[Tensors, Tensors
 def forward_passes(bench: Bench):
     for window, targets in itertools.product(bench.args.windows, bench.args.targets):
         batch, posts, streams = make_rows(bench, window, targets)
-        plain, paper = bench.plain(), bench.model("tempoformer", window)
         total = batch["stream_index"].shape[:2].numel()
-        forms = {
-            PLAIN: (total, bench.forward(plain, lambda: plain(**posts))),
-            DENSE: (len(streams["mask"]), bench.forward(paper, lambda: dense_forward(paper, **streams))),
-        }
+        forms = {PLAIN: (total, bench.forward(bench.plain(), posts)), DENSE: bench.dense(streams, window)}
         for name in bench.args.model_type:
-            model = bench.model(name, window)
-            forms[name] = total, bench.forward(model, lambda model=model: model(**batch))
+            forms[name] = total, bench.forward(bench.model(name, window), batch)
         bench.measure("forward", forms, window=window, size=targets)
+
+
+def dense_loss(model: nn.Module, streams: Tensors, labels: torch.Tensor) -> torch.Tensor:
+    return focal_loss(dense_forward(model, **streams).unsqueeze(0), labels, 2.0, None, None)
 
 
 def training_steps(bench: Bench):
@@ -196,24 +174,24 @@ def training_steps(bench: Bench):
         labels = torch.arange(bench.args.rows * targets, device=bench.device).remainder(2).view(-1, targets)
         of_posts = torch.arange(len(posts["input_ids"]), device=bench.device).remainder(2)
         of_streams = labels[:1, : len(streams["mask"])]
-        plain, paper = bench.plain(), bench.model("tempoformer", window)
-        forms = {PLAIN: (labels.numel(), bench.step(plain, lambda: plain(**posts, labels=of_posts).loss))}
-        forms[DENSE] = (
-            of_streams.numel(),
-            bench.step(
-                paper, lambda: focal_loss(dense_forward(paper, **streams).unsqueeze(0), of_streams, 2.0, None, None)
+        paper = bench.model("tempoformer", window)
+        loss_of_streams, total = partial(dense_loss, paper, streams, of_streams), labels.numel()
+        forms = {
+            PLAIN: (total, bench.step(bench.plain(), {**posts, "labels": of_posts})),
+            DENSE: (
+                of_streams.numel(),
+                bench.step(paper, compute_loss=loss_of_streams),
             ),
-        )
+        }
         for name in bench.args.model_type:
-            model = bench.model(name, window)
-            forms[name] = labels.numel(), bench.step(model, lambda model=model: model(**batch, labels=labels).loss)
+            forms[name] = total, bench.step(bench.model(name, window), {**batch, "labels": labels})
         if "post_tempoformer" in bench.args.model_type:
             frozen = bench.model("post_tempoformer", window)
             frozen.base_model.encoder.requires_grad_(False)
             with torch.no_grad():
                 vectors = frozen.base_model.embed_posts(**posts).unflatten(0, batch["input_ids"].shape[:2])
             of_vectors = {**{name: batch[name] for name in ("stream_index", "elapsed")}, "post_embeds": vectors}
-            forms[FROZEN] = labels.numel(), bench.step(frozen, lambda: frozen(**of_vectors, labels=labels).loss)
+            forms[FROZEN] = total, bench.step(frozen, {**of_vectors, "labels": labels})
         bench.measure("training step", forms, window=window, size=targets)
 
 
@@ -222,15 +200,13 @@ def online_steps(bench: Bench):
     for timelines in bench.args.timelines:
         row = full_windows(timelines, WINDOW)
         new = posts_of(row, WINDOW - 1, WINDOW - 1 + timelines)
-        streams, on_device = bench.place(to_streams(row, bench.args.dense_streams)), bench.place(new)
-        plain, paper = bench.plain(), bench.model("tempoformer")
         forms = {
-            PLAIN: (timelines, bench.forward(plain, lambda: plain(**on_device))),
-            DENSE: (len(streams["mask"]), bench.forward(paper, lambda: dense_forward(paper, **streams))),
+            PLAIN: (timelines, bench.forward(bench.plain(), bench.place(new))),
+            DENSE: bench.dense(bench.place(to_streams(row, bench.args.dense_streams))),
         }
         for name in bench.args.model_type:
             model = bench.model(name)
-            forms[name] = timelines, bench.forward(model, new_posts(model.to(bench.dtype), row, new))
+            forms[name] = timelines, bench.forward(model, compute=new_posts(model.to(bench.dtype), row, new))
         bench.measure("one new post", forms, window=WINDOW, size=timelines)
 
 
@@ -248,11 +224,10 @@ def explanations(bench: Bench):
     """Explanations, post by post, compared with one pass of plain BERT over the same posts."""
     row = bench.place(full_windows(1, WINDOW + 1))
     posts = {name: row[name][0] for name in ("input_ids", "attention_mask")}
-    plain = bench.plain()
-    forms = {PLAIN: (1, bench.forward(plain, lambda: plain(**posts)))}
+    forms = {PLAIN: (1, bench.forward(bench.plain(), posts))}
     for name in bench.args.model_type:
         model = bench.model(name)
-        forms[name] = 1, bench.forward(model, lambda model=model: explain_streams(model, **row))
+        forms[name] = 1, bench.forward(model, compute=partial(explain_streams, model, **row))
     bench.measure("explain", forms, window=WINDOW, size=1)
 
 
@@ -268,16 +243,12 @@ def temporal_attention(bench: Bench):
         plain = BertForMaskedLM(bench.encoder).to(bench.device)
         timed = BertWithTemporalAttentionForMaskedLM(config).to(bench.device)
         models = {PLAIN: (plain, texts), form: (timed, {**texts, "time_ids": ids.expand(count, length).contiguous()})}
-        forms = {
-            name: (count, bench.step(model, lambda model=model, batch=batch: model(**batch, labels=labels).loss))
-            for name, (model, batch) in models.items()
+        steps = {
+            name: (count, bench.step(model, {**batch, "labels": labels})) for name, (model, batch) in models.items()
         }
-        bench.measure("temporal, training step", forms)
-        forms = {
-            name: (count, bench.forward(model, lambda model=model, batch=batch: model.base_model(**batch)))
-            for name, (model, batch) in models.items()
-        }
-        bench.measure("temporal, forward", forms)
+        bench.measure("temporal, training step", steps)
+        passes = {name: (count, bench.forward(model.base_model, batch)) for name, (model, batch) in models.items()}
+        bench.measure("temporal, forward", passes)
 
 
 def small_machines(bench: Bench):
@@ -290,21 +261,15 @@ def small_machines(bench: Bench):
         model = bench.model(model_type)
         models = {FLOAT32: model, "bfloat16": copy.deepcopy(model).bfloat16()}
         models["dynamic int8, torch.ao"] = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
-        for name, config in (
-            ("int8 weights, torchao", Int8WeightOnlyConfig()),
-            ("dynamic int8, torchao", Int8DynamicActivationInt8WeightConfig()),
-        ):
-            quantize_(models.setdefault(name, copy.deepcopy(model)), config)
-        if bench.args.compile:
-            models["compiled, dynamic"] = torch.compile(model, dynamic=True)
-        calls = {
-            name: (bench.args.rows * targets, torch.inference_mode()(lambda model=model: model(**batch)))
-            for name, model in models.items()
-        }
-        logits = {name: call().logits.float() for name, (_, call) in calls.items()}
-        before = len(bench.results)
-        bench.measure(f"small, {model_type}", calls, window=WINDOW, size=targets)
-        for found in bench.results[before:]:
+        models["int8 weights, torchao"] = copy.deepcopy(model)
+        quantize_(models["int8 weights, torchao"], Int8WeightOnlyConfig())
+        models["dynamic int8, torchao"] = copy.deepcopy(model)
+        quantize_(models["dynamic int8, torchao"], Int8DynamicActivationInt8WeightConfig())
+        calls = {name: torch.inference_mode()(partial(model, **batch)) for name, model in models.items()}
+        logits = {name: call().logits.float() for name, call in calls.items()}
+        total = bench.args.rows * targets
+        forms = {name: (total, call) for name, call in calls.items()}
+        for found in bench.measure(f"small, {model_type}", forms, window=WINDOW, size=targets):
             moved = (logits[found["form"]] - logits[FLOAT32]).abs().max() / logits[FLOAT32].std()
             found["largest change of a logit, of its spread"] = float(moved)
 
@@ -349,7 +314,6 @@ def main():
     parser.add_argument("--dense_streams", type=int, default=16, help="That the dense form reads at a time.")
     parser.add_argument("--timelines", type=int, nargs="+", default=[1], help="That get a new post at a time.")
     parser.add_argument("--texts", type=int, nargs=2, default=[32, 128], help="Of temporal attention; tokens of each.")
-    parser.add_argument("--compile", action="store_true", help="Among the forms for small machines; takes minutes.")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("outputs/speed.json"))
@@ -361,7 +325,7 @@ def main():
         CASES[case](bench)
     report = {
         "device": torch.cuda.get_device_name() if bench.on_gpu else "cpu",
-        "versions": {"torch": torch.__version__, "cuda": torch.version.cuda, "transformers": transformers.__version__},
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "settings": {**vars(args), "output": str(args.output)},
         "distance_from_dense": distances,
         "results": bench.results,

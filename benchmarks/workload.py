@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
-from modeling_tempoformer import PostTempoFormerForStreamClassification, TempoFormerForStreamClassification
+from modeling_tempoformer import (
+    PostTempoFormerForStreamClassification,
+    StreamClassificationPipeline,
+    TempoFormerForStreamClassification,
+)
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
 
@@ -36,6 +40,17 @@ def make_model(model_type: str, encoder: PreTrainedConfig | str, window: int = W
     if isinstance(encoder, str):
         return model_class.from_encoder_pretrained(encoder, **fields).eval()
     return model_class(model_class.config_class(encoder_config=encoder, **fields)).eval()
+
+
+def make_pipe(model_type: str, encoder: str | None = None, **fields) -> StreamClassificationPipeline:
+    """A model without training, whose new parts are so wide that each earlier post shows in the answer."""
+    tokenizer = AutoTokenizer.from_pretrained(encoder or ROOT / "tokenization", model_max_length=512)
+    tiny = read_config("encoder_tiny", vocab_size=len(tokenizer), max_position_embeddings=512, **fields)
+    model = make_model(model_type, encoder or tiny)
+    for name, weight in model.named_parameters():
+        if weight.dim() == 2 and ".encoder." not in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
 
 
 def draw(percentiles: list[int], count: int, generator: torch.Generator) -> list[int]:

@@ -3,15 +3,14 @@ The offline demo: made-up timelines, a model with the temporal rotation and one 
 anybody would load it from the Hub, without this package, and shows one timeline with its predicted changes.
 """
 
-import csv
 import json
 import os
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
+import pandas as pd
 from transformers import pipeline
 from transformers.utils import logging
 
@@ -21,24 +20,21 @@ OUTPUT = ROOT / "outputs" / "demo"
 VARIANTS = {"temporal_rotary": "rotated by log time", "rotary": "rotated by position"}
 
 
-def run(*command: str | Path, log: Path | None = None):
-    """Runs a Python command; with `log` its output goes to that file, which is shown only if the command fails."""
+def run(*command: str | Path, log: Path):
+    """Runs a Python command; its output goes to a file, which is shown only if the command fails."""
     words = [sys.executable, *map(str, command)]
-    # For models as tiny as these, threads cost more than they bring.
-    os.environ["OMP_NUM_THREADS"] = "1"
-    if log is None:
-        subprocess.run(words, check=True, cwd=ROOT)
-        return
     log.parent.mkdir(parents=True, exist_ok=True)
+    # For models as tiny as these, threads cost more than they bring.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("w", encoding="utf-8") as file:
-        code = subprocess.run(words, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT).returncode
+        code = subprocess.run(words, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
     if code:
         sys.exit(f"{log.read_text(encoding='utf-8')}\n{' '.join(words)} failed; its output is above and in {log}.")
 
 
 def write_data(folder: Path) -> list[str]:
     """Synthetic timelines in `folder`; the script's arguments for them."""
-    run("-m", "modeling_tempoformer.data.synthetic", folder)
+    run("-m", "modeling_tempoformer.data.synthetic", folder, log=folder.with_suffix(".log"))
     return [f"--{name}_file={folder / name}.csv" for name in ("train", "validation", "test")]
 
 
@@ -50,33 +46,21 @@ def train(kind: str, files: list[str], folder: Path) -> float:
     return json.loads((folder / "all_results.json").read_text())["test"]["macro_f1"]
 
 
-def age(seconds: int) -> str:
-    """A span of time in its largest unit."""
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        if seconds >= length:
-            count = seconds // length
-            return f"{count} {unit}{'s' if count > 1 else ''} later"
-    return f"{seconds} seconds later"
-
-
-def show_timeline(model: str | Path, file: str | Path):
+def show_timeline(model: Path, file: Path):
     """Prints the first timeline of a file with what a saved model says of each post."""
     logging.disable_progress_bar()
     pipe = pipeline("stream-classification", model=str(model), trust_remote_code=True)
-    with open(file, encoding="utf-8", newline="") as lines:
-        posts = list(csv.DictReader(lines))
-    posts = [post for post in posts if post["timeline_id"] == posts[0]["timeline_id"]]
-    times = [int(post["timestamp"]) for post in posts]
-    results = pipe({"text": [post["text"] for post in posts], "timestamp": times}, top_k=2)
-    print(f"\n{posts[0]['timeline_id']}, read by a model loaded with trust_remote_code=True\n")
-    earlier = None
-    for post, time, result in zip(posts, times, results, strict=True):
-        when = f"{datetime.fromtimestamp(time, UTC):%d %b %Y}" if earlier is None else age(time - earlier)
+    posts = pd.read_csv(file)
+    posts = posts[posts["timeline_id"] == posts["timeline_id"][0]]
+    results = pipe({"text": posts["text"].tolist(), "timestamp": posts["timestamp"].tolist()}, top_k=2)
+    print(f"\n{posts['timeline_id'][0]}, read by a model loaded with trust_remote_code=True\n")
+    gaps = pd.to_timedelta(posts["timestamp"].diff(), unit="s")
+    for post, gap, result in zip(posts.itertuples(), gaps, results, strict=True):
+        when = f"{pd.Timestamp(post.timestamp, unit='s'):%d %b %Y}" if pd.isna(gap) else f"{gap} later"
         (probability,) = (one["score"] for one in result if one["label"] == "Switch")
         mark = ">> SWITCH" if result[0]["label"] == "Switch" else ""
         bar = "#" * round(10 * probability)
-        print(f"  {when:>16}  {post['text']:<42} {bar:<10} {probability:4.0%}  {mark:<9} (label: {post['label']})")
-        earlier = time
+        print(f"  {when:>22}  {post.text:<42} {bar:<10} {probability:4.0%}  {mark:<9} (label: {post.label})")
 
 
 def main():

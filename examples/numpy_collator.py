@@ -25,7 +25,7 @@ import numpy as np
 
 def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) -> dict[str, np.ndarray]:
     """
-    The inputs of a model for timelines, each of whose posts is classified.
+    The inputs of a model for timelines, each of whose posts is classified; their shapes are those of `StreamCollator`.
 
     Args:
         rows: Each a dict of `input_ids`, a list of token ids for each post, and `timestamps`, its seconds; without
@@ -33,11 +33,6 @@ def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) 
             context only. Of a long timeline give the last posts, with `num_before`, how many are left out (by default
             0), and `start_time`, the seconds of its first.
         window, pad_token_id (`int`): As in config.json of the model and of its tokenizer.
-
-    Returns:
-        `input_ids`, `attention_mask` and `token_type_ids` (timelines, posts, tokens); `stream_index` (timelines,
-        streams, window), -1 where there is no post, and with times `elapsed`, seconds to the newest post, of the same
-        shape; `place` (timelines, streams, 2): how many posts came before, and seconds since the first.
     """
     timed = "timestamps" in rows[0]
     posts = max(len(row["input_ids"]) for row in rows)

@@ -3,8 +3,8 @@ The methods that TempoFormer is compared with: a file and a recipe for each.
 
 To add one, write
 
-- `NAME.py` in this folder, with a class `Method`: a dataclass that derives from [`TrainedBaseline`] or
-  [`UntrainedBaseline`]. Its fields are options of the command line; its methods load, train or predict.
+- `NAME.py` in this folder, with a class `Method` that derives from [`TrainedBaseline`] or [`UntrainedBaseline`]. A
+  field of its own (then it is a dataclass) is an option of the command line; its methods load, train or predict.
 - `configuration/baseline_NAME.yaml`, with `method: NAME` and the settings of its training.
 
 `run_baseline.py --method NAME` and `run_cross_validation.py --methods tempoformer NAME` find both by their names.

@@ -16,22 +16,15 @@ from ..training.recipes import parse, split_recipes
 from . import find_baseline, recipe_of
 
 
-DEFAULT_WINDOW = 20  # posts
-
-
 @dataclass(kw_only=True)
 class Baseline(ModelArguments):
-    """
-    Which baseline `run_baseline.py` runs, and on which encoder or language model.
+    """Which baseline `run_baseline.py` runs, and on which encoder or language model."""
 
-    Attributes:
-        reads (`str`, *optional*): What `--model_name_or_path` must name.
-        refused (`tuple[str, ...]`): Options of [`ModelArguments`] that the method does not take.
-        is_stock (`bool`): Whether the model is one of Transformers, which loads without this package.
-    """
-
+    # What `--model_name_or_path` must name.
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
+    # Options that the method does not take.
     refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view")
+    # Whether the model is one of Transformers, which loads without this package.
     is_stock: ClassVar[bool] = False
 
     method: str = field(metadata={"help": "The baseline."})
@@ -77,7 +70,7 @@ class Prepared:
 
 @dataclass(kw_only=True)
 class TrainedBaseline(Baseline, ABC):
-    """A baseline that the Trainer trains, with the focal loss."""
+    """A baseline that the Trainer trains."""
 
     @abstractmethod
     def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
@@ -105,10 +98,7 @@ class MethodArgument:
 
 
 def with_own_recipe(arguments: list[str]) -> tuple[type[Baseline], list[str]]:
-    """
-    The class of the `--method` ([`Baseline`] without one), and the arguments, after its recipe unless they begin with
-    one.
-    """
+    """The class of the `--method` ([`Baseline`] without one), and the arguments, after its recipe or one of theirs."""
     (found,) = parse([MethodArgument], [word for word in arguments if word not in ("-h", "--help")], only_these=False)
     if found.method is None:
         return Baseline, arguments

@@ -1,8 +1,5 @@
 """BiLSTM over the embeddings of a stream (Tseriotou et al., 2024)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
@@ -12,15 +9,9 @@ from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifi
 
 @strict
 class BiLSTMConfig(HistoryConfig):
-    """
-    As [`HistoryConfig`].
-
-    Args:
-        lstm_hidden_size (`int`, *optional*, defaults to 300): Width of each direction.
-    """
-
     model_type = "bilstm"
 
+    # Of each direction.
     lstm_hidden_size: int = 300
 
 
@@ -39,8 +30,7 @@ class BiLSTM(HistoryModel):
         return self.classifier(read_both_ways(self.lstm, embeddings, mask))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """BiLSTM."""
 
-    model_class: ClassVar = BiLSTM
+    model_class = BiLSTM

@@ -1,8 +1,5 @@
 """Random labels, drawn by the class prior (TempoFormer paper, section 5.2)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from datasets import Dataset
 
@@ -11,11 +8,10 @@ from ..evaluation.predictions import labels_of
 from .base import UntrainedBaseline
 
 
-@dataclass(kw_only=True)
 class Method(UntrainedBaseline):
     """Draws a class for each post, with the probability that it has among the labelled training posts."""
 
-    reads: ClassVar[None] = None
+    reads = None
 
     def predict(
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int

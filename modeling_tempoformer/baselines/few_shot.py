@@ -85,10 +85,7 @@ def build_instructions(label_names: Sequence[str], task: str | None = None) -> s
 
 
 def draw_examples(labels: Sequence[int], num_examples: int, seed: int = 0) -> list[int]:
-    """
-    The positions of examples that are drawn without replacement: first one of each class (if `num_examples` allows),
-    then any of the other labelled posts. Raises a `ValueError` if too few posts have a label.
-    """
+    """The positions of labelled posts: first one of each class, as far as there is room, then any others."""
     labels = np.asarray(labels)
     generator = np.random.default_rng(seed)
     drawn = generator.permutation(np.flatnonzero(labels >= 0))
@@ -121,31 +118,11 @@ def format_stream(timeline: dict, post: int, num_posts: int) -> str:
     return "\n".join(lines)
 
 
-def make_chat(
-    instructions: str, examples: Sequence[tuple[dict, int, str]], timeline: dict, post: int, window: int
-) -> list[dict[str, str]]:
-    """
-    A chat that asks for the label of a post. The model seems to have labelled the examples before (each a timeline,
-    the position of a post and a label).
-    """
-    turns = []
-    for *example, label in examples:
-        turns += [("user", format_stream(*example, window)), ("assistant", label)]
-    turns.append(("user", format_stream(timeline, post, window)))
-    chat = [{"role": role, "content": content} for role, content in turns]
-    # Some templates refuse a system turn.
-    chat[0]["content"] = f"{instructions}\n\n{chat[0]['content']}"
-    return chat
-
-
 @torch.no_grad()
 def score_answers(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """
-    The log-probability of each answer after each prompt, the sum over its tokens: shape `(prompts, answers)`. All are
-    token ids. The prompts have a common beginning, which is read once; each has at least two tokens after it.
-    """
+    """The log-probabilities (prompts, answers). Token ids; the beginning that all prompts share is read once."""
     # The last token of a prompt is read with the answers, since it predicts their first token.
     shared = os.path.commonprefix([list(prompt[:-2]) for prompt in prompts])
     beginning = DynamicCache(config=model.config)
@@ -168,11 +145,7 @@ def score_answers(
 
 @dataclass(kw_only=True)
 class Method(UntrainedBaseline):
-    """
-    Labels posts with a language model that is shown a few labelled posts (Tseriotou et al., 2024: 5 or 10, on the post
-    alone or with a window of 5). It generates nothing: the labels are compared by how likely they are as its answer,
-    on a GPU if there is one.
-    """
+    """A language model that is shown a few labelled posts. It generates nothing: labels are compared by likelihood."""
 
     reads: ClassVar[str] = "language model"
 
@@ -186,32 +159,36 @@ class Method(UntrainedBaseline):
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        As in [`UntrainedBaseline`]. The examples are drawn from the labelled training posts, the same for all posts.
+        As in [`UntrainedBaseline`]. All posts have the same examples, which the model seems to have labelled before.
         The probability of a class is that of its name as the whole answer, among the names of all classes; it is not
-        normalised by the names' lengths. Raises a `ValueError` that names the post if a prompt does not fit the model.
+        normalised by the names' lengths.
         """
         posts = [
             (timeline, post, label) for timeline in timelines["train"] for post, label in enumerate(timeline["labels"])
         ]
-        drawn = [posts[row] for row in draw_examples([label for *_, label in posts], self.num_examples, seed)]
-        examples = [(timeline, post, names[label]) for timeline, post, label in drawn]
+        # Some templates refuse a system turn.
+        beginning, turns, window = f"{build_instructions(names, data.task_name)}\n\n", [], data.window or 1
+        for row in draw_examples([label for *_, label in posts], self.num_examples, seed):
+            timeline, post, label = posts[row]
+            shown = format_stream(timeline, post, window)
+            turns.append({"role": "user", "content": shown if turns else beginning + shown})
+            turns.append({"role": "assistant", "content": names[label]})
 
         source, settings = self.model_name_or_path, self.download_settings
         tokenizer = AutoTokenizer.from_pretrained(source, **settings)
-        if tokenizer.chat_template is None:
-            raise ValueError(f"{source} has no chat template. Use an instruction-tuned model.")
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, **settings).to(device)
         # The end of the turn: a name that begins like another one is no likelier for that.
         answers = [[*tokenizer.encode(name, add_special_tokens=False), tokenizer.eos_token_id] for name in names]
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
         limit = min(positions, tokenizer.model_max_length) - max(map(len, answers))
-        instructions = build_instructions(names, data.task_name)
         prompts = []
         for timeline in timelines["test"]:
             for post, post_id in enumerate(timeline["post_ids"]):
-                chat = make_chat(instructions, examples, timeline, post, data.window or 1)
-                tokens = tokenizer.apply_chat_template(chat, add_generation_prompt=True, **TEMPLATE_SETTINGS)
+                asked = {"role": "user", "content": format_stream(timeline, post, window)}
+                tokens = tokenizer.apply_chat_template(
+                    [*turns, asked], add_generation_prompt=True, **TEMPLATE_SETTINGS
+                )
                 prompts.append(tokens["input_ids"])
                 if (length := len(prompts[-1])) > limit:
                     raise ValueError(

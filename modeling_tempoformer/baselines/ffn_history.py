@@ -1,8 +1,5 @@
 """FFN-History: the newest post beside the mean of its stream (Tseriotou et al., 2024)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from huggingface_hub.dataclasses import strict
 
@@ -11,8 +8,6 @@ from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifi
 
 @strict
 class FFNHistoryConfig(HistoryConfig):
-    """As [`HistoryConfig`], with two hidden layers of 128."""
-
     model_type = "ffn_history"
 
     hidden_sizes: list[int] | tuple[int, ...] = (128, 128)
@@ -33,8 +28,7 @@ class FFNHistory(HistoryModel):
         return self.classifier(torch.cat((embeddings[:, -1], mean), dim=-1))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """FFN-History."""
 
-    model_class: ClassVar = FFNHistory
+    model_class = FFNHistory

@@ -21,9 +21,10 @@ from ..data.rows import to_rows
 from ..data_collator_tempoformer import StreamCollator
 from ..evaluation.predictions import targets_of
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, focal_loss
+from ..training.fine_tuning import DEFAULT_WINDOW
 from ..training.frozen_encoder import embed_rows
 from ..training.recipes import check_overrides
-from .base import DEFAULT_WINDOW, Prepared, TrainedBaseline, class_fields
+from .base import Prepared, TrainedBaseline, class_fields
 
 
 DEFAULT_LENGTH = 128  # tokens
@@ -31,23 +32,13 @@ DEFAULT_LENGTH = 128  # tokens
 
 @strict
 class HistoryConfig(CheckedFields, PreTrainedConfig):
-    """
-    What the configurations of all [`HistoryModel`]s have.
-
-    Args:
-        embedding_size (`int`, *optional*, defaults to 384): Width of a post's embedding.
-        window (`int`, *optional*, defaults to 20): The largest number of posts in a stream.
-        timed (`bool`, *optional*, defaults to `True`): Whether networks over signatures read the seconds between
-            posts. If not, posts are evenly spaced.
-        hidden_sizes (`list[int]`, *optional*): Hidden widths of the classifier.
-        dropout (`float`, *optional*, defaults to 0.1): Dropout after each hidden layer of the classifier, or before
-            its output if it has none.
-        focal_gamma, class_weights, calibration: As in [`TempoFormerConfig`].
-    """
+    """What the configurations of all [`HistoryModel`]s have."""
 
     embedding_size: int = 384
     window: int = 20
+    # Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
     timed: bool = True
+    # Of the classifier.
     hidden_sizes: list[int] | tuple[int, ...] = ()
     dropout: float | int = 0.1
     focal_gamma: float | int = 2.0
@@ -59,10 +50,7 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
 
 
 class HistoryModel(PreTrainedModel, ABC):
-    r"""
-    Classifies the newest post of a stream from frozen embeddings of its posts, and is trained with the focal loss: a
-    baseline of the TempoFormer paper (Tseriotou et al., 2024). A subclass has a configuration and `score`.
-    """
+    """Classifies the newest post of a stream from frozen embeddings of its posts. A subclass has `score`."""
 
     config: HistoryConfig
     main_input_name = "embeddings"
@@ -98,21 +86,16 @@ class HistoryModel(PreTrainedModel, ABC):
 
 
 def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
-    """A feed-forward classifier of `width` features, with ReLU and dropout after each hidden layer."""
+    """A feed-forward classifier of `width` features; without a hidden layer it has dropout alone."""
     layers: list[nn.Module] = []
     for hidden_width in config.hidden_sizes:
         layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.dropout)]
         width = hidden_width
-    if not layers:
-        layers.append(nn.Dropout(config.dropout))
-    return nn.Sequential(*layers, nn.Linear(width, config.num_labels))
+    return nn.Sequential(*(layers or [nn.Dropout(config.dropout)]), nn.Linear(width, config.num_labels))
 
 
 def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
-    """
-    The sum of the final forward and backward states of a bidirectional LSTM, as in the published code of SWNU:
-    (streams, hidden_size). `states` (streams, length, width) are padded on the left, where `mask` is False.
-    """
+    """The sum (streams, hidden) of the final states of both directions, as in the published code of SWNU."""
     # Packing expects padding on the right. Flipped sequences only swap the two directions.
     packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
     _, (final, _) = lstm(packed)
@@ -122,10 +105,7 @@ def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) 
 def load_embedder(
     model_name_or_path: str, download_settings: dict[str, Any]
 ) -> tuple[PostTempoFormerForStreamClassification, PreTrainedTokenizerBase]:
-    """
-    A model whose encoder embeds posts, and its tokenizer: the mean of the last hidden states over a post's tokens,
-    special tokens included, as sentence encoders are used.
-    """
+    """A model whose encoder embeds posts as the mean over their tokens, [CLS] and [SEP] included; its tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
     # Weights that the checkpoint lacks, such as an unused pooler, are drawn: alike each time, so that the cached
     # vectors are found, and without an effect on what the caller draws next.

@@ -1,8 +1,5 @@
 """What is known of a post without its text: small boosted trees on its position and its times."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 from datasets import Dataset
 
@@ -11,11 +8,10 @@ from ..evaluation.references import position_and_time
 from .base import UntrainedBaseline, learned_posts
 
 
-@dataclass(kw_only=True)
 class Method(UntrainedBaseline):
     """As in the results of every run ([`position_and_time`])."""
 
-    reads: ClassVar[None] = None
+    reads = None
 
     def predict(
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int

@@ -1,13 +1,10 @@
-"""A stock encoder on the post alone."""
-
-from dataclasses import dataclass
+"""A stock sequence classifier on the post alone."""
 
 from ..data.arguments import DataTrainingArguments
-from .text_classification import SequenceBaseline
+from .concatenated import Method as Concatenated
 
 
-@dataclass(kw_only=True)
-class Method(SequenceBaseline):
+class Method(Concatenated):
     """The post alone, whatever the window of the streams is."""
 
     def window_of(self, data: DataTrainingArguments) -> int:

@@ -1,8 +1,5 @@
 """Seq-Sig-Net: a sequence of SWNU's units over overlapping windows of a stream (Tseriotou et al., 2023)."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
@@ -18,35 +15,24 @@ UNIT_WINDOW, UNIT_SHIFT = 5, 3
 
 @strict
 class SeqSigNetConfig(SWNUConfig):
-    """
-    As [`SWNUConfig`]. As many units are read as fit into `window`, at least 1: n units cover the last `5 + 3 (n - 1)`
-    posts.
-
-    Args:
-        lstm_hidden_size (`int`, *optional*, defaults to 300): Width of each direction of the BiLSTM over units.
-    """
-
     model_type = "seq_sig_net"
 
+    # Of each direction of the BiLSTM over units.
     lstm_hidden_size: int = 300
-
-    @property
-    def num_units(self) -> int:
-        """The number of units."""
-        return 1 + max(0, self.window - UNIT_WINDOW) // UNIT_SHIFT
 
 
 class SeqSigNet(HistoryModel):
     """
-    A classifier of the newest post and the final states of a BiLSTM over units. A unit reads 5 posts and starts 3
-    posts after the unit before; the last unit ends with the newest post. Units without a post are padding.
+    A classifier of the newest post and the final states of a BiLSTM over units, as many as fit into the window. A unit
+    reads 5 posts and starts 3 posts after the unit before; the last unit ends with the newest post. Units without a
+    post are padding.
     """
 
     config: SeqSigNetConfig
 
     def __init__(self, config: SeqSigNetConfig):
         super().__init__(config)
-        self.num_posts = UNIT_WINDOW + UNIT_SHIFT * (config.num_units - 1)
+        self.num_posts = UNIT_WINDOW + UNIT_SHIFT * (max(0, config.window - UNIT_WINDOW) // UNIT_SHIFT)
         self.unit = SignatureUnit(config)
         self.lstm = nn.LSTM(config.unit_hidden_size, config.lstm_hidden_size, batch_first=True, bidirectional=True)
         self.classifier = make_classifier(config, config.lstm_hidden_size + config.embedding_size)
@@ -68,8 +54,7 @@ class SeqSigNet(HistoryModel):
         return self.classifier(torch.cat(features, dim=-1))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """Seq-Sig-Net."""
 
-    model_class: ClassVar = SeqSigNet
+    model_class = SeqSigNet

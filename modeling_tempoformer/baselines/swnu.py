@@ -1,8 +1,6 @@
 """SWNU: the log-signatures of a stream (Tseriotou et al., 2023)."""
 
-from dataclasses import dataclass
 from math import log1p
-from typing import ClassVar
 
 import torch
 from huggingface_hub.dataclasses import strict
@@ -13,25 +11,17 @@ from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifi
 from .signatures import log_signature_size, log_signatures
 
 
-DEPTH = 3
 SECONDS_PER_YEAR = 365.25 * 86400
 
 
 @strict
 class SWNUConfig(HistoryConfig):
-    """
-    As [`HistoryConfig`], with two hidden layers of 32.
-
-    Args:
-        path_channels (`int`, *optional*, defaults to 10): Channels of the path. Time is one more.
-        unit_hidden_size (`int`, *optional*, defaults to 12): Width of each direction of the BiLSTM over
-            log-signatures.
-    """
-
     model_type = "swnu"
 
     hidden_sizes: list[int] | tuple[int, ...] = (32, 32)
+    # Time is one more.
     path_channels: int = 10
+    # Of each direction of the BiLSTM over log-signatures.
     unit_hidden_size: int = 12
 
 
@@ -62,7 +52,7 @@ class SignatureUnit(nn.Module):
     def __init__(self, config: SWNUConfig):
         super().__init__()
         self.reduce = nn.Conv1d(config.embedding_size, config.path_channels, kernel_size=3, padding=1)
-        size = log_signature_size(config.path_channels + 1, DEPTH)
+        size = log_signature_size(config.path_channels + 1)
         self.lstm = nn.LSTM(size, config.unit_hidden_size, batch_first=True, bidirectional=True)
 
     def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, times: torch.Tensor) -> torch.Tensor:
@@ -71,7 +61,7 @@ class SignatureUnit(nn.Module):
         paths = torch.cat((points, times.unsqueeze(-1).to(points.dtype)), dim=-1)
         # In padding the path stays at its start, which adds nothing to its signature.
         paths = pad(paths.masked_fill(~mask.unsqueeze(-1), 0), (0, 0, 1, 0))
-        return read_both_ways(self.lstm, log_signatures(paths, DEPTH)[:, 1:], mask)
+        return read_both_ways(self.lstm, log_signatures(paths)[:, 1:], mask)
 
 
 class SWNU(HistoryModel):
@@ -92,8 +82,7 @@ class SWNU(HistoryModel):
         return self.classifier(torch.cat(features, dim=-1))
 
 
-@dataclass(kw_only=True)
 class Method(HistoryBaseline):
     """SWNU."""
 
-    model_class: ClassVar = SWNU
+    model_class = SWNU

@@ -226,7 +226,7 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
             **{name: score["mean"] for name, score in scores.items()},
             "macro_f1_std": scores["macro_f1"]["std"],
             **dict.fromkeys(("difference", "low", "high", "p")),
-            **{name: results[name] for name in ("runs", "one_class_runs", "train_seconds")},
+            **{name: results[name] for name in ("runs", "one_class_runs", "parameters", "train_seconds")},
         }
         if method != methods[0]:
             found = compare(output_dir / method, first, names)

@@ -7,7 +7,6 @@ from datasets import Dataset
 from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
 from modeling_tempoformer.baselines.few_shot import (
-    TASKS,
     Method,
     build_instructions,
     draw_examples,
@@ -51,23 +50,11 @@ def test_examples_are_labelled_posts_of_every_class():
     assert sorted(draw_examples([1, -100, 0, 0], 3)) == [0, 2, 3]
     with pytest.raises(ValueError, match="`num_examples` is 4, but only 3"):
         draw_examples([1, -100, 0, 0], 4)
-    # Two of three drawn beyond the rare class are of the frequent one.
-    beyond = [labels[post] for seed in range(200) for post in draw_examples(labels, 33, seed)]
-    assert beyond.count(0) / (beyond.count(0) + beyond.count(1)) == pytest.approx(2 / 3, abs=0.03)
 
 
-@pytest.mark.parametrize(
-    "seconds, words",
-    [
-        (90, "90 seconds"),
-        (120, "2 minutes"),
-        (7200, "2 hours"),
-        (3 * 86400 + 7200, "3 days"),
-        (800 * 86400, "2 years"),
-    ],
-)
-def test_durations_in_words(seconds, words):
-    assert format_duration(seconds) == words
+def test_durations_in_words():
+    words = [format_duration(seconds) for seconds in (90, 120, 7200, 3 * 86400 + 7200, 800 * 86400)]
+    assert words == ["90 seconds", "2 minutes", "2 hours", "3 days", "2 years"]
 
 
 def test_streams_as_text():
@@ -84,31 +71,13 @@ def test_streams_as_text():
     ]
 
 
-@pytest.mark.parametrize(
-    "text, expected",
-    [
+def test_posts_cannot_end_their_turn():
+    for text, expected in (
         ("all is <3 and 2 < 3", "all is <3 and 2 < 3"),
-        ("</post> Label", "‹/post> Label"),
-        ("<|im_end|><<SYS>>", "‹|im_end|>‹‹SYS>>"),
+        ("</post> <|im_end|><<SYS>>", "‹/post> ‹|im_end|>‹‹SYS>>"),
         ("[INST] hi [/INST] [link]", "‹INST] hi ‹/INST] [link]"),
-    ],
-)
-def test_posts_cannot_end_their_turn(text, expected):
-    assert format_stream({"texts": [text]}, 0, 1) == f"Newest post: <post>{expected}</post>"
-
-
-def test_instructions_name_the_task_and_the_labels():
-    for task, (description, meanings) in TASKS.items():
-        text = build_instructions(list(meanings), task)
-        assert text.startswith(description)
-        assert all(f"- {label}: {meaning}\n" in text for label, meaning in meanings.items())
-    assert "\n- up\n- down\n" in build_instructions(["up", "down"])
-
-
-def render(instructions: str, turns: list[tuple[str, str]], query: str) -> str:
-    """A prompt in the form of `CHAT`."""
-    text = "".join(f"[user]{shown}[SEP][assistant]{label}[SEP]" for shown, label in turns) + f"[user]{query}[SEP]"
-    return text.replace("[user]", f"[user]{instructions}\n\n", 1) + "[assistant]"
+    ):
+        assert format_stream({"texts": [text]}, 0, 1) == f"Newest post: <post>{expected}</post>"
 
 
 def test_a_prompt_that_does_not_fit_names_its_post(tokenizer, tmp_path):
@@ -152,9 +121,7 @@ def test_answers_of_any_length_are_scored_as_whole_sequences(tokenizer, tmp_path
     answers = [random.integers(5, len(tokenizer), size=size).tolist() for size in (1, 4, 2)]
     expected = [[log_probability(model, prompt, answer) for answer in answers] for prompt in prompts]
     assert score_answers(model, prompts, answers) == pytest.approx(np.array(expected), rel=1e-5)
-    # Neither other prompts nor other answers matter, and prompts may be the same.
-    alone = score_answers(model, prompts[1:2], answers[:1])
-    assert alone == pytest.approx(np.array(expected)[1:2, :1], rel=1e-5)
+    # Prompts may be the same.
     same = score_answers(model, prompts[:1] * 2, answers)
     assert same == pytest.approx(np.array([expected[0]] * 2), rel=1e-5)
 
@@ -176,21 +143,15 @@ def test_predictions_of_a_tiny_model(tokenizer, tmp_path):
     for timeline in timelines:
         streams += [format_stream(timeline, post, 2) for post in range(len(timeline["texts"]))]
         labels += timeline["labels"]
-    turns = [(streams[row], names[labels[row]]) for row in draw_examples(labels, 3, seed=1)]
+    turns = "".join(
+        f"[user]{streams[row]}[SEP][assistant]{names[labels[row]]}[SEP]" for row in draw_examples(labels, 3, seed=1)
+    )
+    turns = turns.replace("[user]", f"[user]{build_instructions(names)}\n\n", 1)
     answers = [tokenizer(f"{name}[SEP]", add_special_tokens=False)["input_ids"] for name in names]
     expected = []
     for stream in streams:
-        prompt = tokenizer(render(build_instructions(names), turns, stream), add_special_tokens=False)["input_ids"]
+        prompt = tokenizer(f"{turns}[user]{stream}[SEP][assistant]", add_special_tokens=False)["input_ids"]
         likelihoods = np.exp([log_probability(model, prompt, answer) for answer in answers])
         expected.append(likelihoods / likelihoods.sum())
     assert probabilities == pytest.approx(np.array(expected), abs=1e-5)
     assert predictions.tolist() == np.argmax(expected, axis=1).tolist()
-
-
-def test_models_without_a_chat_template_are_refused(tokenizer, tmp_path):
-    tokenizer.chat_template = None
-    tokenizer.save_pretrained(tmp_path)
-    parts = dict.fromkeys(("train", "test"), Dataset.from_list([TIMELINE]))
-    method = Method(method="few_shot", model_name_or_path=str(tmp_path), num_examples=2)
-    with pytest.raises(ValueError, match="has no chat template"):
-        method.predict(parts, ["calm", "sad"], DataTrainingArguments(), seed=0)

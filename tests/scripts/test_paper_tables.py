@@ -1,13 +1,13 @@
-"""The tables of the paper from runs that are there, and the commands of runs that are not."""
+"""The tables of the paper, and the commands of their runs."""
 
-import csv
 import json
+import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from helpers import NAMES, write_posts
-from sklearn.metrics import f1_score
 
 from benchmarks import paper
 from modeling_tempoformer.baselines.base import with_own_recipe
@@ -43,67 +43,20 @@ def make_runs(output: Path, row: str, predicted: dict[int, list[int]]):
     collect(output / row, runs, NAMES)
 
 
-@pytest.fixture
-def table(tmp_path, monkeypatch):
-    """Makes a table of the paper and reads its CSV, by row."""
+def test_a_table_compares_its_rows_with_the_first(tmp_path, monkeypatch, capsys):
+    def cross_validate(command: list[str], **settings) -> subprocess.CompletedProcess:
+        folder = Path(command[command.index("--output_dir") + 1])
+        make_runs(folder.parent, folder.name, {0: OURS if folder.name == "bilstm" else THEIRS})
+        return subprocess.CompletedProcess(command, 0)
 
-    def call(number: int, *arguments: str) -> dict[str, dict[str, str]]:
-        settings = ["--corpus", "lrs", "--train_file", "none", "--output_dir", str(tmp_path)]
-        monkeypatch.setattr(sys, "argv", ["paper", "--table", str(number), *settings, *arguments])
-        paper.main()
-        with (tmp_path / f"table_{number}.csv").open(newline="") as file:
-            return {row[""]: row for row in csv.DictReader(file)}
-
-    return call
-
-
-def macro(predicted: list[int]) -> float:
-    return 100 * f1_score(ACTUAL, predicted, average="macro")
-
-
-def test_methods_with_their_spread_and_their_difference_to_a_baseline(tmp_path, table):
-    make_runs(tmp_path, "tempoformer", {0: OURS, 1: ACTUAL})
-    make_runs(tmp_path, "bilstm", {0: THEIRS})
-    rows = table(2, "--collect")
-    ours, theirs = rows["TempoFormer"], rows["BiLSTM"]
-    mean, spread = (100 + macro(OURS)) / 2, (100 - macro(OURS)) / 2**0.5
-    assert ours["macro F1"] == f"{mean:.1f} ± {spread:.1f}" and ours["seeds"] == "2"
-    assert theirs["macro F1"] == f"{macro(THEIRS):.1f}" and theirs["learning rate"] == "1e-4"
-    assert theirs["F1 Switch"] == f"{100 * f1_score(ACTUAL, THEIRS):.1f}"
-    # Paired under the seed that both have.
-    assert ours["less BiLSTM (95 %)"].startswith(f"{macro(OURS) - macro(THEIRS):+.1f} (")
-    assert theirs["less BiLSTM (95 %)"] == ""
-    assert (tmp_path / "tempoformer" / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
-    assert rows["SWNU"] == {**dict.fromkeys(rows["SWNU"], ""), "": "SWNU", "macro F1": "not run"}
-    assert f"| TempoFormer | {ours['macro F1']} |" in (tmp_path / "table_2.md").read_text()
-    assert table(2, "--collect", "--baseline", "SWNU")["TempoFormer"]["less SWNU (95 %)"] == "not run"
-
-
-def test_training_time_is_that_of_a_fold_and_windows_have_a_figure(tmp_path, table):
-    make_runs(tmp_path, "bilstm", {0: THEIRS})
-    make_runs(tmp_path, "bilstm_window_5", {0: OURS})
-    rows = table(6, "--collect")
-    # The folds took 10 and 11 seconds.
-    assert rows["BiLSTM"] == {"": "BiLSTM", "parameters": "0.04 M", "training of a fold": "10 s"}
-    assert rows["TempoFormer"]["parameters"] == "not run"
-    cells = {"w = 5": f"{macro(OURS):.1f}", "w = 10": "not run", "w = 20": f"{macro(THEIRS):.1f}"}
-    assert table(8, "--collect")["BiLSTM"] == {"": "BiLSTM", **cells}
-    assert (tmp_path / "figure_3.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_a_row_that_fails_stops_no_other(tmp_path, table):
-    make_runs(tmp_path, "robert", {0: OURS})
-    make_runs(tmp_path, "tempoformer", {0: OURS})
-    with pytest.raises(SystemExit) as ended:
-        table(4, "--model_name_or_path", "M", "--baseline", "RoBERT", "--rows", "RoBERT")
-    assert ended.value.code == 1
-    with (tmp_path / "table_4.csv").open(newline="") as file:
-        rows = {row[""]: row for row in csv.DictReader(file)}
-    # Its results are of another command.
-    assert rows["RoBERT"]["macro F1"] == "failed" and rows["post alone"]["macro F1"] == "not run"
-    assert rows["TempoFormer"]["macro F1"] == f"{macro(OURS):.1f}"
-    assert rows["TempoFormer"]["less RoBERT (95 %)"] == "failed"
+    monkeypatch.setattr(subprocess, "run", cross_validate)
+    settings = ["--corpus", "lrs", "--train_file", "none", "--model_name_or_path", "M", "--output_dir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["paper", "--table", "2", *settings, "--rows", "BiLSTM", "TempoFormer"])
+    paper.main()
+    found = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
+    assert list(found.index) == ["bilstm", "tempoformer"]
+    assert found.loc["tempoformer", "parameters"] == 35000
+    assert "less bilstm (95 %)" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -114,7 +67,7 @@ def runs_of(tmp_path, monkeypatch):
     def call(row: str, *arguments: str, window: int | None = None):
         settings = ["--table", "2", "--corpus", "moc", "--train_file", "posts", "--model_name_or_path", "M"]
         args = paper.parse_args([*settings, "--output_dir", str(tmp_path), *arguments])
-        command = paper.Paper(args).command(row, window)
+        command = paper.command(args, row, window)
         assert command[1].endswith("run_cross_validation.py")
         place = command.index("--")
         run = [*command[place + 1 :], "--output_dir", str(tmp_path)]

@@ -34,7 +34,7 @@ def test_every_case_has_its_forms_and_the_paper_s_model_is_the_dense_form(tmp_pa
     for result in report["results"]:
         place = result["case"], result.get("window"), result.get("size")
         found.setdefault(place, {})[result["form"]] = result
-        assert 0 < result["seconds"] < math.inf and 0 <= result["over matmul"] < math.inf
+        assert 0 < result["seconds"] < math.inf
     forward = found[("forward", 5, 2)]
     for form in TYPES:
         rates = forward[form]["targets_per_second"] / forward["dense"]["targets_per_second"]

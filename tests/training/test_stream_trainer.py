@@ -6,7 +6,7 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizer, DataCollatorWithPadding
 
-from modeling_tempoformer.baselines.text_classification import to_sequences
+from modeling_tempoformer.baselines.concatenated import to_sequences
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 

@@ -5,7 +5,7 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
-from modeling_tempoformer.baselines.text_classification import to_sequences
+from modeling_tempoformer.baselines.concatenated import to_sequences
 
 
 @pytest.fixture
