@@ -293,9 +293,8 @@ def check_program(program: str, arguments: list[str]):
 def check_passed_on(program: str, arguments: list[str]):
     """What a program gives to others, after `--`."""
     run = ["--output_dir", "outputs/run", "--do_train", "--do_eval", "--do_predict"]
-    if program == "benchmarks/semantic_change.py":
-        texts = ["--model_name_or_path", BERT, "--train_files", "texts.txt"]
-        check_program("run_temporal_mlm.py", ["configuration/temporal_texts.yaml", *texts, *run[:3], *arguments])
+    if program == "benchmarks/words.py":
+        check_program("run_temporal_mlm.py", [*arguments, "--model_name_or_path", BERT, *run[:3]])
         return
     # run_cross_validation.py, and what starts it.
     is_baseline = any("baseline" in word or word == "--method" for word in arguments)

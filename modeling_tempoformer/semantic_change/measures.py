@@ -3,23 +3,33 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import ConstantInputWarning, DegenerateDataWarning, bootstrap, pearsonr, rankdata, spearmanr
+from scipy.stats import (
+    ConstantInputWarning,
+    DegenerateDataWarning,
+    binomtest,
+    bootstrap,
+    pearsonr,
+    rankdata,
+    spearmanr,
+)
 from sklearn.cluster import AffinityPropagation, KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
-from transformers.utils import logging
 
-
-logger = logging.get_logger(__name__)
 
 # Two words always have a correlation of 1 or -1.
 MIN_WORDS = 3
+
+
+def share_interval(count: int, total: int) -> tuple[float, float]:
+    """The 95 % interval (Wilson) of the share that `count` has in `total`."""
+    ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
+    return ends.low, ends.high
 
 
 def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
@@ -122,38 +132,32 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
     clusters (Martinc et al., 2020; Montariol et al., 2021).
 
     Args:
-        before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
-            Affinity propagation takes memory and time quadratic in their number: sample very frequent words.
+        before, after: As for [`prototype_distance`]. Affinity propagation takes memory and time quadratic in their
+            number: sample very frequent words.
         seed (`int`): Seed of both clusterings.
-        num_clusters (`int`): Clusters of k-means; affinity propagation finds its own.
+        num_clusters (`int`): Clusters of k-means, at most the number of usages; affinity propagation finds its own.
 
     Returns:
         For NAME in `affinity_propagation` and `k_means`: `NAME_jensen_shannon`, the Jensen-Shannon distance (square
         root of the divergence, base 2, 0 to 1) between the two distributions over clusters, and `NAME_wasserstein`,
         the least cost of moving one distribution to the other, where moving between two clusters costs the cosine
-        distance between the mean of the one before and the mean of the other after. Those of one clustering are NaN,
-        with a warning, if affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
+        distance between the mean of the one before and the mean of the other after. NaN if affinity propagation does
+        not converge.
     """
+    vectors = np.concatenate([before, after]).astype(np.float64)
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
-        "k_means": k_means(num_clusters, seed),
+        "k_means": k_means(min(num_clusters, len(vectors)), seed),
     }
-    vectors = np.concatenate([before, after]).astype(np.float64)
     distances = {}
     for name, algorithm in algorithms.items():
+        labels = algorithm.fit_predict(vectors)
         jensen_shannon = wasserstein = math.nan
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", ".*did not converge", ConvergenceWarning)
-            try:
-                labels = algorithm.fit_predict(vectors)
-            except (ConvergenceWarning, ValueError) as problem:
-                logger.warning(f"No {name} distances for {len(vectors)} usages: {problem}")
-            else:
-                parts = np.split(labels, [len(before)])
-                jensen_shannon = jensenshannon(
-                    *(np.bincount(part, minlength=labels.max() + 1) for part in parts), base=2
-                )
-                wasserstein = move_clusters((before, after), parts)
+        # Affinity propagation labels all -1 where it did not converge.
+        if labels.min() >= 0:
+            parts = np.split(labels, [len(before)])
+            jensen_shannon = jensenshannon(*(np.bincount(part, minlength=labels.max() + 1) for part in parts), base=2)
+            wasserstein = move_clusters((before, after), parts)
         distances |= {f"{name}_jensen_shannon": float(jensen_shannon), f"{name}_wasserstein": wasserstein}
     return distances
 
@@ -170,33 +174,11 @@ def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray
     return float(ot.emd2(*shares, cosine_distances(*means)))
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """
-    How well scores agree with gold scores, over the words that have both.
-
-    Attributes:
-        pearson, spearman (`float`): The correlations of scores and of ranks.
-        pearson_p, spearman_p (`float`): Their two-sided p-values.
-        pearson_interval, spearman_interval (`tuple[float, float]`): Their 95 % percentile-bootstrap intervals over
-            words.
-        num_words (`int`): Number of words that have both scores.
-    """
-
-    pearson: float
-    pearson_p: float
-    pearson_interval: tuple[float, float]
-    spearman: float
-    spearman_p: float
-    spearman_interval: tuple[float, float]
-    num_words: int
-
-
 def agreement(
     scores: Mapping[str, float], truth: Mapping[str, float], seed: int = 0, resamples: int = 1000
-) -> Agreement:
+) -> dict[str, Any]:
     """
-    Correlates scores with gold scores.
+    Correlates scores with gold scores, over the words that have both.
 
     Args:
         scores, truth (`dict[str, float]` or `pd.Series`): By word. NaN in `scores` means that a word has no score.
@@ -204,19 +186,17 @@ def agreement(
             their scores or all their gold scores are the same, are left out.
 
     Returns:
-        An [`Agreement`]. Raises a `ValueError` if fewer than 3 words have both scores, or if all scores or all gold
-        scores are the same.
+        `pearson` and `spearman`; for each its two-sided p-value, `pearson_p`, and its 95 % percentile-bootstrap
+        interval over words, `pearson_interval`; and `num_words`. Raises a `ValueError` if fewer than 3 words have both
+        scores, or if all scores or all gold scores are the same.
     """
     gold = pd.Series(truth, dtype=float)
     both = pd.DataFrame({"score": pd.Series(scores, dtype=float).reindex(gold.index), "gold score": gold}).dropna()
-    if len(both) < MIN_WORDS:
+    if len(both) < MIN_WORDS or (both.nunique() == 1).any():
         raise ValueError(
-            f"A correlation needs {MIN_WORDS} words with score and gold score, got {len(both)}: "
-            f"{', '.join(both.index) or 'none'}."
+            f"A correlation needs {MIN_WORDS} words with a score and a gold score, and scores and gold scores that "
+            f"differ; these words have both: {', '.join(both.index) or 'none'}."
         )
-    for name, values in both.items():
-        if values.nunique() == 1:
-            raise ValueError(f"A correlation needs {name}s that differ: all {len(both)} words have {values.iloc[0]}.")
 
     def correlations(ours: np.ndarray, gold: np.ndarray, axis: int = -1) -> np.ndarray:
         """Pearson and Spearman, NaN where all values are the same."""
@@ -233,4 +213,4 @@ def agreement(
     for name, correlate, interval in zip(("pearson", "spearman"), (pearsonr, spearmanr), intervals, strict=True):
         r, p = correlate(*pairs)
         found |= {name: float(r), f"{name}_p": float(p), f"{name}_interval": tuple(interval)}
-    return Agreement(**found, num_words=len(both))
+    return {**found, "num_words": len(both)}

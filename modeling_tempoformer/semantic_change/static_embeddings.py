@@ -23,7 +23,6 @@ def train_sgns(
     sentences: Iterable[DatedSentence],
     times: Sequence[str],
     vector_size: int = 300,
-    min_count: int = 5,
     epochs: int = 5,
     seed: int = 0,
 ) -> dict[str, "KeyedVectors"]:
@@ -37,13 +36,12 @@ def train_sgns(
             in memory.
         times (`Sequence[str]`): The names of the time points.
         vector_size (`int`, *optional*, defaults to 300): Width of the vectors.
-        min_count (`int`, *optional*, defaults to 5): Words with fewer occurrences at a time point get no vector there.
         epochs (`int`, *optional*, defaults to 5): Passes over the sentences.
         seed (`int`, *optional*, defaults to 0): Seed of each model.
 
     Returns:
-        gensim's `KeyedVectors` for each time point. Raises a `ValueError` if no word of a time point is frequent
-        enough.
+        gensim's `KeyedVectors` for each time point, of the words with five occurrences there. Raises gensim's
+        `RuntimeError` if a time point has none.
     """
     from gensim.models import Word2Vec  # Only here, because it belongs to the extra `change`.
 
@@ -54,15 +52,8 @@ def train_sgns(
             tokens[sentence.time].append([sys.intern(token) for token in sentence.tokens])
     vectors = {}
     for time, corpus in tokens.items():
-        settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": min_count}
-        model = Word2Vec(sg=1, seed=seed, workers=1, **settings)
-        model.build_vocab(corpus)
-        if not len(model.wv):
-            raise ValueError(
-                f"No word occurs {min_count} times (`min_count`) in the {len(corpus)} sentences of '{time}'."
-            )
-        model.train(corpus, total_examples=model.corpus_count, epochs=epochs)
-        vectors[time] = model.wv
+        settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": 5, "epochs": epochs}
+        vectors[time] = Word2Vec(corpus, sg=1, seed=seed, workers=1, **settings).wv
     return vectors
 
 
