@@ -28,7 +28,7 @@ from modeling_tempoformer.semantic_change import corpora, measures, usages
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
 from modeling_tempoformer.semantic_change.time_prediction import time_differences
-from modeling_tempoformer.semantic_change.usages import Frequencies, Usages
+from modeling_tempoformer.semantic_change.usages import Usages
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view, write_page
 
@@ -79,30 +79,19 @@ STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
 class ChangeArguments:
     """The words, the texts, and how to score them."""
 
-    output_dir: str = field(
-        metadata={
-            "help": "Folder for changes.csv, results.json, the figure changes; and, with texts in them, _changes.html "
-            "and _usages.parquet."
-        }
-    )
+    output_dir: str = field(metadata={"help": "Folder for changes.csv, _changes.html and other files."})
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
     measures: list[str] = field(
         default_factory=lambda: ["change"],
         metadata={
             "choices": (*CONTEXTUAL, "time_diff", *STATIC),
-            "help": "change: from 0 to 100, made of the next two. apd: average pairwise distance. prt: distance of "
-            "the prototypes (averaged embeddings), as it is and less the distance that chance makes (prt_corrected). "
-            "clusters: distances of the distributions over clusters of usages. time_diff: difference of predicted "
-            "times. sgns: distance of aligned static embeddings. neighbours: share of nearest neighbours that differ. "
-            "The first measure orders the table.",
+            "help": "change: from 0 to 100, made of apd (average pairwise distance) and prt (distance of averaged "
+            "embeddings). The first measure orders the table.",
         },
     )
     corpora: list[str] | None = field(
         default=None,
-        metadata={
-            "help": "A text file, a folder of text files or a table (CSV, TSV, JSON lines, Parquet) for each time "
-            "point, in order; or one table with dates, and --times such as 1790-1860 1950-2020."
-        },
+        metadata={"help": "A text file, folder or table for each time, in order; or one dated table, and --times."},
     )
     text_column: str = "text"
     time_column: str = field(default="date", metadata={"help": "Dates of texts."})
@@ -111,11 +100,11 @@ class ChangeArguments:
     times: list[str] | None = field(default=None, metadata={"help": "Names of the time points, if not the corpora's."})
     targets: str | None = field(
         default=None,
-        metadata={"help": "A file of words and phrases, with forms if you like (a: b, c); default: those of --truth."},
+        metadata={"help": "A file of words, perhaps with forms (a: b, c); default: those of --truth."},
     )
     truth: str | None = field(
         default=None,
-        metadata={"help": "Gold scores: a word, a tab and a number on each line, or DWUG's stats_groupings.csv."},
+        metadata={"help": "Gold scores: a word, a tab and a number per line, or stats_groupings.csv."},
     )
     num_last_layers: int | None = field(
         default=None,
@@ -123,14 +112,9 @@ class ChangeArguments:
     )
     target_marks: list[str] | None = field(
         default=None,
-        metadata={
-            "help": "What stands before and after the word, for encoders that read a marked word: <t> </t> for "
-            "XL-LEXEME. The vector is then that of the whole text."
-        },
+        metadata={"help": "What stands before and after the word, for encoders that read a marked word: <t> </t>."},
     )
-    min_usages: int = field(
-        default=20, metadata={"help": "Words with fewer usages at some time are left out, and named."}
-    )
+    min_usages: int = field(default=20, metadata={"help": "Words with fewer at some time are left out, and named."})
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
     per_device_eval_batch_size: int = 32
@@ -142,10 +126,8 @@ class ChangeArguments:
             raise ValueError(
                 f"--num_samples {self.num_samples} samples fewer usages than --min_usages {self.min_usages} asks for."
             )
-        if (self.corpora is None) == (self.dwug is None):
-            raise ValueError("Give exactly one of --corpora and --dwug.")
-        if self.targets is None and self.truth is None:
-            raise ValueError("Give the words: --targets or --truth.")
+        if (self.corpora is None) == (self.dwug is None) or self.targets is self.truth is None:
+            raise ValueError("Give texts, by either --corpora or --dwug; and words, by --targets or --truth.")
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
         if self.model_name_or_path is None and (needy := [m for m in self.measures if m not in STATIC]):
@@ -156,8 +138,7 @@ class ChangeArguments:
             numbers = [numbers_in(name) for name in self.times]
             if all(numbers) and numbers != sorted(numbers):
                 raise ValueError(
-                    f"--corpora must be in the order of their times, got {', '.join(self.times)}. Reorder them, or "
-                    "name them in your order with --times."
+                    f"--corpora {' '.join(self.times)} are not in the order of time; or name them by --times."
                 )
         if len(self.times) < 2 or len(set(self.times)) < len(self.times):
             raise ValueError(
@@ -215,42 +196,18 @@ def load_model(args: ChangeArguments) -> PreTrainedModel:
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
 
 
-def embed(
-    args: ChangeArguments, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, found: Usages
-) -> tuple[dict[str, Vectors], dict[str, Vectors]]:
-    """The vectors of usages, and those of the first and the last time as if they were of the other one."""
-    first, last = args.ends
-    batch, length = args.per_device_eval_batch_size, args.max_seq_length
-    settings = (args.num_last_layers, batch, length, args.target_marks)
-    vectors = usages.embed_usages(model, tokenizer, found, *settings)
-    if hasattr(tokenizer, "time_points"):
-        return vectors, usages.embed_usages(model, tokenizer, usages.swap_times(found, first, last), *settings)
-    return vectors, {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
-
-
 def score_words(
-    args: ChangeArguments, words: corpora.Targets
-) -> tuple[dict[str, dict[str, float]], Usages, dict[str, Vectors], dict[str, dict[str, int]], Frequencies]:
-    """
-    The columns of the measures, for [`ranked_table`]; the usages and their vectors, none if no measure needs them; for
-    each word that is too rare its number of usages at each time; and the frequencies of all words, none if there are
-    no whole corpora.
-    """
-    has_vectors, has_static = (bool(set(args.measures) & kind.keys()) for kind in (CONTEXTUAL, STATIC))
-    tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
-    ignore_case = tokenizer is not None and usages.ignores_case(tokenizer)
-    sentences, frequencies = read_sentences(args, words, ignore_case), {}
-    if args.corpora:
-        sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
-    found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
-    if has_vectors:
-        found = usages.drop_unknown(tokenizer, found)
-    found, left_out = usages.drop_rare(found, args.min_usages)
-    # Before a model is loaded, because the texts may be too small for static embeddings.
-    static = train_sgns(read_sentences(args, words, ignore_case), args.ends, seed=args.seed) if has_static else {}
-    model = None if tokenizer is None else load_model(args)
-    vectors, swapped = embed(args, model, tokenizer, found) if has_vectors else ({}, {})
-    columns = {}
+    args: ChangeArguments, found: Usages, model: PreTrainedModel | None, tokenizer, static: dict
+) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
+    """The columns of the measures; and the vectors of the usages, none if no measure needs them."""
+    first, last = args.ends
+    vectors, columns = {}, {}
+    if CONTEXTUAL.keys() & set(args.measures):
+        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
+        vectors = usages.embed_usages(model, tokenizer, found, *settings)
+        swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
+        if hasattr(tokenizer, "time_points"):
+            swapped = usages.embed_usages(model, tokenizer, usages.swap_times(found, first, last), *settings)
     for measure in args.measures:
         if measure in CONTEXTUAL:
             rows = {word: CONTEXTUAL[measure](vectors[word], swapped[word], args) for word in found}
@@ -259,7 +216,37 @@ def score_words(
             columns[measure] = STATIC[measure](static, list(found), args.ends)
         else:
             columns[measure] = time_differences(model, tokenizer, found, args.times, args.per_device_eval_batch_size)
-    return columns, found, vectors, left_out, frequencies
+    return columns, vectors
+
+
+def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
+    tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
+    ignore_case = tokenizer is not None and usages.ignores_case(tokenizer)
+    sentences, frequencies = read_sentences(args, words, ignore_case), {}
+    if args.corpora:
+        sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
+    found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
+    if CONTEXTUAL.keys() & set(args.measures):
+        found = usages.drop_unknown(tokenizer, found)
+    found, left_out = usages.drop_rare(found, args.min_usages)
+    static, model = {}, None
+    # Before a model is loaded, because the texts may be too small for static embeddings.
+    if STATIC.keys() & set(args.measures):
+        static = train_sgns(read_sentences(args, words, ignore_case), args.ends, seed=args.seed)
+    if tokenizer is not None:
+        model = load_model(args)
+    columns, vectors = score_words(args, found, model, tokenizer, static)
+
+    folder = Path(args.output_dir)
+    if vectors:
+        usages.write_usages(folder / usages.USAGES, found, vectors)
+    table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
+    print(write_report(folder, table, args.times, truth, left_out, args.seed))
+    # Only here, because it needs the extra `view`.
+    from modeling_tempoformer.view.words_page import PAGE, words_page
+
+    write_page(folder / PAGE, words_page(table, args.times, found, vectors, frequencies, args.seed))
+    print(f"Words to look at: {folder / PAGE}")
 
 
 def main(arguments: list[str]):
@@ -267,20 +254,10 @@ def main(arguments: list[str]):
     check_view()
     if {"clusters", *STATIC}.intersection(args.measures) and not (find_spec("gensim") and find_spec("ot")):
         raise ValueError('These measures need the extra "change": pip install "modeling-tempoformer[change]".')
-    # Only here, because it needs the extra `view`.
-    from modeling_tempoformer.view.words_page import PAGE, words_page
-
     truth = None if args.truth is None else corpora.read_truth(args.truth)
     words = list(truth) if args.targets is None else corpora.read_targets(args.targets)
-    folder = Path(args.output_dir)
-    with lock_folder(folder):
-        columns, found, vectors, left_out, frequencies = score_words(args, words)
-        if vectors:
-            usages.write_usages(folder / usages.USAGES, found, vectors)
-        table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
-        print(write_report(folder, table, args.times, truth, left_out, args.seed))
-        write_page(folder / PAGE, words_page(table, args.times, found, vectors, frequencies, args.seed))
-        print(f"Words to look at: {folder / PAGE}")
+    with lock_folder(args.output_dir):
+        run(args, words, truth)
 
 
 if __name__ == "__main__":

@@ -57,15 +57,13 @@ class Columns(NamedTuple):
 
 def read_targets(path: str | Path) -> dict[str, list[str]]:
     """
-    Reads the target words and their forms.
+    Reads the target words and the forms of each: itself, if no others are given.
 
     Args:
         path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line. A
             colon and a space may follow it, and its forms with commas between them ("economy: economy, economies").
 
-    Returns:
-        The forms of each word: itself, if no others are given. Raises a `ValueError` that names the line if it has a
-        tab, as gold scores have, or an empty form, or repeats a word; and if the file is empty.
+    Raises a `ValueError` that names the first line of another form or with a word again; and if the file is empty.
     """
     words: dict[str, list[str]] = {}
     for number, line in read_lines(path):
@@ -82,15 +80,15 @@ def read_targets(path: str | Path) -> dict[str, list[str]]:
 
 def read_truth(path: str | Path) -> dict[str, float]:
     """
-    Reads gold scores.
+    Reads gold scores by word.
 
     Args:
         path (`str` or `Path`): UTF-8, plain or `.gz`, with a word, a tab and a score on each line, as in
             SemEval-2020; or the `stats_groupings.csv` of a DWUG data set, whose column `change_graded` is read. Its
             words with the score `nan` are left out.
 
-    Raises a `ValueError` that names the line if it has another form, repeats a word, or has a score that is not a
-    finite number; and if the file is empty.
+    Raises a `ValueError` that names the first line without a finite number or with a word again; and if the file is
+    empty.
     """
     _, header = next(read_lines(path), (0, ""))
     if "change_graded" in header.split("\t"):
@@ -140,29 +138,26 @@ def read_semeval(
     columns: Columns = Columns(),
 ) -> Iterator[DatedSentence]:
     """
-    Reads a corpus for each time point: text files in the layout of SemEval-2020 Task 1 (Schlechtweg et al., 2020), one
-    sentence on each line and tokens separated by whitespace; or tables with a text in each row. Sentences without
-    targets are included, blank ones are not. Files are read lazily.
+    Reads a corpus for each time point lazily: text files in the layout of SemEval-2020 Task 1 (Schlechtweg et al.,
+    2020), one sentence on each line and tokens separated by whitespace; or tables with a text in each row.
 
     A token is a target if it is equal to one of its forms after removing punctuation around the token; a phrase is as
     many tokens with nothing between them. The longest target wins: where "social security" is a target, its "security"
-    is no usage of "security". Capitals matter unless `ignore_case`. The English corpora tag their targets with a part
-    of speech ("walk_nn", "walk_vb"). In a corpus without any such tag the target is found by its form without the tag,
-    and a warning says so. Accents are compared in their composed form (NFC), which `text` also has.
+    is no usage of "security". The English corpora tag their targets with a part of speech ("walk_nn", "walk_vb"). In a
+    corpus without any such tag the target is found by its form without the tag, and a warning says so. Accents are
+    compared in their composed form (NFC), which `text` also has.
 
     Args:
         paths_by_time (`Mapping[str, str | Path]`): For each time point a text file, a `.gz` of one, a table (CSV, TSV,
             JSON lines, Parquet), or a folder, whose `.txt` and `.txt.gz` files are read, including subfolders.
-        targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): The target words and phrases; or the forms of each,
-            as [`read_targets`] returns them.
-        ignore_case (`bool`, *optional*, defaults to `False`): Whether "Plane" is a usage of "plane", as it is for an
-            encoder whose tokenizer lower-cases.
+        targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): Words and phrases, or as of [`read_targets`].
+        ignore_case (`bool`, *optional*, defaults to `False`): Whether "Plane" is a usage of "plane".
         columns ([`Columns`], *optional*): The columns of tables.
 
     Returns:
-        An iterator over [`DatedSentence`], time by time. `text` has no tags and single spaces; `tokens` are the tokens
-        of the file. `source` is the one of the table, or the file and the line or row (from 0, as in pandas). Raises a
-        `ValueError` if a file cannot be read or a corpus has no sentence, and if two targets cannot be told apart.
+        An iterator over [`DatedSentence`], also those without targets. `text` has no tags and single spaces; `source`
+        is the one of the table, or the file and the line or row (from 0, as in pandas). Raises a `ValueError` if a
+        file cannot be read or a corpus has no sentence, and if two targets cannot be told apart.
     """
     for time, path in paths_by_time.items():
         find_targets = target_finder(Path(path), targets, ignore_case, columns)
@@ -182,16 +177,9 @@ def read_dated_table(
     columns: Columns = Columns(),
 ) -> Iterator[DatedSentence]:
     """
-    Reads one table of the texts of all times. Each belongs to the time point that holds its date; a warning counts
-    those that are of none.
-
-    Args:
-        path (`str` or `Path`): CSV, TSV, JSON lines or Parquet, plain or `.gz`, with dates (years or ISO-8601).
-        times (`Sequence[str]`): Time points, as for [`TimePoints`]: "1810-1860".
-        targets, ignore_case, columns: As for [`read_semeval`].
-
-    Returns:
-        An iterator over [`DatedSentence`], in the order of the table. Raises a `ValueError` if a time has no text.
+    Reads one table of the texts of all times, as [`read_semeval`] does. Each belongs to the time point ("1810-1860")
+    that holds its date (a year, or ISO-8601); a warning counts those that are of none. Raises a `ValueError` if a time
+    has no text.
     """
     points = TimePoints(list(times))
 
@@ -341,10 +329,9 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
             their names. Default: the groupings.
 
     Returns:
-        An iterator over [`DatedSentence`], one for each use, in the order of the files. `targets` has this use only,
-        even if the word is in the sentence twice; `source` is the identifier of the use. Raises a `ValueError` that
-        names the first line with another form, or if there is no use, or if there are more or fewer groupings than
-        `times`.
+        An iterator over [`DatedSentence`], one for each use. `targets` has this use only, even if the word is in the
+        sentence twice; `source` is the identifier of the use. Raises a `ValueError` that names the first line with
+        another form, or if there is no use, or if `times` are more or fewer than the groupings.
     """
     groupings = dwug_groupings(path)
     if times is not None and len(times) != len(groupings):

@@ -15,7 +15,6 @@ from scipy.stats import (
     bootstrap,
     pearsonr,
     rankdata,
-    spearmanr,
 )
 from sklearn.cluster import AffinityPropagation, KMeans
 from sklearn.metrics.pairwise import cosine_distances
@@ -57,10 +56,8 @@ def shuffled_prototypes(
 
     Args:
         at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, those before first,
-            read at the first and at the last time point. Both are the same array for an encoder without time. A
-            temporal model reads one text differently at two times, which is no change of the word.
-        num_before (`int`): Number of usages before.
-        seed, resamples (`int`): Seed and number of the shuffles.
+            read at the first and at the last time point; both are the same array for an encoder without time.
+        num_before, seed, resamples (`int`): Number of usages before; seed and number of the shuffles.
 
     Returns:
         The mean distance by chance, and the p-value: the share of shuffles with a distance as large as the real one,
@@ -79,9 +76,7 @@ def shuffled_prototypes(
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
-
-    Args:
-        before, after: As for [`prototype_distance`], also where it raises a `ValueError`.
+    Arguments and errors are as of [`prototype_distance`].
     """
     # The mean of all products is the product of the means.
     old, new = (normalize(np.asarray(vectors, dtype=np.float64)).mean(axis=0) for vectors in (before, after))
@@ -91,11 +86,8 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
 def change_score(apd: float, prt_corrected: float) -> float:
     """
     How much a word changed, from 0 to 100: the geometric mean of its [`average_pairwise_distance`] and of its
-    [`prototype_distance`] less the distance by chance (0 if that is negative), times 100.
-
-    Alone the first is large for words of many steady senses, and the second for rare words; together, and less chance,
-    they rank people's scores best of what was measured (`docs/results.md`). What either sees and misses: Kutuzov,
-    Velldal and Ovrelid (2022).
+    [`prototype_distance`] less the distance by chance (0 if that is negative), times 100. Alone the first is large for
+    words of many steady senses, and the second for rare words (Kutuzov, Velldal and Ovrelid, 2022).
     """
     return 100 * math.sqrt(max(apd, 0) * max(prt_corrected, 0))
 
@@ -107,9 +99,7 @@ def prototype_deviations(
     How far the sample of usages can move the [`prototype_distance`]: the 2.5 % and 97.5 % quantiles of its bootstrap
     distribution less their mean. The mean itself is too large, because means of resampled usages lie further apart.
 
-    Args:
-        before, after: As for [`prototype_distance`]. Usages count as independent.
-        seed, resamples (`int`): Seed and number of the bootstrap samples.
+    Usages count as independent.
     """
     rng = np.random.default_rng(seed)
     weights = [rng.multinomial(len(part), np.full(len(part), 1 / len(part)), resamples) for part in (before, after)]
@@ -133,16 +123,14 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
 
     Args:
         before, after: As for [`prototype_distance`]. Affinity propagation takes memory and time quadratic in their
-            number: sample very frequent words.
-        seed (`int`): Seed of both clusterings.
-        num_clusters (`int`): Clusters of k-means, at most the number of usages; affinity propagation finds its own.
+            number.
+        seed, num_clusters (`int`): Seed of both clusterings, and clusters of k-means, at most the number of usages.
 
     Returns:
         For NAME in `affinity_propagation` and `k_means`: `NAME_jensen_shannon`, the Jensen-Shannon distance (square
-        root of the divergence, base 2, 0 to 1) between the two distributions over clusters, and `NAME_wasserstein`,
-        the least cost of moving one distribution to the other, where moving between two clusters costs the cosine
-        distance between the mean of the one before and the mean of the other after. NaN if affinity propagation does
-        not converge.
+        root of the divergence, base 2, 0 to 1) of the two distributions, and `NAME_wasserstein`, the least cost of
+        moving one to the other, where moving between two clusters costs the cosine distance of their means, before and
+        after. NaN if affinity propagation does not converge.
     """
     vectors = np.concatenate([before, after]).astype(np.float64)
     algorithms = {
@@ -186,9 +174,9 @@ def agreement(
             their scores or all their gold scores are the same, are left out.
 
     Returns:
-        `pearson` and `spearman`; for each its two-sided p-value, `pearson_p`, and its 95 % percentile-bootstrap
-        interval over words, `pearson_interval`; and `num_words`. Raises a `ValueError` if fewer than 3 words have both
-        scores, or if all scores or all gold scores are the same.
+        `pearson` and `spearman`, for each its 95 % percentile-bootstrap interval over words (`pearson_interval`), and
+        `num_words`. Raises a `ValueError` if fewer than 3 words have both scores, or if all scores or all gold scores
+        are the same.
     """
     gold = pd.Series(truth, dtype=float)
     both = pd.DataFrame({"score": pd.Series(scores, dtype=float).reindex(gold.index), "gold score": gold}).dropna()
@@ -209,8 +197,7 @@ def agreement(
         warnings.simplefilter("ignore", DegenerateDataWarning)
         result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
     intervals = np.nanpercentile(result.bootstrap_distribution, (2.5, 97.5), axis=-1).T.tolist()
-    found = {}
-    for name, correlate, interval in zip(("pearson", "spearman"), (pearsonr, spearmanr), intervals, strict=True):
-        r, p = correlate(*pairs)
-        found |= {name: float(r), f"{name}_p": float(p), f"{name}_interval": tuple(interval)}
-    return {**found, "num_words": len(both)}
+    found: dict[str, Any] = {"num_words": len(both)}
+    for name, value, interval in zip(("pearson", "spearman"), correlations(*pairs), intervals, strict=True):
+        found |= {name: float(value), f"{name}_interval": tuple(interval)}
+    return found

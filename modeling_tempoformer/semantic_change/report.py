@@ -23,7 +23,7 @@ CERTAINTY = ("p", "p_fdr", *INTERVAL)
 # Below it the adjusted p-value `p_fdr` says that a word changed more than chance.
 LEVEL = 0.05
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
-P_VALUES = ("p", "p_fdr", "pearson_p", "spearman_p")
+P_VALUES = ("p", "p_fdr")
 MOST_BARS = 50
 
 
@@ -149,8 +149,7 @@ def write_report(
         seed: Seed of the bootstrap.
 
     Returns:
-        The table and the agreement with gold scores as text. It also names the words without a score or a gold score,
-        and the measures without a correlation.
+        The table, its agreement with gold scores, and what has no score or no correlation, as text.
     """
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]

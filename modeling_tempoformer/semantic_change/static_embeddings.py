@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
+# Occurrences of a word that may be a neighbour.
+MIN_COUNT = 20
+
 
 def train_sgns(
     sentences: Iterable[DatedSentence],
@@ -28,20 +31,16 @@ def train_sgns(
 ) -> dict[str, "KeyedVectors"]:
     """
     Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately, with
-    the baseline settings of Schlechtweg et al. (2019): windows of 10 tokens on each side, 5 negative samples, and the
-    defaults below. Small corpora need more epochs. One thread makes the same vectors of the same sentences.
+    the baseline settings of Schlechtweg et al. (2019): windows of 10 tokens on each side, 5 negative samples, words
+    with five occurrences, and the defaults above. One thread makes the same vectors of the same sentences.
 
     Args:
-        sentences (`Iterable[DatedSentence]`): In any order; sentences of other times are skipped. The tokens are kept
-            in memory.
+        sentences (`Iterable[DatedSentence]`): In any order; other times are skipped. The tokens are kept in memory.
         times (`Sequence[str]`): The names of the time points.
-        vector_size (`int`, *optional*, defaults to 300): Width of the vectors.
-        epochs (`int`, *optional*, defaults to 5): Passes over the sentences.
-        seed (`int`, *optional*, defaults to 0): Seed of each model.
+        vector_size, epochs, seed (`int`): Width of the vectors, passes over the sentences, seed of each model.
 
     Returns:
-        gensim's `KeyedVectors` for each time point, of the words with five occurrences there. Raises gensim's
-        `RuntimeError` if a time point has none.
+        gensim's `KeyedVectors` for each time point.
     """
     from gensim.models import Word2Vec  # Only here, because it belongs to the extra `change`.
 
@@ -73,11 +72,11 @@ def procrustes_change(
     Args:
         vectors (`dict[str, KeyedVectors]`): As [`train_sgns`] returns them.
         targets (`list[str]`): The words.
-        times (`tuple[str, str]`): The names of the two time points.
+        times (`tuple[str, str]`): The two time points.
 
     Returns:
-        The cosine distance (0 to 2) of each target, NaN if it has no vector at one of the times. Raises a `ValueError`
-        if the times share fewer words than the vectors are wide, because any vectors could then be aligned.
+        The distance (0 to 2) of each target, NaN if it has no vector at one of the times. Raises a `ValueError` if the
+        times share fewer words than the vectors are wide, because any vectors could then be aligned.
     """
     shared, width = shared_words(vectors, times), vectors[times[0]].vector_size
     if len(shared) < width:
@@ -97,7 +96,6 @@ def neighbour_change(
     targets: list[str],
     times: tuple[str, str],
     k: int = 1000,
-    min_frequency: int = 20,
 ) -> dict[str, float]:
     """
     The share of a word's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
@@ -107,21 +105,19 @@ def neighbour_change(
         vectors, targets, times: As for [`procrustes_change`].
         k (`int`, *optional*, defaults to 1000): Number of neighbours. At most half of the candidates, with a warning:
             if all of them were neighbours, no word would ever change.
-        min_frequency (`int`, *optional*, defaults to 20): Candidates are words that occur at least this often at both
-            times.
 
     Returns:
-        The change (0 to 1) of each target, NaN if it has no vector at one of the times. Raises a `ValueError` if there
-        are fewer than two candidates.
+        The change (0 to 1) of each target, NaN if it has no vector at one of the times. Raises a `ValueError` if fewer
+        than two words occur 20 times at both times, as candidates do.
     """
     shared = shared_words(vectors, times)
     candidates = np.array(
-        [word for word in shared if all(vectors[time].get_vecattr(word, "count") >= min_frequency for time in times)]
+        [word for word in shared if all(vectors[time].get_vecattr(word, "count") >= MIN_COUNT for time in times)]
     )
     if len(candidates) < 2:
         raise ValueError(
-            f"'{times[0]}' and '{times[1]}' share {len(candidates)} words that occur {min_frequency} times "
-            f"(`min_frequency`) in each: too few for neighbours."
+            f"'{times[0]}' and '{times[1]}' share {len(candidates)} words that occur {MIN_COUNT} times in each: too "
+            "few for neighbours."
         )
     if 2 * k > len(candidates):
         half = len(candidates) // 2

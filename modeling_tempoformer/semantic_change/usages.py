@@ -26,14 +26,8 @@ logger = logging.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class Usage:
     """
-    One occurrence of a word.
-
-    Attributes:
-        time (`str`): The name of the time point.
-        text (`str`): The text around the word.
-        start (`int`): The word's first character in `text`.
-        end (`int`): The character after its last.
-        date, source (`str`): When and where it was written, as the corpus has it; empty if it does not say.
+    One occurrence of a word: of `text` the characters from `start` to before `end`. `time`, `date` and `source` are as
+    in [`DatedSentence`].
     """
 
     time: str
@@ -72,14 +66,11 @@ def sample_usages(
         sentences (`Iterable[DatedSentence]`): In any order.
         targets (`Iterable[str]`): The words.
         times (`Sequence[str]`): The names of the time points.
-        num_samples (`int`): Number of sentences for each word and time, drawn without replacement; all if there are
-            fewer.
-        seed (`int`, *optional*, defaults to 42): Seed of the sampling. A word's sample does not depend on the other
-            words.
+        num_samples (`int`): Number of sentences for each word and time, all if there are fewer.
+        seed (`int`, *optional*, defaults to 42): Seed of the sampling, which does not depend on the other words.
 
     Returns:
-        For each word and time a list of [`Usage`], empty if there is none. Raises a `KeyError` for a sentence of
-        another time.
+        For each word and time a list of [`Usage`]. Raises a `KeyError` for a sentence of another time.
     """
     found: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
     for sentence in sentences:
@@ -249,12 +240,10 @@ def embed_usages(
     that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023).
 
     Args:
-        model: Any encoder. One with temporal attention reads each text at its time.
-        tokenizer: Its tokenizer.
+        model, tokenizer: Any encoder. One with temporal attention reads each text at its time.
         usages: As [`sample_usages`] returns them.
         num_last_layers: Number of layers to average, h in the paper; by default 4 or, with `target_marks`, 1.
-        batch_size: Number of texts in a batch.
-        max_length: Maximum number of tokens of a text. Longer texts are cut to the tokens around the word.
+        batch_size, max_length: Texts in a batch, and tokens of a text; longer ones are cut around the word.
         target_marks: What to write before and after the word, `("<t>", "</t>")` for XL-LEXEME.
 
     Returns:

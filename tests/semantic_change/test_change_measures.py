@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.spatial.distance import cosine
-from scipy.stats import linregress, rankdata, spearmanr
+from scipy.stats import spearmanr
 from sklearn.preprocessing import normalize
 
 from modeling_tempoformer.semantic_change.measures import (
@@ -98,8 +98,6 @@ def test_agreement():
     result = agreement(scores, truth, seed=3, resamples=400)
     both = np.array([[1.0, 2.0, 3.0, 4.0, 5.0], [0.1, 0.3, 0.2, 0.9, 0.8]])
     assert result["spearman"] == pytest.approx(0.8) and result["pearson"] == pytest.approx(np.corrcoef(both)[0, 1])
-    assert result["pearson_p"] == pytest.approx(linregress(*both).pvalue)
-    assert result["spearman_p"] == pytest.approx(linregress(*rankdata(both, axis=1)).pvalue)
     assert result["num_words"] == 5
 
 

@@ -116,5 +116,6 @@ def test_too_small_corpora_are_refused():
     few = {"old": keyed(WORDS[:5], np.ones((5, 6))), "new": keyed(WORDS[1:], np.ones((39, 6)))}
     with pytest.raises(ValueError, match="'old' .*'new' .*4 .*6"):
         procrustes_change(few, ["w1"], TIMES)
-    with pytest.raises(ValueError, match="0 .*101"):
-        neighbour_change(few, ["w1"], TIMES, min_frequency=101)
+    rare = {time: keyed(WORDS, np.ones((40, 6)), dict.fromkeys(WORDS, 19)) for time in TIMES}
+    with pytest.raises(ValueError, match="0 .*20"):
+        neighbour_change(rare, ["w1"], TIMES)
