@@ -126,7 +126,7 @@ class ChangeArguments:
             raise ValueError(
                 f"--num_samples {self.num_samples} samples fewer usages than --min_usages {self.min_usages} asks for."
             )
-        if (self.corpora is None) == (self.dwug is None) or self.targets is self.truth is None:
+        if (self.corpora is None) == (self.dwug is None) or (self.targets is None and self.truth is None):
             raise ValueError("Give texts, by either --corpora or --dwug; and words, by --targets or --truth.")
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
@@ -137,9 +137,7 @@ class ChangeArguments:
             # A shell lists 900.txt after 1000.txt.
             numbers = [numbers_in(name) for name in self.times]
             if all(numbers) and numbers != sorted(numbers):
-                raise ValueError(
-                    f"--corpora {' '.join(self.times)} are not in the order of time; or name them by --times."
-                )
+                raise ValueError(f"--corpora are not in the order of time: {', '.join(self.times)}. Or give --times.")
         if len(self.times) < 2 or len(set(self.times)) < len(self.times):
             raise ValueError(
                 f"There must be at least two different time points, got {', '.join(self.times)}: name them by --times."

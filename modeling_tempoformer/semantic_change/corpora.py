@@ -177,9 +177,15 @@ def read_dated_table(
     columns: Columns = Columns(),
 ) -> Iterator[DatedSentence]:
     """
-    Reads one table of the texts of all times, as [`read_semeval`] does. Each belongs to the time point ("1810-1860")
-    that holds its date (a year, or ISO-8601); a warning counts those that are of none. Raises a `ValueError` if a time
-    has no text.
+    Reads one table of the texts of all times. Each belongs to the time point that holds its date; a warning counts
+    those that are of none.
+
+    Args:
+        path (`str` or `Path`): CSV, TSV, JSON lines or Parquet, plain or `.gz`, with dates (years or ISO-8601).
+        times (`Sequence[str]`): Time points, as for [`TimePoints`]: "1810-1860".
+        targets, ignore_case, columns: As for [`read_semeval`].
+
+    Raises a `ValueError` if a time has no text.
     """
     points = TimePoints(list(times))
 

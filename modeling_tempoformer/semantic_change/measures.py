@@ -50,18 +50,12 @@ def shuffled_prototypes(
     at_first: np.ndarray, at_last: np.ndarray, num_before: int, seed: int = 0, resamples: int = 4999
 ) -> tuple[float, float]:
     """
-    The [`prototype_distance`] that a word would have if its usages were spread over the two time points by chance: a
-    permutation test (Liu, Medlar and Glowacka, 2021). The means of few usages differ by chance, so that rare words
-    seem to change; less the distance by chance (the control condition of Dubossarsky et al., 2017), they do not.
+    The mean [`prototype_distance`] of usages that are spread over the two time points by chance, and the p-value of
+    the real one (permutation test of Liu, Medlar and Glowacka, 2021). The means of few usages differ by chance, so
+    that rare words seem to change; less the distance by chance (Dubossarsky et al., 2017), they do not.
 
-    Args:
-        at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, those before first,
-            read at the first and at the last time point; both are the same array for an encoder without time.
-        num_before, seed, resamples (`int`): Number of usages before; seed and number of the shuffles.
-
-    Returns:
-        The mean distance by chance, and the p-value: the share of shuffles with a distance as large as the real one,
-        which is counted as one of them.
+    `at_first` and `at_last` are the vectors of all usages, those before first, read at the first and at the last time
+    point; both are the same array for an encoder without time.
     """
     is_before = np.arange(len(at_first)) < num_before
     shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
@@ -76,7 +70,9 @@ def shuffled_prototypes(
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
-    Arguments and errors are as of [`prototype_distance`].
+
+    Args:
+        before, after: As for [`prototype_distance`], also where it raises a `ValueError`.
     """
     # The mean of all products is the product of the means.
     old, new = (normalize(np.asarray(vectors, dtype=np.float64)).mean(axis=0) for vectors in (before, after))
@@ -119,18 +115,9 @@ def k_means(num_clusters: int, seed: int) -> KMeans:
 def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:
     """
     Clusters a word's usages of two time points together, and compares how each time point is distributed over the
-    clusters (Martinc et al., 2020; Montariol et al., 2021).
-
-    Args:
-        before, after: As for [`prototype_distance`]. Affinity propagation takes memory and time quadratic in their
-            number.
-        seed, num_clusters (`int`): Seed of both clusterings, and clusters of k-means, at most the number of usages.
-
-    Returns:
-        For NAME in `affinity_propagation` and `k_means`: `NAME_jensen_shannon`, the Jensen-Shannon distance (square
-        root of the divergence, base 2, 0 to 1) of the two distributions, and `NAME_wasserstein`, the least cost of
-        moving one to the other, where moving between two clusters costs the cosine distance of their means, before and
-        after. NaN if affinity propagation does not converge.
+    clusters (Martinc et al., 2020; Montariol et al., 2021): by the Jensen-Shannon distance (square root of the
+    divergence, base 2), and by the least cost of moving one distribution to the other, where moving between two
+    clusters costs the cosine distance of their means, before and after. NaN if a clustering does not converge.
     """
     vectors = np.concatenate([before, after]).astype(np.float64)
     algorithms = {
@@ -166,17 +153,8 @@ def agreement(
     scores: Mapping[str, float], truth: Mapping[str, float], seed: int = 0, resamples: int = 1000
 ) -> dict[str, Any]:
     """
-    Correlates scores with gold scores, over the words that have both.
-
-    Args:
-        scores, truth (`dict[str, float]` or `pd.Series`): By word. NaN in `scores` means that a word has no score.
-        seed, resamples (`int`): Seed and number of the bootstrap samples. Samples without a correlation, because all
-            their scores or all their gold scores are the same, are left out.
-
-    Returns:
-        `pearson` and `spearman`, for each its 95 % percentile-bootstrap interval over words (`pearson_interval`), and
-        `num_words`. Raises a `ValueError` if fewer than 3 words have both scores, or if all scores or all gold scores
-        are the same.
+    Pearson and Spearman correlations of scores, where they are not NaN, with gold scores; and their 95 %
+    percentile-bootstrap intervals over words, without samples whose scores or gold scores are all the same.
     """
     gold = pd.Series(truth, dtype=float)
     both = pd.DataFrame({"score": pd.Series(scores, dtype=float).reindex(gold.index), "gold score": gold}).dropna()

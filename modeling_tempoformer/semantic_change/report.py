@@ -49,17 +49,9 @@ def ranked_table(
 ) -> pd.DataFrame:
     """
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
-
-    Args:
-        columns: For each measure the score of each word, NaN if it has none; and what [`CERTAINTY`] names. Beside the
-            p-values `p`, `p_fdr` is adjusted for the number of words (Benjamini and Hochberg, 1995).
-        counts: For each word its number of usages at each time.
-        truth: Gold scores by word.
-        frequencies: How often each word is at each time, if whole corpora were read.
-
-    Returns:
-        The columns `rank`, `word`, the measures, those of [`CERTAINTY`], `gold`, `usages_TIME` and, with
-        frequencies, `per_million_TIME`. Rank 1 changed most, and words with the same score share their mean rank.
+    Words with the same score share their mean rank. `columns` has the measures and what [`CERTAINTY`] names; beside
+    the p-values `p`, `p_fdr` is adjusted for the number of words (Benjamini and Hochberg, 1995). `counts` are numbers
+    of usages by word and time.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in CERTAINTY]
@@ -138,18 +130,8 @@ def write_report(
     seed: int = 0,
 ) -> str:
     """
-    Writes `changes.csv`, `results.json` and the figure `changes` as PNG, SVG and PDF.
-
-    Args:
-        output_dir: Folder of the files; created if needed.
-        table: As [`ranked_table`] returns it.
-        times: The names of the time points in order.
-        truth: Gold scores by word.
-        left_out: For each word that is too rare to score its number of usages at each time.
-        seed: Seed of the bootstrap.
-
-    Returns:
-        The table, its agreement with gold scores, and what has no score or no correlation, as text.
+    Writes `changes.csv`, `results.json` and the figure `changes` as PNG, SVG and PDF. Returns the table, its agreement
+    with gold scores, and what has no score or no correlation, as text.
     """
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]

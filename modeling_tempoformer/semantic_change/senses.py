@@ -23,17 +23,7 @@ MAX_KEYWORDS = 5
 
 
 def principal_components(vectors: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """
-    The first principal components of usages.
-
-    Args:
-        vectors (`np.ndarray` of shape `(usages, width)`): Two usages at least.
-        number (`int`): Number of components, at most `usages` and `width`.
-
-    Returns:
-        The coordinates of shape `(usages, number)`, and the share of the variance that each component has: 0 if all
-        vectors are the same.
-    """
+    """The first components of usages, and the share of the variance that each has: 0 if all vectors are the same."""
     pca = PCA(min(number, *vectors.shape), svd_solver="full")
     # Vectors that are all the same have no variance to divide by.
     with np.errstate(invalid="ignore"):
@@ -47,13 +37,9 @@ class Senses:
     Clusters of a word's usages, which are numbered from time to time. The first sense is the one whose share of the
     usages grew most from the first time to the last; the last is the one whose share shrank most.
 
-    Attributes:
-        labels (`np.ndarray` of shape `(usages,)`): The sense of each usage, from 0.
-        counts (`np.ndarray` of shape `(senses, times)`): Number of usages.
-        nearest (`np.ndarray` of shape `(usages,)`): The usages from the one nearest to the mean of its sense to the
-            farthest, by Euclidean distance, as k-means has it.
-        keywords (`list[list[str]]`): For each sense up to five words that stand near the word in this sense more than
-            in the others, the most telling first. Empty lists if there is one sense.
+    `labels` has the sense of each usage, `counts` their number (senses, times), `nearest` the usages from the one
+    nearest to the mean of its sense to the farthest, and `keywords` for each sense the words that stand near the word
+    more than in the others.
     """
 
     labels: np.ndarray
@@ -106,10 +92,6 @@ def find_senses(usages: Mapping[str, Sequence[Usage]], vectors: Mapping[str, np.
     """
     Clusters a word's usages of all times together: the first 20 principal components of their directions, by k-means.
     No dictionary and no labels are used: a cluster may be a sense, a part of one, a topic or a construction.
-
-    Args:
-        usages, vectors: For each time the usages of the word, one at least, and their vectors (usages, width).
-        seed (`int`, *optional*, defaults to 0): Seed of k-means.
     """
     joined, _ = principal_components(normalize(np.concatenate(list(vectors.values())).astype(np.float64)), 20)
     found = cluster(joined, seed)

@@ -31,16 +31,8 @@ def train_sgns(
 ) -> dict[str, "KeyedVectors"]:
     """
     Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately, with
-    the baseline settings of Schlechtweg et al. (2019): windows of 10 tokens on each side, 5 negative samples, words
-    with five occurrences, and the defaults above. One thread makes the same vectors of the same sentences.
-
-    Args:
-        sentences (`Iterable[DatedSentence]`): In any order; other times are skipped. The tokens are kept in memory.
-        times (`Sequence[str]`): The names of the time points.
-        vector_size, epochs, seed (`int`): Width of the vectors, passes over the sentences, seed of each model.
-
-    Returns:
-        gensim's `KeyedVectors` for each time point.
+    the baseline settings of Schlechtweg et al. (2019). One thread makes the same vectors of the same sentences. Those
+    of other times are skipped.
     """
     from gensim.models import Word2Vec  # Only here, because it belongs to the extra `change`.
 
@@ -66,17 +58,8 @@ def procrustes_change(
 ) -> dict[str, float]:
     """
     SGNS+OP+CD: centres the vectors of the words that two times share and scales them to length 1, rotates the first
-    time onto the second by orthogonal Procrustes, and returns the cosine distance between the two vectors of a word
-    (Hamilton et al., 2016; centred as in Schlechtweg et al., 2019).
-
-    Args:
-        vectors (`dict[str, KeyedVectors]`): As [`train_sgns`] returns them.
-        targets (`list[str]`): The words.
-        times (`tuple[str, str]`): The two time points.
-
-    Returns:
-        The distance (0 to 2) of each target, NaN if it has no vector at one of the times. Raises a `ValueError` if the
-        times share fewer words than the vectors are wide, because any vectors could then be aligned.
+    time onto the second by orthogonal Procrustes, and returns the cosine distance (0 to 2) between the two vectors of
+    each target (Hamilton et al., 2016; centred as in Schlechtweg et al., 2019), NaN if it lacks one.
     """
     shared, width = shared_words(vectors, times), vectors[times[0]].vector_size
     if len(shared) < width:
@@ -98,17 +81,9 @@ def neighbour_change(
     k: int = 1000,
 ) -> dict[str, float]:
     """
-    The share of a word's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
-    (Gonen et al., 2020). It needs no alignment.
-
-    Args:
-        vectors, targets, times: As for [`procrustes_change`].
-        k (`int`, *optional*, defaults to 1000): Number of neighbours. At most half of the candidates, with a warning:
-            if all of them were neighbours, no word would ever change.
-
-    Returns:
-        The change (0 to 1) of each target, NaN if it has no vector at one of the times. Raises a `ValueError` if fewer
-        than two words occur 20 times at both times, as candidates do.
+    The share of a target's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
+    (Gonen et al., 2020), NaN if it lacks a vector. Neighbours are words that occur 20 times at both times, and at most
+    half of them, with a warning: if all were neighbours, no word would ever change.
     """
     shared = shared_words(vectors, times)
     candidates = np.array(

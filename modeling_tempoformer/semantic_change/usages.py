@@ -26,8 +26,12 @@ logger = logging.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class Usage:
     """
-    One occurrence of a word: of `text` the characters from `start` to before `end`. `time`, `date` and `source` are as
-    in [`DatedSentence`].
+    One occurrence of a word.
+
+    Attributes:
+        time, date, source (`str`): As in [`DatedSentence`].
+        text (`str`): The text around the word.
+        start, end (`int`): The word's first character in `text`, and the character after its last.
     """
 
     time: str

@@ -67,19 +67,8 @@ def words_page(
     seed: int = 0,
 ) -> str:
     """
-    Makes the page of words.
-
-    Args:
-        table (`pd.DataFrame`): As [`ranked_table`] returns it.
-        times (`Sequence[str]`): The names of the time points in order.
-        usages: For each word and time a list of [`Usage`].
-        vectors: For each word and time their vectors (usages, width). Words without them are in the table only, as
-            all words are where only measures on static embeddings were taken; and so are those after the first 200.
-        frequencies (*optional*): For each word and time its [`Frequency`]; empty if the corpus is not whole.
-        seed (`int`, *optional*, defaults to 0): Seed of [`find_senses`].
-
-    Returns:
-        The page as HTML.
+    The page of words as HTML. Words without vectors, and those after the first [`MAX_WORDS`], are in the table only.
+    Without `frequencies`, as where the corpus is not whole, there is no chart of them.
     """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)

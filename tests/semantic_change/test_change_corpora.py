@@ -184,23 +184,16 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv", ".jsonl", ".parquet"])
-def test_a_dated_table(tmp_path, caplog, ending):
+def test_a_dated_table(tmp_path, caplog):
     """Rows go to the time that holds their date; those of no time are counted, blank texts are not."""
-    path = tmp_path / f"texts{ending}"
-    table = pd.DataFrame(ROWS)
-    if ending == ".parquet":
-        table.to_parquet(path)
-    elif ending == ".jsonl":
-        table.to_json(path, orient="records", lines=True)
-    else:
-        table.to_csv(path, index=False, sep="\t" if ending == ".tsv" else ",")
+    path = tmp_path / "texts.csv.gz"
+    pd.DataFrame(ROWS).to_csv(path, index=False)
     first, second = read_dated_table(
         path, ["1810-1860", "1960-2010"], {"plane": ["plane", "planes"]}, ignore_case=True
     )
     assert (first.time, first.date, first.source) == ("1810-1860", "1815-06-18", "letter")
     assert first.text == "The plane tree. Of two lines" and marked(first) == [("plane", "plane")]
-    assert (second.time, second.date, second.source) == ("1960-2010", "1999", f"texts{ending}, row 1")
+    assert (second.time, second.date, second.source) == ("1960-2010", "1999", "texts.csv.gz, row 1")
     assert marked(second) == [("plane", "planes"), ("plane", "plane")]
     assert "2 of 4 texts" in caplog.text
 

@@ -90,7 +90,7 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def rank(folder: Path, model: str, output: Path, *more: str) -> list[dict[str, str]]:
+def rank(folder: Path, model: str | Path, output: Path, *more: str) -> list[dict[str, str]]:
     run_semantic_change.main(
         [
             *("--model_name_or_path", str(folder / model), "--output_dir", str(output)),
@@ -132,8 +132,5 @@ def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):
     model.save_pretrained(tmp_path / "short")
     BertConfig(**SIZES).save_pretrained(tmp_path / "short")
     BertTokenizer(vocab=VOCABULARY).save_pretrained(tmp_path / "short")
-    words = ["--corpora", *(str(folder / f"{time}.txt") for time in TIMES), "--targets", str(folder / "words.txt")]
-    run_semantic_change.main(
-        ["--model_name_or_path", str(tmp_path / "short"), "--output_dir", str(tmp_path / "change"), *words]
-    )
+    rank(folder, tmp_path / "short", tmp_path / "change")
     assert "random numbers: encoder.layer.1." in caplog.text and "pooler" not in caplog.text.split("random numbers")[1]
