@@ -211,7 +211,7 @@ def score_words(
             rows = {word: CONTEXTUAL[measure](vectors[word], swapped[word], args) for word in found}
             columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
         elif measure in STATIC:
-            columns[measure] = STATIC[measure](static, list(found), args.ends)
+            columns[measure] = STATIC[measure](static, list(found))
         else:
             columns[measure] = time_differences(model, tokenizer, found, args.times, args.per_device_eval_batch_size)
     return columns, vectors
@@ -227,13 +227,10 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     if CONTEXTUAL.keys() & set(args.measures):
         found = usages.drop_unknown(tokenizer, found)
     found, left_out = usages.drop_rare(found, args.min_usages)
-    static, model = {}, None
-    # Before a model is loaded, because the texts may be too small for static embeddings.
+    static = {}
     if STATIC.keys() & set(args.measures):
         static = train_sgns(read_sentences(args, words, ignore_case), args.ends, seed=args.seed)
-    if tokenizer is not None:
-        model = load_model(args)
-    columns, vectors = score_words(args, found, model, tokenizer, static)
+    columns, vectors = score_words(args, found, load_model(args) if tokenizer else None, tokenizer, static)
 
     folder = Path(args.output_dir)
     if vectors:

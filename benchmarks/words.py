@@ -129,11 +129,8 @@ def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, di
     rarity, steady = correlations(rarity), correlations(steady)
     rows = []
     for name, scores in measure(vectors).items():
-        row = {"measure": name}
-        for gold, truth in golds.items():
-            found = measures.agreement(scores, truth)
-            row[gold] = spearman(found)
-        rows.append({**row, "rarity": f"{rarity[name]:.2f}", "ambiguity": f"{steady[name]:.2f}"})
+        shown = {gold: spearman(measures.agreement(scores, truth)) for gold, truth in golds.items()}
+        rows.append({"measure": name, **shown, "rarity": f"{rarity[name]:.2f}", "ambiguity": f"{steady[name]:.2f}"})
     return rows
 
 
@@ -192,8 +189,8 @@ def methods(args: argparse.Namespace) -> list[list[dict]]:
     def add(mode: str, scores: dict[str, dict[str, float]]):
         for name, of_words in scores.items():
             found = measures.agreement(of_words, truth, seed)
-            correlations = {"Pearson r": f"{found['pearson']:.3f}", "Spearman rho": spearman(found)}
-            rows.append({"model": mode, "measure": name, **correlations})
+            pearson = f"{found['pearson']:.3f}"
+            rows.append({"model": mode, "measure": name, "Pearson r": pearson, "Spearman rho": spearman(found)})
 
     def score(model, tokenizer, clusters: bool = False) -> pd.DataFrame:
         found = {}
@@ -211,8 +208,8 @@ def methods(args: argparse.Namespace) -> list[list[dict]]:
         times, sentences = TIMES, read_uses(args.dwug)
     usages, _ = drop_rare(sample_usages(sentences, truth, times, num_samples=200), min_usages=20)
     add("plain encoder", score(AutoModel.from_pretrained(args.models[0]), tokenizer, clusters=True))
-    static = train_sgns(sentences, times, seed=seed), list(usages), times
-    add("", {"sgns": procrustes_change(*static), "neighbours": neighbour_change(*static)})
+    static, words = train_sgns(sentences, times, seed=seed), list(usages)
+    add("", {"sgns": procrustes_change(static, words), "neighbours": neighbour_change(static, words)})
     for mode in MODES if args.passed_on else ():
         folder = train(args, mode)
         show(mode=mode, eval_loss=json.loads((folder / "all_results.json").read_text())["eval_loss"])

@@ -48,25 +48,24 @@ def train_sgns(
     return vectors
 
 
-def shared_words(vectors: dict[str, "KeyedVectors"], times: tuple[str, str]) -> list[str]:
+def shared_words(vectors: dict[str, "KeyedVectors"]) -> list[str]:
     """The words with a vector at both times, the most frequent first."""
-    return [word for word in vectors[times[0]].index_to_key if word in vectors[times[1]].key_to_index]
+    first, last = vectors.values()
+    return [word for word in first.index_to_key if word in last.key_to_index]
 
 
-def procrustes_change(
-    vectors: dict[str, "KeyedVectors"], targets: list[str], times: tuple[str, str]
-) -> dict[str, float]:
+def procrustes_change(vectors: dict[str, "KeyedVectors"], targets: list[str]) -> dict[str, float]:
     """
     SGNS+OP+CD: centres the vectors of the words that two times share and scales them to length 1, rotates the first
     time onto the second by orthogonal Procrustes, and returns the cosine distance (0 to 2) between the two vectors of
     each target (Hamilton et al., 2016; centred as in Schlechtweg et al., 2019), NaN if it lacks one.
     """
-    shared, width = shared_words(vectors, times), vectors[times[0]].vector_size
-    if len(shared) < width:
+    shared = shared_words(vectors)
+    before, after = (of_time[shared].astype(np.float64) for of_time in vectors.values())
+    if len(shared) < before.shape[1]:
         raise ValueError(
-            f"'{times[0]}' and '{times[1]}' share {len(shared)} words, too few to align vectors of width {width}."
+            f"{' and '.join(vectors)} share {len(shared)} words, too few to align vectors of width {before.shape[1]}."
         )
-    before, after = (vectors[time][shared].astype(np.float64) for time in times)
     before, after = (normalize(space - space.mean(axis=0)) for space in (before, after))
     rotation, _ = orthogonal_procrustes(before, after)
     distances = 1 - ((before @ rotation) * after).sum(axis=1)
@@ -74,36 +73,30 @@ def procrustes_change(
     return {target: by_word.get(target, math.nan) for target in targets}
 
 
-def neighbour_change(
-    vectors: dict[str, "KeyedVectors"],
-    targets: list[str],
-    times: tuple[str, str],
-    k: int = 1000,
-) -> dict[str, float]:
+def neighbour_change(vectors: dict[str, "KeyedVectors"], targets: list[str], k: int = 1000) -> dict[str, float]:
     """
     The share of a target's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
     (Gonen et al., 2020), NaN if it lacks a vector. Neighbours are words that occur 20 times at both times, and at most
     half of them, with a warning: if all were neighbours, no word would ever change.
     """
-    shared = shared_words(vectors, times)
-    candidates = np.array(
-        [word for word in shared if all(vectors[time].get_vecattr(word, "count") >= MIN_COUNT for time in times)]
-    )
+    shared, both = shared_words(vectors), vectors.values()
+    frequent = [word for word in shared if all(of_time.get_vecattr(word, "count") >= MIN_COUNT for of_time in both)]
+    candidates = np.array(frequent)
     if len(candidates) < 2:
         raise ValueError(
-            f"'{times[0]}' and '{times[1]}' share {len(candidates)} words that occur {MIN_COUNT} times in each: too "
-            "few for neighbours."
+            f"{' and '.join(vectors)} share {len(candidates)} words that occur {MIN_COUNT} times in each: too few for "
+            "neighbours."
         )
     if 2 * k > len(candidates):
         half = len(candidates) // 2
         logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` becomes {half}.")
         k = half
-    spaces = {time: normalize(vectors[time][candidates]) for time in times}
+    spaces = [normalize(of_time[candidates]) for of_time in both]
     changes = dict.fromkeys(targets, math.nan)
     for target in set(targets).intersection(shared):
         nearest = []
-        for time, space in spaces.items():
-            similarities = space @ vectors[time][target]
+        for of_time, space in zip(both, spaces, strict=True):
+            similarities = space @ of_time[target]
             # A word is not its own neighbour.
             similarities[candidates == target] = -np.inf
             nearest.append(np.argpartition(-similarities, k - 1)[:k])
