@@ -40,13 +40,6 @@ def test_pairs():
     assert average_pairwise_distance(before, after) == pytest.approx(sum(distances) / 35)
 
 
-@pytest.mark.parametrize("measure", [prototype_distance, average_pairwise_distance])
-@pytest.mark.filterwarnings("ignore")
-def test_no_usages(measure):
-    with pytest.raises(ValueError):
-        measure(np.empty((0, 2)), np.ones((2, 2)))
-
-
 def test_clusters():
     """
     Two senses at a right angle: 6 and 2 usages before, 2 and 6 after. Half of the usages move, at a distance of 1.
