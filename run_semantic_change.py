@@ -24,51 +24,13 @@ import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.dated_texts import numbers_in
 from modeling_tempoformer.data.files import lock_folder
-from modeling_tempoformer.semantic_change.corpora import (
-    TABLE_SUFFIXES,
-    Columns,
-    DatedSentence,
-    Targets,
-    dwug_periods,
-    is_table,
-    read_dated_table,
-    read_dwug,
-    read_semeval,
-    read_targets,
-    read_truth,
-)
-from modeling_tempoformer.semantic_change.measures import (
-    MIN_WORDS,
-    average_pairwise_distance,
-    change_score,
-    cluster_distances,
-    prototype_deviations,
-    prototype_distance,
-    shuffled_prototypes,
-)
+from modeling_tempoformer.semantic_change import corpora, measures, usages
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
-from modeling_tempoformer.semantic_change.senses import Senses, find_senses
 from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
 from modeling_tempoformer.semantic_change.time_prediction import time_differences
-from modeling_tempoformer.semantic_change.usages import (
-    USAGES,
-    Frequencies,
-    Usage,
-    Usages,
-    context,
-    count_frequencies,
-    count_usages,
-    drop_rare,
-    drop_unknown,
-    embed_usages,
-    ignores_case,
-    sample_usages,
-    swap_times,
-    write_usages,
-)
+from modeling_tempoformer.semantic_change.usages import Usages
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view, write_page
-from modeling_tempoformer.view.words_page import PAGE, words_page
 
 
 logger = logging.get_logger(__name__)
@@ -79,29 +41,31 @@ Vectors = dict[str, np.ndarray]
 
 def score_change(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
     scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
-    deviations = (0, *prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
+    deviations = (0, *measures.prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
     # The interval of a distance that lies too high by what chance makes: mirrored, without the bootstrap's own excess.
-    middle, high, low = (change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations)
+    middle, high, low = (
+        measures.change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations
+    )
     return {"change": middle, "change_low": low, "change_high": high, **scores}
 
 
 def score_apd(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
-    return {"apd": average_pairwise_distance(*(vectors[time] for time in args.ends))}
+    return {"apd": measures.average_pairwise_distance(*(vectors[time] for time in args.ends))}
 
 
 def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
     first, last = args.ends
-    prt = prototype_distance(vectors[first], vectors[last])
+    prt = measures.prototype_distance(vectors[first], vectors[last])
     at_first = np.concatenate([vectors[first], swapped[first]])
     at_last = np.concatenate([swapped[last], vectors[last]])
-    by_chance, p = shuffled_prototypes(at_first, at_last, len(vectors[first]), args.seed)
+    by_chance, p = measures.shuffled_prototypes(at_first, at_last, len(vectors[first]), args.seed)
     steps = pairwise(args.times) if len(args.times) > 2 else ()
-    path = {f"prt {one} to {next_one}": prototype_distance(vectors[one], vectors[next_one]) for one, next_one in steps}
+    path = {f"prt {one} to {other}": measures.prototype_distance(vectors[one], vectors[other]) for one, other in steps}
     return {"prt": prt, "prt_corrected": prt - by_chance, **path, "p": p}
 
 
 def score_clusters(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
-    return cluster_distances(*(vectors[time] for time in args.ends), args.seed, args.num_clusters)
+    return measures.cluster_distances(*(vectors[time] for time in args.ends), args.seed)
 
 
 # Each makes the columns of one word from the vectors of its usages, and of those of the first and the last time as if
@@ -109,58 +73,38 @@ def score_clusters(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") 
 CONTEXTUAL = {"change": score_change, "apd": score_apd, "prt": score_prt, "clusters": score_clusters}
 # Each makes the column of all words from static vectors.
 STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
-MEASURES = (*CONTEXTUAL, "time_diff", *STATIC)
-SIZES = (
-    *("min_usages", "num_samples", "num_clusters", "vector_size", "sgns_epochs"),
-    *("max_seq_length", "per_device_eval_batch_size"),
-)
 
 
 @dataclass
 class ChangeArguments:
     """The words, the texts, and how to score them."""
 
-    output_dir: str = field(
-        metadata={
-            "help": "Folder for changes.csv, results.json, the figures changes and ranks; and, with texts in them, "
-            "_changes.html and _usages.parquet."
-        }
-    )
+    output_dir: str = field(metadata={"help": "Folder for changes.csv, _changes.html and other files."})
     model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
     measures: list[str] = field(
         default_factory=lambda: ["change"],
         metadata={
-            "choices": MEASURES,
-            "help": "change: from 0 to 100, made of the next two. apd: average pairwise distance. prt: distance of "
-            "the prototypes (averaged embeddings), as it is and less the distance that chance makes (prt_corrected). "
-            "clusters: distances of the distributions over clusters of usages. time_diff: difference of predicted "
-            "times. sgns: distance of aligned static embeddings. neighbours: share of nearest neighbours that differ. "
-            "The first measure orders the table.",
+            "choices": (*CONTEXTUAL, "time_diff", *STATIC),
+            "help": "change: from 0 to 100, made of apd (average pairwise distance) and prt (distance of averaged "
+            "embeddings). The first measure orders the table.",
         },
     )
     corpora: list[str] | None = field(
         default=None,
-        metadata={
-            "help": "A text file, a folder of text files or a table (CSV, TSV, JSON lines, Parquet) for each time "
-            "point, in order; or one table with dates, and --times such as 1790-1860 1950-2020."
-        },
+        metadata={"help": "A text file, folder or table for each time, in order; or one dated table, and --times."},
     )
     text_column: str = "text"
-    time_column: str | None = field(default=None, metadata={"help": "Dates of texts. Default: 'date', if it exists."})
-    source_column: str | None = field(
-        default=None, metadata={"help": "Where a text is from, for citations. Default: 'source', if it exists."}
-    )
-    dwug: str | None = field(
-        default=None, metadata={"help": "A DWUG data set instead: its folder, or its uses as JSON lines."}
-    )
+    time_column: str = field(default="date", metadata={"help": "Dates of texts."})
+    source_column: str = field(default="source", metadata={"help": "Where a text is from, for citations."})
+    dwug: str | None = field(default=None, metadata={"help": "The folder of a DWUG data set instead."})
     times: list[str] | None = field(default=None, metadata={"help": "Names of the time points, if not the corpora's."})
     targets: str | None = field(
         default=None,
-        metadata={"help": "A file of words and phrases, with forms if you like (a: b, c); default: those of --truth."},
+        metadata={"help": "A file of words, perhaps with forms (a: b, c); default: those of --truth."},
     )
     truth: str | None = field(
         default=None,
-        metadata={"help": "Gold scores: a word, a tab and a number on each line, or DWUG's stats_groupings.csv."},
+        metadata={"help": "Gold scores: a word, a tab and a number per line, or stats_groupings.csv."},
     )
     num_last_layers: int | None = field(
         default=None,
@@ -168,45 +112,32 @@ class ChangeArguments:
     )
     target_marks: list[str] | None = field(
         default=None,
-        metadata={
-            "help": "What stands before and after the word, for encoders that read a marked word: <t> </t> for "
-            "XL-LEXEME. The vector is then that of the whole text."
-        },
+        metadata={"help": "What stands before and after the word, for encoders that read a marked word: <t> </t>."},
     )
-    min_usages: int = field(
-        default=20, metadata={"help": "Words with fewer usages at some time are left out, and named."}
-    )
+    min_usages: int = field(default=20, metadata={"help": "Words with fewer at some time are left out, and named."})
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
-    num_clusters: int = field(default=5, metadata={"help": "Number of clusters of k-means."})
-    vector_size: int = field(default=300, metadata={"help": "Width of the vectors of sgns and neighbours."})
-    sgns_epochs: int = field(default=5, metadata={"help": "Passes of sgns and neighbours over the corpora."})
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
     per_device_eval_batch_size: int = 32
     seed: int = 42
 
     def __post_init__(self):
-        check_positive(self, *SIZES)
+        check_positive(self, "min_usages", "num_samples", "max_seq_length", "per_device_eval_batch_size")
         if self.num_samples < self.min_usages:
             raise ValueError(
                 f"--num_samples {self.num_samples} samples fewer usages than --min_usages {self.min_usages} asks for."
             )
-        if (self.corpora is None) == (self.dwug is None):
-            raise ValueError("Give exactly one of --corpora and --dwug.")
-        if self.targets is None and self.truth is None:
-            raise ValueError("Give the words: --targets or --truth.")
+        if (self.corpora is None) == (self.dwug is None) or (self.targets is None and self.truth is None):
+            raise ValueError("Give texts, by either --corpora or --dwug; and words, by --targets or --truth.")
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
         if self.model_name_or_path is None and (needy := [m for m in self.measures if m not in STATIC]):
             raise ValueError(f"--measures {' '.join(needy)} need --model_name_or_path.")
         if self.times is None:
-            self.times = [time_name(path) for path in self.corpora or ()] or [*dwug_periods(self.dwug).values()]
+            self.times = [time_name(path) for path in self.corpora or ()] or corpora.dwug_groupings(self.dwug)
             # A shell lists 900.txt after 1000.txt.
             numbers = [numbers_in(name) for name in self.times]
             if all(numbers) and numbers != sorted(numbers):
-                raise ValueError(
-                    f"--corpora must be in the order of their times, got {', '.join(self.times)}. Reorder them, or "
-                    "name them in your order with --times."
-                )
+                raise ValueError(f"--corpora are not in the order of time: {', '.join(self.times)}. Or give --times.")
         if len(self.times) < 2 or len(set(self.times)) < len(self.times):
             raise ValueError(
                 f"There must be at least two different time points, got {', '.join(self.times)}: name them by --times."
@@ -217,7 +148,7 @@ class ChangeArguments:
     @property
     def is_one_table(self) -> bool:
         """Whether the texts of all times are in one table."""
-        return self.corpora is not None and len(self.corpora) == 1 and is_table(self.corpora[0])
+        return self.corpora is not None and len(self.corpora) == 1 and corpora.is_table(self.corpora[0])
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -228,33 +159,26 @@ class ChangeArguments:
 def time_name(path: str) -> str:
     """A time point's name from that of its file."""
     name = Path(path).name.removesuffix(".gz")
-    return name.rpartition(".")[0] if name.endswith((".txt", *TABLE_SUFFIXES)) else name
+    return name.rpartition(".")[0] if name.endswith((".txt", *corpora.TABLE_SUFFIXES)) else name
 
 
-def read_sentences(args: ChangeArguments, words: Targets, ignore_case: bool) -> Iterator[DatedSentence]:
-    """Reads the sentences from the start."""
+def read_sentences(
+    args: ChangeArguments, words: corpora.Targets, ignore_case: bool
+) -> Iterator[corpora.DatedSentence]:
     if args.dwug is not None:
-        return read_dwug(args.dwug, args.times)
-    columns = Columns(args.text_column, args.time_column, args.source_column)
+        return corpora.read_dwug(args.dwug, args.times)
+    columns = corpora.Columns(args.text_column, args.time_column, args.source_column)
     if args.is_one_table:
-        return read_dated_table(args.corpora[0], args.times, words, ignore_case, columns)
-    return read_semeval(dict(zip(args.times, args.corpora, strict=True)), words, ignore_case, columns)
-
-
-def check_extras(args: ChangeArguments):
-    """Raises an error for a missing library before any work is done."""
-    check_view()
-    for library, measures in {"gensim": STATIC, "ot": ["clusters"]}.items():
-        if set(args.measures).intersection(measures) and find_spec(library) is None:
-            raise ValueError(f'{library} is missing: pip install "modeling-tempoformer[change]".')
+        return corpora.read_dated_table(args.corpora[0], args.times, words, ignore_case, columns)
+    paths = dict(zip(args.times, args.corpora, strict=True))
+    return corpora.read_semeval(paths, words, ignore_case, columns)
 
 
 def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
-    """The model's tokenizer. Raises a `ValueError` if it does not know the times."""
+    """The model's tokenizer. Raises a `ValueError` if it does not know the times, even if it would accept them."""
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
     if hasattr(tokenizer, "time_points"):
         for time in args.times:
-            # Raises an error for an unknown time, even if the tokenizer would accept it.
             tokenizer.time_points.find(time)
     if "time_diff" in args.measures and not getattr(tokenizer, "prepend_time", False):
         raise ValueError("--measures time_diff needs a model that was trained with --prepend_time.")
@@ -271,73 +195,64 @@ def load_model(args: ChangeArguments) -> PreTrainedModel:
 
 
 def score_words(
-    args: ChangeArguments, words: Targets
-) -> tuple[dict[str, dict[str, float]], Usages, dict[str, Vectors], dict[str, dict[str, int]], Frequencies]:
-    """
-    The columns of the measures, for [`ranked_table`]; the usages and their vectors, none if no measure needs them; for
-    each word that is too rare its number of usages at each time; and the frequencies of all words, none if there are
-    no whole corpora.
-    """
-    has_vectors, has_static = (bool(set(args.measures) & kind.keys()) for kind in (CONTEXTUAL, STATIC))
-    tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
-    ignore_case = tokenizer is not None and ignores_case(tokenizer)
-    sentences, frequencies = read_sentences(args, words, ignore_case), {}
-    if args.corpora:
-        sentences = count_frequencies(sentences, words, args.times, frequencies)
-    usages = sample_usages(sentences, words, args.times, args.num_samples, args.seed)
-    usages, left_out = drop_rare(drop_unknown(tokenizer, usages) if has_vectors else usages, args.min_usages)
-    static, vectors, swapped = {}, {}, {}
-    # Before a model is loaded, because the texts may be too small for static embeddings.
-    if has_static:
-        sentences = read_sentences(args, words, ignore_case)
-        static = train_sgns(sentences, args.ends, args.vector_size, epochs=args.sgns_epochs, seed=args.seed)
-    model = None if tokenizer is None else load_model(args)
-    if has_vectors:
-        first, last = args.ends
-        batch, length = args.per_device_eval_batch_size, args.max_seq_length
-        settings = (args.num_last_layers, batch, length, args.target_marks)
-        vectors = embed_usages(model, tokenizer, usages, *settings)
+    args: ChangeArguments, found: Usages, model: PreTrainedModel | None, tokenizer, static: dict
+) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
+    """The columns of the measures; and the vectors of the usages, none if no measure needs them."""
+    first, last = args.ends
+    vectors, columns = {}, {}
+    if CONTEXTUAL.keys() & set(args.measures):
+        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
+        vectors = usages.embed_usages(model, tokenizer, found, *settings)
+        swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
         if hasattr(tokenizer, "time_points"):
-            swapped = embed_usages(model, tokenizer, swap_times(usages, first, last), *settings)
-        else:
-            swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
-    columns = {}
+            swapped = usages.embed_usages(model, tokenizer, usages.swap_times(found, first, last), *settings)
     for measure in args.measures:
         if measure in CONTEXTUAL:
-            rows = {word: CONTEXTUAL[measure](vectors[word], swapped[word], args) for word in usages}
+            rows = {word: CONTEXTUAL[measure](vectors[word], swapped[word], args) for word in found}
             columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
         elif measure in STATIC:
-            columns[measure] = STATIC[measure](static, list(usages), args.ends)
+            columns[measure] = STATIC[measure](static, list(found))
         else:
-            columns[measure] = time_differences(model, tokenizer, usages, args.times, args.per_device_eval_batch_size)
-    return columns, usages, vectors, left_out, frequencies
+            columns[measure] = time_differences(model, tokenizer, found, args.times, args.per_device_eval_batch_size)
+    return columns, vectors
 
 
-def senses_of(usages: dict[str, list[Usage]], vectors: Vectors, seed: int) -> Senses:
-    contexts = [[context(usage) for usage in found] for found in usages.values()]
-    return find_senses(list(vectors.values()), contexts, seed)
+def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
+    tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
+    ignore_case = tokenizer is not None and usages.ignores_case(tokenizer)
+    sentences, frequencies = read_sentences(args, words, ignore_case), {}
+    if args.corpora:
+        sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
+    found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
+    if CONTEXTUAL.keys() & set(args.measures):
+        found = usages.drop_unknown(tokenizer, found)
+    found, left_out = usages.drop_rare(found, args.min_usages)
+    static = {}
+    if STATIC.keys() & set(args.measures):
+        static = train_sgns(read_sentences(args, words, ignore_case), args.ends, seed=args.seed)
+    columns, vectors = score_words(args, found, load_model(args) if tokenizer else None, tokenizer, static)
+
+    folder = Path(args.output_dir)
+    if vectors:
+        usages.write_usages(folder / usages.USAGES, found, vectors)
+    table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
+    print(write_report(folder, table, args.times, truth, left_out, args.seed))
+    # Only here, because it needs the extra `view`.
+    from modeling_tempoformer.view.words_page import PAGE, words_page
+
+    write_page(folder / PAGE, words_page(table, args.times, found, vectors, frequencies, args.seed))
+    print(f"Words to look at: {folder / PAGE}")
 
 
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
-    check_extras(args)
-    truth = None if args.truth is None else read_truth(args.truth)
-    words = list(truth) if args.targets is None else read_targets(args.targets)
-    if truth is not None and len(shared := truth.keys() & set(words)) < MIN_WORDS:
-        raise ValueError(
-            f"A correlation needs {MIN_WORDS} words with a gold score; {len(shared)} words of "
-            f"{args.targets or args.truth} are in {args.truth}."
-        )
+    check_view()
+    if {"clusters", *STATIC}.intersection(args.measures) and not (find_spec("gensim") and find_spec("ot")):
+        raise ValueError('These measures need the extra "change": pip install "modeling-tempoformer[change]".')
+    truth = None if args.truth is None else corpora.read_truth(args.truth)
+    words = list(truth) if args.targets is None else corpora.read_targets(args.targets)
     with lock_folder(args.output_dir):
-        columns, usages, vectors, left_out, frequencies = score_words(args, words)
-        folder = Path(args.output_dir)
-        if vectors:
-            write_usages(folder / USAGES, usages, vectors)
-        table = ranked_table(columns, count_usages(usages), truth, frequencies)
-        print(write_report(folder, table, args.times, truth, left_out, args.seed))
-        senses = {word: senses_of(usages[word], by_time, args.seed) for word, by_time in vectors.items()}
-        write_page(folder / PAGE, words_page(table, args.times, usages, vectors, senses, frequencies))
-        print(f"Words to look at: {folder / PAGE}")
+        run(args, words, truth)
 
 
 if __name__ == "__main__":

@@ -274,10 +274,14 @@ def check_program(program: str, arguments: list[str]):
     pytest.fail(f"{program} {shlex.join(arguments)}: it does not read its arguments")
 
 
-def check_passed_on(arguments: list[str]):
-    """What run_cross_validation.py, or what starts it, gives to others, after `--`."""
-    is_baseline = any("baseline" in word or word == "--method" for word in arguments)
+def check_passed_on(program: str, arguments: list[str]):
+    """What a program gives to others, after `--`."""
     run = ["--output_dir", "outputs/run", "--do_train", "--do_eval", "--do_predict"]
+    if program == "benchmarks/words.py":
+        check_program("run_temporal_mlm.py", [*arguments, "--model_name_or_path", BERT, *run[:3]])
+        return
+    # run_cross_validation.py, and what starts it.
+    is_baseline = any("baseline" in word or word == "--method" for word in arguments)
     check_program(f"run_{'baseline' if is_baseline else 'glue_style'}.py", [*arguments, *run])
 
 
@@ -297,7 +301,7 @@ def check_command(words: list[str]):
     elif "python" in words:
         check_program(program, arguments)
         if "--" in arguments and program != "benchmarks/semantic_change.py":
-            check_passed_on(arguments[arguments.index("--") + 1 :])
+            check_passed_on(program, arguments[arguments.index("--") + 1 :])
     else:
         assert program in OTHERS, f"A command of no known kind: {shlex.join(words)}"
 

@@ -1,13 +1,13 @@
 """Dated sentences with target words, and gold scores of how much the words changed."""
 
-import json
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
@@ -22,7 +22,6 @@ logger = logging.get_logger(__name__)
 TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 # Names, or the forms of each name.
 Targets = Iterable[str] | Mapping[str, Sequence[str]]
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,88 +48,76 @@ class DatedSentence:
 
 
 class Columns(NamedTuple):
-    """
-    The columns of a table of texts.
-
-    Attributes:
-        text (`str`): The text, of any length.
-        time, source (`str` or `None`): When and where it was written; None stands for `date` and `source`, if they
-            exist.
-    """
+    """The columns of a table of texts. Those of dates and of sources may be missing under their usual names."""
 
     text: str = "text"
-    time: str | None = None
-    source: str | None = None
+    time: str = "date"
+    source: str = "source"
 
 
 def read_targets(path: str | Path) -> dict[str, list[str]]:
     """
-    Reads the target words and their forms.
+    Reads the target words and the forms of each: itself, if no others are given.
 
     Args:
         path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line. A
             colon and a space may follow it, and its forms with commas between them ("economy: economy, economies").
 
-    Returns:
-        The forms of each word: itself, if no others are given. Raises a `ValueError` that names the line if it has a
-        tab, as gold scores have, or an empty form, or repeats a word; and if the file is empty.
+    Raises a `ValueError` that names the first line of another form or with a word again; and if the file is empty.
     """
-
-    def parse(line: str) -> tuple[str, list[str]]:
+    words: dict[str, list[str]] = {}
+    for number, line in read_lines(path):
+        where, line = f"{path}, line {number}", line.strip()
         word, colon, others = line.partition(": ")
         forms = [" ".join(form.split()) for form in (others.split(",") if colon else [word])]
         if "\t" in line or not all([word, *forms]):
-            raise ValueError(f"expected a word or a phrase, or one with its forms (a: b, c), got {line!r}")
-        return word, forms
-
-    lines = ((f"{path}, line {number}", line.strip()) for number, line in read_lines(path))
-    return read_words(path, lines, parse)
+            raise ValueError(f"{where}: expected a word or a phrase, or one with its forms (a: b, c), got {line!r}.")
+        add_word(words, where, word, forms)
+    if not words:
+        raise ValueError(f"{path} is empty.")
+    return words
 
 
 def read_truth(path: str | Path) -> dict[str, float]:
     """
-    Reads gold scores.
+    Reads gold scores by word.
 
     Args:
         path (`str` or `Path`): UTF-8, plain or `.gz`, with a word, a tab and a score on each line, as in
             SemEval-2020; or the `stats_groupings.csv` of a DWUG data set, whose column `change_graded` is read. Its
             words with the score `nan` are left out.
 
-    Raises a `ValueError` that names the line if it has another form, repeats a word, or has a score that is not a
-    finite number; and if the file is empty.
+    Raises a `ValueError` that names the first line without a finite number or with a word again; and if the file is
+    empty.
     """
-
-    def parse(cells: list[str]) -> tuple[str, float]:
-        if len(cells) != 2 or not math.isfinite(score := float(cells[1])):
-            raise ValueError(f"expected a word, a tab and a finite number, got {' '.join(cells)!r}")
-        return cells[0], score
-
     _, header = next(read_lines(path), (0, ""))
     if "change_graded" in header.split("\t"):
         rows = ((where, [row["lemma"], row["change_graded"]]) for where, row in read_tsv(path))
-        return read_words(path, ((where, cells) for where, cells in rows if cells[1] != "nan"), parse)
-    lines = ((f"{path}, line {number}", line.strip().split("\t")) for number, line in read_lines(path))
-    return read_words(path, lines, parse)
-
-
-def read_words(
-    path: str | Path, lines: Iterable[tuple[str, Any]], parse: Callable[[Any], tuple[str, Value]]
-) -> dict[str, Value]:
-    """What a list of words says of each word. `lines` come with the places that errors name."""
-    words: dict[str, Value] = {}
-    for where, line in lines:
+        rows = ((where, cells) for where, cells in rows if cells[1] != "nan")
+    else:
+        rows = ((f"{path}, line {number}", line.strip().split("\t")) for number, line in read_lines(path))
+    truth: dict[str, float] = {}
+    for where, cells in rows:
         try:
-            word, value = parse(line)
-        except ValueError as problem:
-            raise ValueError(f"{where}: {problem}.") from None
-        # Some lists have two spaces in a phrase, some have accents apart from their letters.
-        word = unicodedata.normalize("NFC", " ".join(word.split()))
-        if word in words:
-            raise ValueError(f"{where}: '{word}' is there twice.")
-        words[word] = value
-    if not words:
+            word, score = cells
+            if not math.isfinite(float(score)):
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"{where}: expected a word, a tab and a finite number, got {' '.join(cells)!r}."
+            ) from None
+        add_word(truth, where, word, float(score))
+    if not truth:
         raise ValueError(f"{path} is empty.")
-    return words
+    return truth
+
+
+def add_word(words: dict[str, Any], where: str, word: str, value: Any):
+    """Some lists have two spaces in a phrase, some have accents apart from their letters."""
+    word = unicodedata.normalize("NFC", " ".join(word.split()))
+    if word in words:
+        raise ValueError(f"{where}: '{word}' is there twice.")
+    words[word] = value
 
 
 def read_tsv(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -151,32 +138,26 @@ def read_semeval(
     columns: Columns = Columns(),
 ) -> Iterator[DatedSentence]:
     """
-    Reads a corpus for each time point: text files in the layout of SemEval-2020 Task 1 (Schlechtweg et al., 2020), one
-    sentence on each line and tokens separated by whitespace; or tables with a text in each row. Sentences without
-    targets are included, blank ones are not. Files are read lazily.
+    Reads a corpus for each time point lazily: text files in the layout of SemEval-2020 Task 1 (Schlechtweg et al.,
+    2020), one sentence on each line and tokens separated by whitespace; or tables with a text in each row.
 
     A token is a target if it is equal to one of its forms after removing punctuation around the token; a phrase is as
     many tokens with nothing between them. The longest target wins: where "social security" is a target, its "security"
-    is no usage of "security". Capitals matter unless `ignore_case`, because they tell German nouns from verbs, and
-    names from other words. The English corpora tag their targets with a part of speech ("walk_nn", "walk_vb"). In a
+    is no usage of "security". The English corpora tag their targets with a part of speech ("walk_nn", "walk_vb"). In a
     corpus without any such tag the target is found by its form without the tag, and a warning says so. Accents are
     compared in their composed form (NFC), which `text` also has.
 
     Args:
         paths_by_time (`Mapping[str, str | Path]`): For each time point a text file, a `.gz` of one, a table (CSV, TSV,
             JSON lines, Parquet), or a folder, whose `.txt` and `.txt.gz` files are read, including subfolders.
-        targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): The target words and phrases; or the forms of each,
-            as [`read_targets`] returns them.
-        ignore_case (`bool`, *optional*, defaults to `False`): Whether "Plane" is a usage of "plane", as it is for an
-            encoder whose tokenizer lower-cases.
+        targets (`Iterable[str]` or `Mapping[str, Sequence[str]]`): Words and phrases, or as of [`read_targets`].
+        ignore_case (`bool`, *optional*, defaults to `False`): Whether "Plane" is a usage of "plane".
         columns ([`Columns`], *optional*): The columns of tables.
 
     Returns:
-        An iterator over [`DatedSentence`], time by time. `text` has no tags and single spaces; `tokens` are the tokens
-        of the file. `source` is the one of the table, or the file and the line or row (from 0, as in pandas). Raises a
-        `ValueError` if a file cannot be read, if a corpus has no sentence, if a folder has both the lemmas and the
-        tokens of the same sentences, and if a corpus without tags, or without regard to capitals, cannot tell two
-        targets apart.
+        An iterator over [`DatedSentence`], also those without targets. `text` has no tags and single spaces; `source`
+        is the one of the table, or the file and the line or row (from 0, as in pandas). Raises a `ValueError` if a
+        file cannot be read or a corpus has no sentence, and if two targets cannot be told apart.
     """
     for time, path in paths_by_time.items():
         find_targets = target_finder(Path(path), targets, ignore_case, columns)
@@ -204,9 +185,7 @@ def read_dated_table(
         times (`Sequence[str]`): Time points, as for [`TimePoints`]: "1810-1860".
         targets, ignore_case, columns: As for [`read_semeval`].
 
-    Returns:
-        An iterator over [`DatedSentence`], in the order of the table. Raises a `ValueError` if there is no column of
-        dates, or no text of a time point.
+    Raises a `ValueError` if a time has no text.
     """
     points = TimePoints(list(times))
 
@@ -217,20 +196,19 @@ def read_dated_table(
         except UnknownTimeError:
             return None
 
-    columns = columns._replace(time=columns.time or "date")
     find_targets = target_finder(Path(path), targets, ignore_case, columns)
-    counts: dict[str | None, int] = dict.fromkeys((*times, None), 0)
+    counts: Counter[str | None] = Counter()
     for date, source, text in read_texts(Path(path), columns):
         time = time_of(date)
         counts[time] += 1
         if time is not None:
             yield find_targets(time, date, source, text)
     if empty := [time for time in times if not counts[time]]:
-        raise ValueError(f"{path}: no date in the column '{columns.time}' is in {', '.join(empty)}.")
+        raise ValueError(f"{path}: no date in the column '{columns.time}' (--time_column) is in {', '.join(empty)}.")
     if counts[None]:
         logger.warning_once(
-            f"{path}: {counts[None]:,} of {sum(counts.values()):,} texts are left out, because their dates are in "
-            f"none of {', '.join(times)}."
+            f"{path}: {counts[None]:,} of {counts.total():,} texts are left out, because their dates are in none of "
+            f"{', '.join(times)}."
         )
 
 
@@ -240,7 +218,7 @@ def is_table(path: str | Path) -> bool:
 
 
 def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
-    """The texts of a corpus, each after its date (empty if unknown) and its source."""
+    """The texts of a corpus, without blank ones, each after its date (empty if unknown) and its source."""
     if is_table(path):
         yield from read_rows(path, columns)
         return
@@ -251,24 +229,20 @@ def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
 
 
 def read_rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
-    """The texts of a table, without blank ones, each after its date and its source."""
+    """The texts of a table, as of [`read_texts`]."""
     number = -1
     for table in read_tables(str(path)):
-        present = table.column_names
-        asked = columns._asdict()
-        for role, default in (("time", "date"), ("source", "source")):
-            asked[role] = asked[role] or (default if default in present else None)
-        for role, column in asked.items():
-            if column is not None:
-                check_column(present, column, role)
-        blank = [None] * table.num_rows
-        cells = (blank if column is None else table[column].to_pylist() for column in asked.values())
+        cells = []
+        for role, column in columns._asdict().items():
+            if column in ("date", "source") and column not in table.column_names:
+                cells.append([None] * table.num_rows)
+            else:
+                check_column(table.column_names, column, role)
+                cells.append(table[column].to_pylist())
         for number, (text, date, source) in enumerate(zip(*cells, strict=True), number + 1):
-            where = f"{path.name}, row {number}"
             if not is_missing(text):
-                if not isinstance(text, str):
-                    raise ValueError(f"{where}: the text must be a string, got {text!r}.")
-                yield "" if is_missing(date) else as_name(date), where if is_missing(source) else str(source), text
+                date = "" if is_missing(date) else as_name(date)
+                yield date, f"{path.name}, row {number}" if is_missing(source) else str(source), str(text)
 
 
 def corpus_files(path: Path) -> list[Path]:
@@ -277,10 +251,7 @@ def corpus_files(path: Path) -> list[Path]:
         return [path]
     if all((path / version).is_dir() for version in ("lemma", "token")):
         raise ValueError(f"{path} has each sentence twice: give its folder 'lemma' or 'token'.")
-    files = sorted(file for file in path.rglob("*") if file.name.endswith((".txt", ".txt.gz")))
-    if not files:
-        raise ValueError(f"{path} has no .txt and no .txt.gz file.")
-    return files
+    return sorted(file for file in path.rglob("*") if file.name.endswith((".txt", ".txt.gz")))
 
 
 def target_forms(path: Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
@@ -309,7 +280,7 @@ def target_finder(
     """A function that makes a [`DatedSentence`] of a time, a date, a source and a text of a corpus."""
     key = str.lower if ignore_case else str
     forms = target_forms(path, targets, key, columns)
-    sizes = sorted({len(form.split()) for form in forms} - {1}, reverse=True)
+    sizes = sorted({len(form.split()) for form in forms}, reverse=True)
     first_words = {form.split()[0] for form in forms if " " in form}
 
     # Most words of a corpus are the same few.
@@ -348,15 +319,10 @@ def target_finder(
     return find_targets
 
 
-def dwug_periods(path: str | Path) -> dict[str, str]:
-    """
-    The groupings of the uses of a DWUG data set, in the order of the numbers in their names, and the names of their
-    time points: the same, or, of a `.jsonl` file, the periods of the English data set.
-    """
-    if not Path(path).is_dir():
-        return {"1": "1810-1860", "2": "1960-2010"}
+def dwug_groupings(path: str | Path) -> list[str]:
+    """The groupings of the uses of a DWUG data set, in the order of the numbers in their names."""
     names = {row.get("grouping", "").strip() for _, row in read_uses(path)}
-    return {name: name for name in sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name), name))}
+    return sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name), name))
 
 
 def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[DatedSentence]:
@@ -365,38 +331,27 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
 
     Args:
         path (`str` or `Path`): The folder of a published data set, in any language: with files `data/LEMMA/uses.csv`.
-            Or a `.jsonl` or `.jsonl.gz` file, one use on each line: `lemma` (name of the target), `text`,
-            `target_span` (first character, character after the last), `period` (1 or 2), `lemmas` (of the text),
-            `target_token` (index into `lemmas`), and, if known, `year` and `use_id`.
-        times (`Sequence[str]`, *optional*): The time points, one for each grouping in the order of their names.
-            Default: those of [`dwug_periods`].
+        times (`Sequence[str]`, *optional*): The time points, one for each grouping in the order of the numbers in
+            their names. Default: the groupings.
 
     Returns:
-        An iterator over [`DatedSentence`], one for each use, in the order of the files. `targets` has this use only,
-        even if the word is in the sentence twice; `tokens` are the lemmas, or the words of a published data set;
-        `source` is the identifier of the use. Raises a `ValueError` that names the first line with another form, or if
-        there is no use, or if there are more or fewer groupings than `times`.
+        An iterator over [`DatedSentence`], one for each use. `targets` has this use only, even if the word is in the
+        sentence twice; `source` is the identifier of the use. Raises a `ValueError` that names the first line with
+        another form, or if there is no use, or if `times` are more or fewer than the groupings.
     """
-    names, where = dwug_periods(path), None
-    if times is not None:
-        if len(times) != len(names):
-            raise ValueError(f"--times must name {len(names)} time points ({', '.join(names)}), got {len(times)}.")
-        names = dict(zip(names, times, strict=True))
-    for where, use in read_uses(path):
+    groupings = dwug_groupings(path)
+    if times is not None and len(times) != len(groupings):
+        raise ValueError(f"--times must name {len(groupings)} time points ({', '.join(groupings)}), got {len(times)}.")
+    names = dict(zip(groupings, times or groupings, strict=True))
+    for where, row in read_uses(path):
         try:
-            yield to_use(use, names)
-        except (KeyError, TypeError, ValueError) as problem:
-            what = f"{problem} is missing" if isinstance(problem, KeyError) else problem
-            raise ValueError(f"{where}: {what}.") from None
-    if where is None:
-        raise ValueError(f"{path} is empty.")
+            yield to_use(row, names)
+        except (KeyError, ValueError) as problem:
+            raise ValueError(f"{where} is no use as DWUG has them: {problem}.") from None
 
 
-def read_uses(path: str | Path) -> Iterator[tuple[str, dict[str, str] | str]]:
+def read_uses(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The uses of a DWUG data set as they are in its files, and where they are."""
-    if not Path(path).is_dir():
-        yield from ((f"{path}, line {number}", line) for number, line in read_lines(path))
-        return
     files = sorted(Path(path).glob("data/*/uses.csv"))
     if not files:
         raise ValueError(f"{path} has no file data/LEMMA/uses.csv.")
@@ -404,36 +359,16 @@ def read_uses(path: str | Path) -> Iterator[tuple[str, dict[str, str] | str]]:
         yield from read_tsv(file)
 
 
-def from_published(row: dict[str, str]) -> dict[str, Any]:
-    """A row of `uses.csv` as a use of a `.jsonl` file. The end of an index is missing where it is the text's."""
-    text = row["context"]
-    start, end = row["indexes_target_token"].split(":")
-    span = int(start), int(end or len(text))
-    before = text[: span[0]].split()
-    return {
-        **{"lemma": row["lemma"], "text": text, "target_span": span, "period": row["grouping"].strip()},
-        **{"lemmas": [*before, row["lemma"], *text[span[1] :].split()], "target_token": len(before)},
-        **{"year": row["date"].strip(), "use_id": row["identifier"]},
-    }
-
-
-def to_use(given: dict[str, str] | str, names: Mapping[str, str]) -> DatedSentence:
-    """One use, at the time that `names` has for its period. Raises an error that names a field with a bad value."""
-    use = json.loads(given) if isinstance(given, str) else from_published(given)
-    word, text, (start, end), lemmas, index = (
-        use[name] for name in ("lemma", "text", "target_span", "lemmas", "target_token")
-    )
-    is_valid = {
-        "period": str(use["period"]) in names,
-        "target_span": 0 <= start < end <= len(text),
-        "lemmas": isinstance(lemmas, list),
-        "target_token": 0 <= index < len(lemmas),
-    }
-    for name, valid in is_valid.items():
-        if not valid:
-            raise ValueError(f"the value of '{name}' is invalid or out of range: {use[name]!r}")
+def to_use(row: dict[str, str], names: Mapping[str, str]) -> DatedSentence:
+    """One use, at the time that `names` has for its grouping."""
+    text, place = row["context"], row["indexes_target_token"]
+    first, last = place.split(":")
+    # The end is missing where it is the text's.
+    start, end = int(first), int(last or len(text))
+    if not 0 <= start < end <= len(text):
+        raise ValueError(f"'indexes_target_token' is out of range: {place!r}")
     # File names and lists of words may write accents differently: together with their letters, or apart.
-    word = unicodedata.normalize("NFC", word)
-    tokens = (*lemmas[:index], word, *lemmas[index + 1 :])
-    date, source = (str(use.get(name, "")) for name in ("year", "use_id"))
-    return DatedSentence(names[str(use["period"])], text, ((word, start, end),), tokens, date, source)
+    word = unicodedata.normalize("NFC", row["lemma"])
+    tokens = (*text[:start].split(), word, *text[end:].split())
+    time, date = names[row["grouping"].strip()], row["date"].strip()
+    return DatedSentence(time, text, ((word, start, end),), tokens, date, row["identifier"])

@@ -3,23 +3,32 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import ConstantInputWarning, DegenerateDataWarning, bootstrap, pearsonr, rankdata, spearmanr
+from scipy.stats import (
+    ConstantInputWarning,
+    DegenerateDataWarning,
+    binomtest,
+    bootstrap,
+    pearsonr,
+    rankdata,
+)
 from sklearn.cluster import AffinityPropagation, KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
-from transformers.utils import logging
 
-
-logger = logging.get_logger(__name__)
 
 # Two words always have a correlation of 1 or -1.
 MIN_WORDS = 3
+
+
+def share_interval(count: int, total: int) -> tuple[float, float]:
+    """The 95 % interval (Wilson) of the share that `count` has in `total`."""
+    ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
+    return ends.low, ends.high
 
 
 def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
@@ -41,20 +50,12 @@ def shuffled_prototypes(
     at_first: np.ndarray, at_last: np.ndarray, num_before: int, seed: int = 0, resamples: int = 4999
 ) -> tuple[float, float]:
     """
-    The [`prototype_distance`] that a word would have if its usages were spread over the two time points by chance: a
-    permutation test (Liu, Medlar and Glowacka, 2021). The means of few usages differ by chance, so that rare words
-    seem to change; less the distance by chance (the control condition of Dubossarsky et al., 2017), they do not.
+    The mean [`prototype_distance`] of usages that are spread over the two time points by chance, and the p-value of
+    the real one (permutation test of Liu, Medlar and Glowacka, 2021). The means of few usages differ by chance, so
+    that rare words seem to change; less the distance by chance (Dubossarsky et al., 2017), they do not.
 
-    Args:
-        at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, those before first,
-            read at the first and at the last time point. Both are the same array for an encoder without time. A
-            temporal model reads one text differently at two times, which is no change of the word.
-        num_before (`int`): Number of usages before.
-        seed, resamples (`int`): Seed and number of the shuffles.
-
-    Returns:
-        The mean distance by chance, and the p-value: the share of shuffles with a distance as large as the real one,
-        which is counted as one of them.
+    `at_first` and `at_last` are the vectors of all usages, those before first, read at the first and at the last time
+    point; both are the same array for an encoder without time.
     """
     is_before = np.arange(len(at_first)) < num_before
     shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
@@ -81,11 +82,8 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
 def change_score(apd: float, prt_corrected: float) -> float:
     """
     How much a word changed, from 0 to 100: the geometric mean of its [`average_pairwise_distance`] and of its
-    [`prototype_distance`] less the distance by chance (0 if that is negative), times 100.
-
-    Alone the first is large for words of many steady senses, and the second for rare words; together, and less chance,
-    they rank people's scores best of what was measured (`docs/results.md`). What either sees and misses: Kutuzov,
-    Velldal and Ovrelid (2022).
+    [`prototype_distance`] less the distance by chance (0 if that is negative), times 100. Alone the first is large for
+    words of many steady senses, and the second for rare words (Kutuzov, Velldal and Ovrelid, 2022).
     """
     return 100 * math.sqrt(max(apd, 0) * max(prt_corrected, 0))
 
@@ -97,9 +95,7 @@ def prototype_deviations(
     How far the sample of usages can move the [`prototype_distance`]: the 2.5 % and 97.5 % quantiles of its bootstrap
     distribution less their mean. The mean itself is too large, because means of resampled usages lie further apart.
 
-    Args:
-        before, after: As for [`prototype_distance`]. Usages count as independent.
-        seed, resamples (`int`): Seed and number of the bootstrap samples.
+    Usages count as independent.
     """
     rng = np.random.default_rng(seed)
     weights = [rng.multinomial(len(part), np.full(len(part), 1 / len(part)), resamples) for part in (before, after)]
@@ -119,41 +115,24 @@ def k_means(num_clusters: int, seed: int) -> KMeans:
 def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:
     """
     Clusters a word's usages of two time points together, and compares how each time point is distributed over the
-    clusters (Martinc et al., 2020; Montariol et al., 2021).
-
-    Args:
-        before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
-            Affinity propagation takes memory and time quadratic in their number: sample very frequent words.
-        seed (`int`): Seed of both clusterings.
-        num_clusters (`int`): Clusters of k-means; affinity propagation finds its own.
-
-    Returns:
-        For NAME in `affinity_propagation` and `k_means`: `NAME_jensen_shannon`, the Jensen-Shannon distance (square
-        root of the divergence, base 2, 0 to 1) between the two distributions over clusters, and `NAME_wasserstein`,
-        the least cost of moving one distribution to the other, where moving between two clusters costs the cosine
-        distance between the mean of the one before and the mean of the other after. Those of one clustering are NaN,
-        with a warning, if affinity propagation does not converge, or if there are fewer usages than `num_clusters`.
+    clusters (Martinc et al., 2020; Montariol et al., 2021): by the Jensen-Shannon distance (square root of the
+    divergence, base 2), and by the least cost of moving one distribution to the other, where moving between two
+    clusters costs the cosine distance of their means, before and after. NaN if a clustering does not converge.
     """
+    vectors = np.concatenate([before, after]).astype(np.float64)
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
-        "k_means": k_means(num_clusters, seed),
+        "k_means": k_means(min(num_clusters, len(vectors)), seed),
     }
-    vectors = np.concatenate([before, after]).astype(np.float64)
     distances = {}
     for name, algorithm in algorithms.items():
+        labels = algorithm.fit_predict(vectors)
         jensen_shannon = wasserstein = math.nan
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", ".*did not converge", ConvergenceWarning)
-            try:
-                labels = algorithm.fit_predict(vectors)
-            except (ConvergenceWarning, ValueError) as problem:
-                logger.warning(f"No {name} distances for {len(vectors)} usages: {problem}")
-            else:
-                parts = np.split(labels, [len(before)])
-                jensen_shannon = jensenshannon(
-                    *(np.bincount(part, minlength=labels.max() + 1) for part in parts), base=2
-                )
-                wasserstein = move_clusters((before, after), parts)
+        # Affinity propagation labels all -1 where it did not converge.
+        if labels.min() >= 0:
+            parts = np.split(labels, [len(before)])
+            jensen_shannon = jensenshannon(*(np.bincount(part, minlength=labels.max() + 1) for part in parts), base=2)
+            wasserstein = move_clusters((before, after), parts)
         distances |= {f"{name}_jensen_shannon": float(jensen_shannon), f"{name}_wasserstein": wasserstein}
     return distances
 
@@ -170,53 +149,20 @@ def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray
     return float(ot.emd2(*shares, cosine_distances(*means)))
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """
-    How well scores agree with gold scores, over the words that have both.
-
-    Attributes:
-        pearson, spearman (`float`): The correlations of scores and of ranks.
-        pearson_p, spearman_p (`float`): Their two-sided p-values.
-        pearson_interval, spearman_interval (`tuple[float, float]`): Their 95 % percentile-bootstrap intervals over
-            words.
-        num_words (`int`): Number of words that have both scores.
-    """
-
-    pearson: float
-    pearson_p: float
-    pearson_interval: tuple[float, float]
-    spearman: float
-    spearman_p: float
-    spearman_interval: tuple[float, float]
-    num_words: int
-
-
 def agreement(
     scores: Mapping[str, float], truth: Mapping[str, float], seed: int = 0, resamples: int = 1000
-) -> Agreement:
+) -> dict[str, Any]:
     """
-    Correlates scores with gold scores.
-
-    Args:
-        scores, truth (`dict[str, float]` or `pd.Series`): By word. NaN in `scores` means that a word has no score.
-        seed, resamples (`int`): Seed and number of the bootstrap samples. Samples without a correlation, because all
-            their scores or all their gold scores are the same, are left out.
-
-    Returns:
-        An [`Agreement`]. Raises a `ValueError` if fewer than 3 words have both scores, or if all scores or all gold
-        scores are the same.
+    Pearson and Spearman correlations of scores, where they are not NaN, with gold scores; and their 95 %
+    percentile-bootstrap intervals over words, without samples whose scores or gold scores are all the same.
     """
     gold = pd.Series(truth, dtype=float)
     both = pd.DataFrame({"score": pd.Series(scores, dtype=float).reindex(gold.index), "gold score": gold}).dropna()
-    if len(both) < MIN_WORDS:
+    if len(both) < MIN_WORDS or (both.nunique() == 1).any():
         raise ValueError(
-            f"A correlation needs {MIN_WORDS} words with score and gold score, got {len(both)}: "
-            f"{', '.join(both.index) or 'none'}."
+            f"A correlation needs {MIN_WORDS} words with a score and a gold score, and scores and gold scores that "
+            f"differ; these words have both: {', '.join(both.index) or 'none'}."
         )
-    for name, values in both.items():
-        if values.nunique() == 1:
-            raise ValueError(f"A correlation needs {name}s that differ: all {len(both)} words have {values.iloc[0]}.")
 
     def correlations(ours: np.ndarray, gold: np.ndarray, axis: int = -1) -> np.ndarray:
         """Pearson and Spearman, NaN where all values are the same."""
@@ -229,8 +175,7 @@ def agreement(
         warnings.simplefilter("ignore", DegenerateDataWarning)
         result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
     intervals = np.nanpercentile(result.bootstrap_distribution, (2.5, 97.5), axis=-1).T.tolist()
-    found = {}
-    for name, correlate, interval in zip(("pearson", "spearman"), (pearsonr, spearmanr), intervals, strict=True):
-        r, p = correlate(*pairs)
-        found |= {name: float(r), f"{name}_p": float(p), f"{name}_interval": tuple(interval)}
-    return Agreement(**found, num_words=len(both))
+    found: dict[str, Any] = {"num_words": len(both)}
+    for name, value, interval in zip(("pearson", "spearman"), correlations(*pairs), intervals, strict=True):
+        found |= {name: float(value), f"{name}_interval": tuple(interval)}
+    return found

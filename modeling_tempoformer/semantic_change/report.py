@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from scipy.stats import false_discovery_control
 from ..cards.markdown import escape_control_characters
 from ..data.files import written_whole
 from ..evaluation.figures import new_figure, save_figure
-from .measures import Agreement, agreement
+from .measures import agreement
 from .usages import Frequencies, describe_counts
 
 
@@ -24,14 +23,12 @@ CERTAINTY = ("p", "p_fdr", *INTERVAL)
 # Below it the adjusted p-value `p_fdr` says that a word changed more than chance.
 LEVEL = 0.05
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
-P_VALUES = ("p", "p_fdr", "pearson_p", "spearman_p")
+P_VALUES = ("p", "p_fdr")
+MOST_BARS = 50
 
 
 def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
-    """
-    A table in aligned columns. Numbers and ends of intervals have three digits, missing values are blank, and p-values
-    below 0.001 say no more than that.
-    """
+    """A table in aligned columns; missing values are blank, and p-values below 0.001 say no more than that."""
 
     def show(cell: Any) -> Any:
         if isinstance(cell, tuple):
@@ -52,80 +49,40 @@ def ranked_table(
 ) -> pd.DataFrame:
     """
     One row for each word, from the most changed to the least by the first measure; words without a score come last.
-
-    Args:
-        columns: For each measure the score of each word, NaN if it has none; and what [`CERTAINTY`] names. Beside the
-            p-values `p`, `p_fdr` is adjusted for the number of words (Benjamini and Hochberg, 1995).
-        counts: For each word its number of usages at each time.
-        truth: Gold scores by word.
-        frequencies: How often each word is at each time, if whole corpora were read.
-
-    Returns:
-        The columns `rank`, `word`, the measures, those of [`CERTAINTY`], `gold`, `gold_rank`, `usages_TIME` and, with
-        frequencies, `per_million_TIME`. Rank 1 changed most, and words with the same score share their mean rank. Gold
-        ranks are among the words that have both scores. Raises a `ValueError` if the first measure has no score for
-        any word.
+    Words with the same score share their mean rank. `columns` has the measures and what [`CERTAINTY`] names; beside
+    the p-values `p`, `p_fdr` is adjusted for the number of words (Benjamini and Hochberg, 1995). `counts` are numbers
+    of usages by word and time.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in CERTAINTY]
     first = measures[0]
-    if table[first].isna().all():
-        raise ValueError(f"'{first}' has no score for any of the {len(counts)} words: {', '.join(counts)}.")
     if "p" in table:
         table["p_fdr"] = false_discovery_control(table["p"])
     table = table[[*measures, *(name for name in CERTAINTY if name in table)]]
-    ranks = {"rank": table[first].rank(ascending=False)}
     if truth is not None:
         table["gold"] = pd.Series(truth, dtype=float)
-        ranks["gold_rank"] = table["gold"].where(table[first].notna()).rank(ascending=False)
-    for name, of_words in ranks.items():
-        table[name] = of_words.map("{:g}".format, na_action="ignore")
     usages = pd.DataFrame.from_dict(counts, orient="index").add_prefix("usages_")
-    table = table.join(usages).join(per_million(frequencies or {}))
+    per_million = {
+        word: {time: frequency.per_million for time, frequency in by_time.items()}
+        for word, by_time in (frequencies or {}).items()
+    }
+    table = table.join(usages).join(pd.DataFrame.from_dict(per_million, orient="index").add_prefix("per_million_"))
     table = table.sort_values(first, ascending=False, kind="stable").reset_index()
-    table.insert(0, "rank", table.pop("rank"))
+    table.insert(0, "rank", table[first].rank(ascending=False).map("{:g}".format, na_action="ignore"))
     return table
-
-
-def per_million(frequencies: Frequencies) -> pd.DataFrame:
-    """The frequencies of words (rows) in a million words of each time (columns)."""
-    rows = {word: {time: one.per_million for time, one in by_time.items()} for word, by_time in frequencies.items()}
-    return pd.DataFrame.from_dict(rows, orient="index").add_prefix("per_million_")
 
 
 def measures_of(table: pd.DataFrame) -> list[str]:
     """The measures that a [`ranked_table`] has, the one that orders it first."""
-    others = ("rank", "word", *CERTAINTY, "gold", "gold_rank")
+    others = ("rank", "word", *CERTAINTY, "gold")
     return [name for name in table if name not in others and not name.startswith(("usages_", "per_million_"))]
 
 
-def plot_ranks(scores: Mapping[str, float], truth: Mapping[str, float], title: str) -> Figure:
-    """Predicted against gold ranks."""
-    ranks = pd.DataFrame({"predicted": pd.Series(scores), "gold": pd.Series(truth)}).dropna().rank(ascending=False)
-    figure = new_figure(7, 7)
-    axes = figure.subplots()
-    axes.plot([1, len(ranks)], [1, len(ranks)], color="0.8", zorder=0)
-    axes.scatter(ranks["gold"], ranks["predicted"], s=18)
-    for word, predicted, gold in ranks.itertuples():
-        # A word with dollar signs is not a formula.
-        style = {"xytext": (4, 3), "textcoords": "offset points", "fontsize": 8, "parse_math": False}
-        axes.annotate(escape_control_characters(word), (gold, predicted), **style)
-    axes.set(xlabel="gold rank (1: changed most)", ylabel="predicted rank")
-    axes.set_title(title, fontsize=10, parse_math=False)
-    axes.margins(x=0.15, y=0.05)
-    axes.invert_xaxis()
-    axes.invert_yaxis()
-    return figure
-
-
-def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50) -> Figure:
-    """
-    Bars of the words with a score, from the most changed to the least; at most `max_words` of them. Beside them are
-    their numbers of usages at the first and the last time, and their intervals where the first measure has some.
-    """
+def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
+    """Bars of the [`MOST_BARS`] most changed words, with their intervals where the first measure has some."""
     measure = measures_of(table)[0]
     scored = table.dropna(subset=measure)
-    shown = scored.head(max_words)
+    shown = scored.head(MOST_BARS)
     figure = new_figure(8, 1.6 + 0.22 * len(shown))
     axes = figure.subplots()
     chance = shown["p_fdr"] >= LEVEL if "p_fdr" in shown else [False] * len(shown)
@@ -138,15 +95,9 @@ def plot_scores(table: pd.DataFrame, times: tuple[str, str], max_words: int = 50
         )
         axes.set_xlabel("change (0 to 100), with 95 % intervals")
     # A word with dollar signs is not a formula.
-    plain = {"fontsize": 8, "parse_math": False}
-    axes.set_yticks(range(len(shown)), shown["word"].map(escape_control_characters), **plain)
+    axes.set_yticks(range(len(shown)), shown["word"].map(escape_control_characters), fontsize=8, parse_math=False)
     axes.invert_yaxis()
-    right = axes.secondary_yaxis("right")
-    numbers = shown[[f"usages_{time}" for time in times]].astype(str).agg(" | ".join, axis=1)
-    right.set_yticks(range(len(shown)), numbers, **plain)
-    right.tick_params(length=0)
-    first, last = map(escape_control_characters, times)
-    right.set_ylabel(f"usages in {first} | in {last}", **plain)
+    first, last = escape_control_characters(times[0]), escape_control_characters(times[-1])
     most = f"The {len(shown)} most changed of " if len(shown) < len(scored) else ""
     pale = "\npale: no more than chance" if any(chance) else ""
     axes.set_title(f"{most}{len(scored)} words by change from {first} to {last}{pale}", parse_math=False)
@@ -179,51 +130,31 @@ def write_report(
     seed: int = 0,
 ) -> str:
     """
-    Writes `changes.csv`, `results.json` and, for the first measure, the figure `changes` and, with gold scores,
-    `ranks`, each as PNG, SVG and PDF.
-
-    Args:
-        output_dir: Folder of the files; created if needed.
-        table: As [`ranked_table`] returns it.
-        times: The names of the time points in order.
-        truth: Gold scores by word.
-        left_out: For each word that is too rare to score its number of usages at each time.
-        seed: Seed of the bootstrap.
-
-    Returns:
-        The table and the agreement with gold scores as text. It also names the words without a score or a gold score,
-        and the measures without a correlation.
+    Writes `changes.csv`, `results.json` and the figure `changes` as PNG, SVG and PDF. Returns the table, its agreement
+    with gold scores, and what has no score or no correlation, as text.
     """
     folder, left_out = Path(output_dir), left_out or {}
-    measures = measures_of(table)
-    scores = table.set_index("word")[measures]
-    missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in measures}
-    found: dict[str, Agreement] = {}
+    scores = table.set_index("word")[measures_of(table)]
+    missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in scores}
+    agreed: dict[str, dict] = {}
     notes = [conclude(table)] if "change" in table else []
     notes += [f"Left out, with too few usages: {describe_counts(left_out)}."] if left_out else []
     if truth is not None:
         missing["No gold score"] = [word for word in scores.index if word not in truth]
-        if others := [word for word in truth if word not in {*scores.index, *left_out}]:
-            notes.append(f"Not looked for, though they have a gold score: {', '.join(others)}.")
-        for name in measures:
+        missing["Not looked for"] = [word for word in truth if word not in {*scores.index, *left_out}]
+        for name in scores:
             try:
-                found[name] = agreement(scores[name], truth, seed)
+                agreed[name] = agreement(scores[name], truth, seed)
             except ValueError as problem:
                 notes.append(f"{name}: no correlation. {problem}")
-    notes += [f"{what} for {', '.join(words)}." for what, words in missing.items() if len(words)]
+    notes += [f"{what}: {', '.join(words)}." for what, words in missing.items() if len(words)]
 
     with written_whole(folder / "changes.csv") as partial:
         table.to_csv(partial, index=False)
-    agreed = {name: asdict(value) for name, value in found.items()}
     with written_whole(folder / "results.json") as partial:
         results = {"left_out": left_out, "agreement": agreed}
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
-    save_figure(plot_scores(table, (times[0], times[-1])), folder / "changes.png")
-    if (first := measures[0]) in found:
-        heading = escape_control_characters(f"{first} of {found[first].num_words} words, {times[0]} to {times[-1]}")
-        low, high = found[first].spearman_interval
-        title = f"{heading}\nSpearman {found[first].spearman:.2f} (95 %: {low:.2f} to {high:.2f})"
-        save_figure(plot_ranks(scores[first], truth, title), folder / "ranks.png")
+    save_figure(plot_scores(table, times), folder / "changes.png")
     parts = [format_table(table), "", *map(escape_control_characters, notes)]
     if agreed:
         parts += ["", format_table({"measure": name, **values} for name, values in agreed.items())]

@@ -18,32 +18,21 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
+# Occurrences of a word that may be a neighbour.
+MIN_COUNT = 20
+
 
 def train_sgns(
     sentences: Iterable[DatedSentence],
     times: Sequence[str],
     vector_size: int = 300,
-    min_count: int = 5,
     epochs: int = 5,
     seed: int = 0,
 ) -> dict[str, "KeyedVectors"]:
     """
     Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately, with
-    the baseline settings of Schlechtweg et al. (2019): windows of 10 tokens on each side, 5 negative samples, and the
-    defaults below. Small corpora need more epochs. One thread makes the same vectors of the same sentences.
-
-    Args:
-        sentences (`Iterable[DatedSentence]`): In any order; sentences of other times are skipped. The tokens are kept
-            in memory.
-        times (`Sequence[str]`): The names of the time points.
-        vector_size (`int`, *optional*, defaults to 300): Width of the vectors.
-        min_count (`int`, *optional*, defaults to 5): Words with fewer occurrences at a time point get no vector there.
-        epochs (`int`, *optional*, defaults to 5): Passes over the sentences.
-        seed (`int`, *optional*, defaults to 0): Seed of each model.
-
-    Returns:
-        gensim's `KeyedVectors` for each time point. Raises a `ValueError` if no word of a time point is frequent
-        enough.
+    the baseline settings of Schlechtweg et al. (2019). One thread makes the same vectors of the same sentences. Those
+    of other times are skipped.
     """
     from gensim.models import Word2Vec  # Only here, because it belongs to the extra `change`.
 
@@ -54,46 +43,29 @@ def train_sgns(
             tokens[sentence.time].append([sys.intern(token) for token in sentence.tokens])
     vectors = {}
     for time, corpus in tokens.items():
-        settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": min_count}
-        model = Word2Vec(sg=1, seed=seed, workers=1, **settings)
-        model.build_vocab(corpus)
-        if not len(model.wv):
-            raise ValueError(
-                f"No word occurs {min_count} times (`min_count`) in the {len(corpus)} sentences of '{time}'."
-            )
-        model.train(corpus, total_examples=model.corpus_count, epochs=epochs)
-        vectors[time] = model.wv
+        settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": 5, "epochs": epochs}
+        vectors[time] = Word2Vec(corpus, sg=1, seed=seed, workers=1, **settings).wv
     return vectors
 
 
-def shared_words(vectors: dict[str, "KeyedVectors"], times: tuple[str, str]) -> list[str]:
+def shared_words(vectors: dict[str, "KeyedVectors"]) -> list[str]:
     """The words with a vector at both times, the most frequent first."""
-    return [word for word in vectors[times[0]].index_to_key if word in vectors[times[1]].key_to_index]
+    first, last = vectors.values()
+    return [word for word in first.index_to_key if word in last.key_to_index]
 
 
-def procrustes_change(
-    vectors: dict[str, "KeyedVectors"], targets: list[str], times: tuple[str, str]
-) -> dict[str, float]:
+def procrustes_change(vectors: dict[str, "KeyedVectors"], targets: list[str]) -> dict[str, float]:
     """
     SGNS+OP+CD: centres the vectors of the words that two times share and scales them to length 1, rotates the first
-    time onto the second by orthogonal Procrustes, and returns the cosine distance between the two vectors of a word
-    (Hamilton et al., 2016; centred as in Schlechtweg et al., 2019).
-
-    Args:
-        vectors (`dict[str, KeyedVectors]`): As [`train_sgns`] returns them.
-        targets (`list[str]`): The words.
-        times (`tuple[str, str]`): The names of the two time points.
-
-    Returns:
-        The cosine distance (0 to 2) of each target, NaN if it has no vector at one of the times. Raises a `ValueError`
-        if the times share fewer words than the vectors are wide, because any vectors could then be aligned.
+    time onto the second by orthogonal Procrustes, and returns the cosine distance (0 to 2) between the two vectors of
+    each target (Hamilton et al., 2016; centred as in Schlechtweg et al., 2019), NaN if it lacks one.
     """
-    shared, width = shared_words(vectors, times), vectors[times[0]].vector_size
-    if len(shared) < width:
+    shared = shared_words(vectors)
+    before, after = (of_time[shared].astype(np.float64) for of_time in vectors.values())
+    if len(shared) < before.shape[1]:
         raise ValueError(
-            f"'{times[0]}' and '{times[1]}' share {len(shared)} words, too few to align vectors of width {width}."
+            f"{' and '.join(vectors)} share {len(shared)} words, too few to align vectors of width {before.shape[1]}."
         )
-    before, after = (vectors[time][shared].astype(np.float64) for time in times)
     before, after = (normalize(space - space.mean(axis=0)) for space in (before, after))
     rotation, _ = orthogonal_procrustes(before, after)
     distances = 1 - ((before @ rotation) * after).sum(axis=1)
@@ -101,47 +73,30 @@ def procrustes_change(
     return {target: by_word.get(target, math.nan) for target in targets}
 
 
-def neighbour_change(
-    vectors: dict[str, "KeyedVectors"],
-    targets: list[str],
-    times: tuple[str, str],
-    k: int = 1000,
-    min_frequency: int = 20,
-) -> dict[str, float]:
+def neighbour_change(vectors: dict[str, "KeyedVectors"], targets: list[str], k: int = 1000) -> dict[str, float]:
     """
-    The share of a word's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
-    (Gonen et al., 2020). It needs no alignment.
-
-    Args:
-        vectors, targets, times: As for [`procrustes_change`].
-        k (`int`, *optional*, defaults to 1000): Number of neighbours. At most half of the candidates, with a warning:
-            if all of them were neighbours, no word would ever change.
-        min_frequency (`int`, *optional*, defaults to 20): Candidates are words that occur at least this often at both
-            times.
-
-    Returns:
-        The change (0 to 1) of each target, NaN if it has no vector at one of the times. Raises a `ValueError` if there
-        are fewer than two candidates.
+    The share of a target's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
+    (Gonen et al., 2020), NaN if it lacks a vector. Neighbours are words that occur 20 times at both times, and at most
+    half of them, with a warning: if all were neighbours, no word would ever change.
     """
-    shared = shared_words(vectors, times)
-    candidates = np.array(
-        [word for word in shared if all(vectors[time].get_vecattr(word, "count") >= min_frequency for time in times)]
-    )
+    shared, both = shared_words(vectors), vectors.values()
+    frequent = [word for word in shared if all(of_time.get_vecattr(word, "count") >= MIN_COUNT for of_time in both)]
+    candidates = np.array(frequent)
     if len(candidates) < 2:
         raise ValueError(
-            f"'{times[0]}' and '{times[1]}' share {len(candidates)} words that occur {min_frequency} times "
-            f"(`min_frequency`) in each: too few for neighbours."
+            f"{' and '.join(vectors)} share {len(candidates)} words that occur {MIN_COUNT} times in each: too few for "
+            "neighbours."
         )
     if 2 * k > len(candidates):
         half = len(candidates) // 2
         logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` becomes {half}.")
         k = half
-    spaces = {time: normalize(vectors[time][candidates]) for time in times}
+    spaces = [normalize(of_time[candidates]) for of_time in both]
     changes = dict.fromkeys(targets, math.nan)
     for target in set(targets).intersection(shared):
         nearest = []
-        for time, space in spaces.items():
-            similarities = space @ vectors[time][target]
+        for of_time, space in zip(both, spaces, strict=True):
+            similarities = space @ of_time[target]
             # A word is not its own neighbour.
             similarities[candidates == target] = -np.inf
             nearest.append(np.argpartition(-similarities, k - 1)[:k])

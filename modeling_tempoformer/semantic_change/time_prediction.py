@@ -26,8 +26,7 @@ def predict_times(
     The probability of each time point for each text.
 
     Args:
-        model: A model with a masked language modelling head that was trained with `prepend_time`.
-        tokenizer: Its [`TemporalBertTokenizer`].
+        model, tokenizer: A model with a masked language modelling head that was trained with `prepend_time`.
         texts: Texts without their times. Texts longer than the model's maximum are truncated.
         batch_size: Number of texts in a batch.
 
@@ -68,19 +67,9 @@ def time_differences(
     batch_size: int = 32,
 ) -> dict[str, float]:
     """
-    How sure a model with prepended time tokens is of when a word's sentences were written: the mean over sentences of
-    |p(last time) - p(first time)|, the probabilities of the time tokens at a masked position (time-diff of TempoBERT;
-    Rosin, Guy and Radinsky, 2022).
-
-    Args:
-        model: A model with a masked language modelling head that was trained with `prepend_time`.
-        tokenizer: Its [`TemporalBertTokenizer`].
-        usages: As [`sample_usages`] returns them.
-        times (`Sequence[str]`): The names of the time points in order; the first and the last are compared.
-        batch_size (`int`, *optional*, defaults to 32): Number of texts in a batch.
-
-    Returns:
-        The score (0 to 1) of each word. Raises a `ValueError` if the tokenizer does not prepend time.
+    How sure a model is of when a word's sentences were written (0 to 1): the mean over its sentences in `usages` of
+    |p(last time) - p(first time)|, as [`predict_times`] has them (time-diff of TempoBERT; Rosin, Guy and Radinsky,
+    2022).
     """
     # Each sentence of a time once, however often it has the word.
     texts = {

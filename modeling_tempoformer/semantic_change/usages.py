@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from huggingface_hub.utils import tqdm
-from scipy.stats import binomtest
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -29,11 +29,9 @@ class Usage:
     One occurrence of a word.
 
     Attributes:
-        time (`str`): The name of the time point.
+        time, date, source (`str`): As in [`DatedSentence`].
         text (`str`): The text around the word.
-        start (`int`): The word's first character in `text`.
-        end (`int`): The character after its last.
-        date, source (`str`): When and where it was written, as the corpus has it; empty if it does not say.
+        start, end (`int`): The word's first character in `text`, and the character after its last.
     """
 
     time: str
@@ -44,15 +42,8 @@ class Usage:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Frequency:
-    """
-    How often a word is in the whole corpus of a time, not only in the sample.
-
-    Attributes:
-        count (`int`): Occurrences of the word.
-        corpus_words (`int`): Words of the corpus.
-    """
+class Frequency(NamedTuple):
+    """How often a word is in the whole corpus of a time, not only in the sample, and the words of that corpus."""
 
     count: int
     corpus_words: int
@@ -60,12 +51,6 @@ class Frequency:
     @property
     def per_million(self) -> float:
         return 1e6 * self.count / self.corpus_words
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of `per_million` (Wilson), as if occurrences were independent."""
-        ends = binomtest(self.count, self.corpus_words).proportion_ci(method="wilson")
-        return 1e6 * ends.low, 1e6 * ends.high
 
 
 # For each word and time.
@@ -85,14 +70,11 @@ def sample_usages(
         sentences (`Iterable[DatedSentence]`): In any order.
         targets (`Iterable[str]`): The words.
         times (`Sequence[str]`): The names of the time points.
-        num_samples (`int`): Number of sentences for each word and time, drawn without replacement; all if there are
-            fewer.
-        seed (`int`, *optional*, defaults to 42): Seed of the sampling. A word's sample does not depend on the other
-            words.
+        num_samples (`int`): Number of sentences for each word and time, all if there are fewer.
+        seed (`int`, *optional*, defaults to 42): Seed of the sampling, which does not depend on the other words.
 
     Returns:
-        For each word and time a list of [`Usage`], empty if there is none. Raises a `KeyError` for a sentence of
-        another time.
+        For each word and time a list of [`Usage`]. Raises a `KeyError` for a sentence of another time.
     """
     found: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
     for sentence in sentences:
@@ -117,11 +99,7 @@ def count_frequencies(
 ) -> Iterator[DatedSentence]:
     """
     Passes on the sentences of whole corpora, for [`sample_usages`] to draw from, and counts words: what stands between
-    spaces.
-
-    Args:
-        sentences, targets, times: As of [`sample_usages`].
-        frequencies (`dict`): Where [`Frequency`] of each word and time is put when the sentences end.
+    spaces. When the sentences end, `frequencies` has the [`Frequency`] of each word and time.
     """
     counts: Counter[tuple[str, str]] = Counter()
     corpus_words: Counter[str] = Counter()
@@ -136,19 +114,13 @@ def count_frequencies(
 
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
     """
-    Leaves out the words with fewer than `min_usages` at some time, because the scores of rare words are mostly noise.
-
-    Returns:
-        The usages of the others, and for each word that is left out its number of usages at each time. Raises a
-        `ValueError` if no word is kept.
+    The usages of the words with `min_usages` at each time, because the scores of rare words are mostly noise; and for
+    each other word its number of usages at each time.
     """
     counts = count_usages(usages)
     left_out = {word: by_time for word, by_time in counts.items() if min(by_time.values()) < min_usages}
     if len(left_out) == len(usages):
-        raise ValueError(
-            f"No word has {min_usages} usages at each time: {describe_counts(left_out)}. Give more texts, or accept "
-            "noise with a smaller `min_usages`."
-        )
+        raise ValueError(f"No word has {min_usages} usages (`min_usages`) at each time: {describe_counts(left_out)}.")
     return {word: by_time for word, by_time in usages.items() if word not in left_out}, left_out
 
 
@@ -192,27 +164,20 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     """
-    Leaves out the usages whose word is unknown to the tokenizer, which would all have one vector. A warning counts
-    them.
-
-    Args:
-        tokenizer: The tokenizer of the encoder that will read the usages.
-        usages: As [`sample_usages`] returns them.
+    Leaves out the usages (as [`sample_usages`] returns them) whose word is unknown to the tokenizer, which would all
+    have one vector. A warning counts them.
     """
 
     def is_known(usage: Usage) -> bool:
         ids, pieces = find_pieces(tokenizer, usage)
         return any(ids[index] != tokenizer.unk_token_id for index in pieces)
 
-    kept = {
-        word: {time: list(filter(is_known, found)) for time, found in by_time.items()}
-        for word, by_time in usages.items()
-    }
-    lost = {
-        word: sum(len(usages[word][time]) - len(found) for time, found in by_time.items())
-        for word, by_time in kept.items()
-    }
-    if unknown := [f"{word} ({count})" for word, count in lost.items() if count]:
+    kept, unknown = {}, []
+    for word, by_time in usages.items():
+        kept[word] = {time: list(filter(is_known, found)) for time, found in by_time.items()}
+        if lost := sum(len(found) - len(kept[word][time]) for time, found in by_time.items()):
+            unknown.append(f"{word} ({lost})")
+    if unknown:
         logger.warning(
             f"The tokenizer does not know these words, so their usages are left out: {', '.join(unknown)}. Words can "
             "be added to the vocabulary before training (`add_target_words`)."
@@ -279,12 +244,10 @@ def embed_usages(
     that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023).
 
     Args:
-        model: Any encoder. One with temporal attention reads each text at its time.
-        tokenizer: Its tokenizer.
+        model, tokenizer: Any encoder. One with temporal attention reads each text at its time.
         usages: As [`sample_usages`] returns them.
         num_last_layers: Number of layers to average, h in the paper; by default 4 or, with `target_marks`, 1.
-        batch_size: Number of texts in a batch.
-        max_length: Maximum number of tokens of a text. Longer texts are cut to the tokens around the word.
+        batch_size, max_length: Texts in a batch, and tokens of a text; longer ones are cut around the word.
         target_marks: What to write before and after the word, `("<t>", "</t>")` for XL-LEXEME.
 
     Returns:
@@ -301,25 +264,25 @@ def embed_usages(
     encoder = model.base_model.eval()
     max_length = min(max_length, token_limit(model, tokenizer))
     kept = drop_unknown(tokenizer, usages)
-    known = [
-        (word, usage, *encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length))
-        for word, by_time in kept.items()
+    encoded = [
+        encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length)
+        for by_time in kept.values()
         for found in by_time.values()
         for usage in found
     ]
-    vectors = np.zeros((len(known), model.config.hidden_size), dtype=np.float32)
-    rows = [row for _, _, row, _, _ in known]
+    vectors = np.zeros((len(encoded), model.config.hidden_size), dtype=np.float32)
+    rows = [row for row, _, _ in encoded]
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):
         layers = encoder(**batch, output_hidden_states=True).hidden_states[-num_last_layers:]
         for state, index in zip(torch.stack(layers).mean(0).float(), indices, strict=True):
-            word, usage, row, first, last = known[index]
+            row, first, last = encoded[index]
             tokens = state[: len(row["input_ids"])] if target_marks else state[first:last]
             vectors[index] = tokens.mean(0).cpu().numpy()
-            if not np.isfinite(vectors[index]).all():
-                raise ValueError(
-                    f"The vector of '{word}' in {usage.text!r} is not finite. Check the model's weights, and that "
-                    f"`max_length` ({max_length}) leaves room for the word."
-                )
+    if not np.isfinite(vectors).all():
+        raise ValueError(
+            f"Vectors are not finite: check the model's weights, and that `max_length` ({max_length}) leaves room for "
+            "a word."
+        )
     ends = np.cumsum([len(found) for by_time in kept.values() for found in by_time.values()])
     parts = iter(np.split(vectors, ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
@@ -327,13 +290,8 @@ def embed_usages(
 
 def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, np.ndarray]]):
     """
-    Writes usages and their vectors to a Parquet file with one row for each usage: `word`, `time`, `text`, `start` (the
-    word's first character in the text), `end` (the character after its last) and `vector` (float32).
-
-    Args:
-        path (`str` or `Path`): The file.
-        usages: For each word and time a list of [`Usage`], without those that [`drop_unknown`] leaves out.
-        vectors: For each word and time an array (usages, width), as [`embed_usages`] returns them.
+    Writes usages, without those that [`drop_unknown`] leaves out, and their vectors, as [`embed_usages`] returns them,
+    to a Parquet file with one row for each usage: `word`, the attributes of [`Usage`], and `vector` (float32).
     """
     rows = [
         {"word": word, **asdict(usage)}

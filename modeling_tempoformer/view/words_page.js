@@ -1,11 +1,9 @@
 // The table of words, and what is shown of the chosen one.
 
-const { times, columns, words, known } = page.data;
+const { times, columns, words } = page.data;
 const state = { column: null, down: false, word: null, sense: -1, usage: -1 };
 const rows = words.map((word, index) => ({ ...word, index }));
 const charts = {};
-// Pixels for the words behind a bar: a time and a share or a frequency.
-const BAR_LABEL = 120;
 // The usages to save, each by the indices of its word and of its own.
 const citations = new Set();
 
@@ -21,7 +19,6 @@ function cellText(value, kind) {
   if (value === null) return "";
   if (kind === "sure") return value ? "yes" : "no";
   if (kind === "p" && value < 0.001) return "<0.001";
-  if (kind === "interval") return value.map((end) => end.toFixed(1)).join(" to ");
   if (kind === "score" || kind === "p") return value.toFixed(3);
   if (kind === "frequency") return perMillion(value);
   if (kind === "points") return value.toFixed(1);
@@ -52,9 +49,8 @@ function sortBy(index) {
   state.down = again ? !state.down : !["word", "rank", "p"].includes(kind);
   state.column = index;
   const sign = state.down ? -1 : 1;
-  const key = (row) => (Array.isArray(cells[row.index]) ? cells[row.index][0] : cells[row.index]);
   rows.sort((one, other) => {
-    const [a, b] = [key(one), key(other)];
+    const [a, b] = [cells[one.index], cells[other.index]];
     if (a === null || b === null) return (a === null) - (b === null);
     return sign * (kind === "word" ? a.localeCompare(b) : a - b);
   });
@@ -91,7 +87,7 @@ function quotation(usages, index, ...before) {
   const of = `${state.word} ${index}`;
   const box = element("input", { type: "checkbox", className: "cite no-print", value: of, ariaLabel: "Cite" });
   box.checked = citations.has(of);
-  const about = [...before, known[usages.date[index]], known[usages.source[index]]].filter(Boolean).join(", ");
+  const about = [...before, usages.date[index], usages.source[index]].filter(Boolean).join(", ");
   const [left, form, right] = usages.text[index];
   const words = element("span", { className: "text" }, left, element("mark", {}, form), right);
   return element("li", {}, box, ...(about ? [element("span", { className: "quiet small" }, `${about}: `)] : []), words);
@@ -131,10 +127,7 @@ function chooseWord() {
   byId("variance").textContent =
     `The directions in which the vectors of all times differ most (PCA): they have ${across} and ${up} of the ` +
     "variance, so that usages that are near each other here may differ otherwise.";
-  const all = usages.counts.flat().reduce((sum, count) => sum + count, 0);
-  const shown = usages.text.length;
-  byId("all-title").textContent =
-    shown === all ? `All ${all} usages` : `${shown} of the ${all} usages, those on the map`;
+  byId("all-title").textContent = `All ${usages.text.length} usages`;
   const options = (names, every) => [every, ...names].map((text, value) => element("option", { value }, text));
   const senses = usages.counts.map((_, sense) => senseName(usages, sense));
   byId("word").classList.toggle("one-sense", senses.length === 1);
@@ -184,7 +177,7 @@ function chooseSense(sense) {
     .forEach((button, index) => button.setAttribute("aria-pressed", String(index === state.sense)));
   byId("of-sense").value = String(state.sense + 1);
   listUsages();
-  for (const name of ["map", ...(times.length > 2 ? ["shares"] : [])]) charts[name].signal("sense", state.sense).run();
+  for (const name of ["map", "shares"]) charts[name].signal("sense", state.sense).run();
   if (state.sense >= 0) byId("map").scrollIntoView({ block: "nearest" });
 }
 
@@ -225,7 +218,7 @@ function saveCitations() {
   const rows = [...citations].map((of) => {
     const [{ word, usages }, index] = [words[of.split(" ")[0]], of.split(" ")[1]];
     const sense = usages.sense[index];
-    const about = [known[usages.date[index]], known[usages.source[index]], times[usages.time[index]]];
+    const about = [usages.date[index], usages.source[index], times[usages.time[index]]];
     return [word, sense + 1, usages.keywords[sense].join(", "), ...about, ...usages.text[index]];
   });
   const names = ["word", "sense", "keywords", "date", "source", "time", "left", "form", "right"];
@@ -271,27 +264,17 @@ function fillCharts({ usages, frequency }) {
   charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", -1).signal("chosen", -1);
   const series = (values, index, name, write) =>
     values.map(([value, low, high], time) => {
-      const label = times.length > 2 ? withInterval([value, low, high], write, "") : write(value);
-      return { series: name, index, time: times[time], value, low, high, label: `${times[time]}: ${label}` };
+      const label = `${times[time]}: ${withInterval([value, low, high], write, "")}`;
+      return { series: name, index, time: times[time], value, low, high, label };
     });
-  fillSeries("shares", usages.shares.flatMap((shares, sense) => series(shares, sense, shortName(usages, sense), percent)));
-  if (frequency) fillSeries("frequency", series(frequency, 0, "", perMillion));
+  const shares = usages.shares.flatMap((shares, sense) => series(shares, sense, shortName(usages, sense), percent));
+  charts.shares.data("rows", shares).signal("sense", -1);
+  if (frequency) charts.frequency.data("rows", series(frequency, 0, "", perMillion));
   fitCharts();
 }
 
-function fillSeries(name, rows) {
-  charts[name].data("rows", rows);
-  if (times.length > 2) charts[name].signal("sense", -1);
-}
-
 async function fitCharts() {
-  for (const [name, view] of Object.entries(charts)) {
-    await fitWidth(view, byId(name));
-    if (name === "map" || times.length > 2) continue;
-    // The words behind the longest bar stand in the plot too.
-    const longest = Math.max(...view.data("rows").map(({ high }) => high));
-    view.signal("reach", (longest * view.width()) / (view.width() - BAR_LABEL)).run();
-  }
+  for (const [name, view] of Object.entries(charts)) await fitWidth(view, byId(name));
   charts.map.height((charts.map.width() * (state.tall + 0.05)) / 1.05).run();
 }
 

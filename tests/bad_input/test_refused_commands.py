@@ -121,14 +121,11 @@ REFUSED = {
     f"{CHANGE} --measures sgns --num_samples 9 --min_usages 10": "--num_samples…9…--min_usages…10",
     f"{CHANGE} --measures sgns --targets twice.list": "twice.list…line 2…'sad'",
     f"{CHANGE} --measures sgns --truth no_number.tsv": "no_number.tsv…line 1…much",
-    f"{CHANGE} --measures sgns --truth one_word.tsv": "words.list…one_word.tsv",
     f"{CHANGE} --measures sgns --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
     f"{CHANGE} --measures sgns --corpora a.csv": "a…--times",
     f"{CHANGE} --measures sgns --corpora a.csv --times 1815 1990": "'date'…--time_column",
     f"{CHANGE} --measures sgns --corpora a.txt --times 1815 1990": "--times…1…2",
-    "run_semantic_change --dwug uses.jsonl --output_dir OUT --targets words.list --measures sgns": (
-        "uses.jsonl…line 1…'lemmas'"
-    ),
+    "run_semantic_change --dwug a.csv --output_dir OUT --targets words.list --measures sgns": "a.csv…uses.csv",
 }
 
 

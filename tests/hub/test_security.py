@@ -20,7 +20,7 @@ from modeling_tempoformer import (
 from modeling_tempoformer.baselines.history import load_embedder
 from modeling_tempoformer.conversion import main as convert
 from modeling_tempoformer.evaluation.figures import confusion_figure
-from modeling_tempoformer.semantic_change.report import plot_ranks
+from modeling_tempoformer.semantic_change.report import plot_scores, ranked_table
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -99,8 +99,8 @@ NASTY = ["a\nb\x1b[31m", r"$\frac$", "| x |", "<script>alert(1)</script>"]
 
 def test_figures_show_text_as_text(tmp_path):
     """Matplotlib would fail on a wrong formula and would typeset a right one."""
-    ranks = plot_ranks(dict.fromkeys(NASTY, 1.0), dict(zip(NASTY, range(4), strict=True)), "ranks")
-    ranks.savefig(tmp_path / "ranks.png")
+    words = ranked_table({"apd": dict.fromkeys(NASTY, 1.0)}, dict.fromkeys(NASTY, {}))
+    plot_scores(words, NASTY[:2]).savefig(tmp_path / "changes.png")
     figure = confusion_figure([0, 1], [0, 1], [r"$\frac$", "$x$"])
     figure.savefig(tmp_path / "confusion.png")
     labels = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels()]

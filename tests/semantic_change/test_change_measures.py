@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.spatial.distance import cosine
-from scipy.stats import linregress, rankdata, spearmanr
+from scipy.stats import spearmanr
 from sklearn.preprocessing import normalize
 
 from modeling_tempoformer.semantic_change.measures import (
@@ -17,9 +17,6 @@ from modeling_tempoformer.semantic_change.measures import (
     prototype_distance,
     shuffled_prototypes,
 )
-
-
-EMPTY = np.empty((0, 2))
 
 
 def random_usages(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,14 +38,6 @@ def test_pairs():
     before, after = random_usages(0)
     distances = [cosine(old, new) for old in before for new in after]
     assert average_pairwise_distance(before, after) == pytest.approx(sum(distances) / 35)
-
-
-@pytest.mark.parametrize("measure", [prototype_distance, average_pairwise_distance, cluster_distances])
-@pytest.mark.parametrize("pair", [(EMPTY, np.ones((2, 2))), (np.ones((2, 2)), EMPTY)])
-@pytest.mark.filterwarnings("ignore")
-def test_no_usages(measure, pair):
-    with pytest.raises(ValueError):
-        measure(*pair)
 
 
 def test_clusters():
@@ -95,27 +84,14 @@ def test_the_interval_of_a_prototype_distance_holds_the_true_one():
     assert held >= 85 and too_high > 30
 
 
-def test_too_few_usages_for_k_means(caplog):
-    """There are no distances for it, and a warning; those of the other clustering are there."""
-    before, after = random_usages(2)
-    fine = cluster_distances(before, after, num_clusters=3)
-    assert np.isfinite(list(fine.values())).all() and not caplog.text
-    few = cluster_distances(before, after, num_clusters=13)
-    assert "12" in caplog.text and "13" in caplog.text
-    assert math.isnan(few["k_means_jensen_shannon"]) and math.isnan(few["k_means_wasserstein"])
-    assert few["affinity_propagation_wasserstein"] == pytest.approx(fine["affinity_propagation_wasserstein"])
-
-
 def test_agreement():
     """Ranks 1 2 3 4 5 against 1 3 2 5 4: four differences of 1, so rho = 1 - 6 * 4 / (5 * 24)."""
     truth = {"a": 0.1, "gap": 0.5, "b": 0.3, "c": 0.2, "absent": 0.0, "d": 0.9, "e": 0.8}
     scores = {"e": 5.0, "other": 1.0, "d": 4.0, "c": 3.0, "b": 2.0, "a": 1.0, "gap": math.nan, "lost": math.nan}
     result = agreement(scores, truth, seed=3, resamples=400)
     both = np.array([[1.0, 2.0, 3.0, 4.0, 5.0], [0.1, 0.3, 0.2, 0.9, 0.8]])
-    assert result.spearman == pytest.approx(0.8) and result.pearson == pytest.approx(np.corrcoef(both)[0, 1])
-    assert result.pearson_p == pytest.approx(linregress(*both).pvalue)
-    assert result.spearman_p == pytest.approx(linregress(*rankdata(both, axis=1)).pvalue)
-    assert result.num_words == 5
+    assert result["spearman"] == pytest.approx(0.8) and result["pearson"] == pytest.approx(np.corrcoef(both)[0, 1])
+    assert result["num_words"] == 5
 
 
 def test_intervals_agree_with_a_plain_loop():
@@ -128,28 +104,27 @@ def test_intervals_agree_with_a_plain_loop():
         ours, gold = values[:, generator.choice(30, size=30)]
         pearson.append(np.corrcoef(ours, gold)[0, 1])
         spearman.append(spearmanr(ours, gold).statistic)
-    assert result.pearson_interval == pytest.approx(np.percentile(pearson, [2.5, 97.5]), abs=0.06)
-    assert result.spearman_interval == pytest.approx(np.percentile(spearman, [2.5, 97.5]), abs=0.06)
+    assert result["pearson_interval"] == pytest.approx(np.percentile(pearson, [2.5, 97.5]), abs=0.06)
+    assert result["spearman_interval"] == pytest.approx(np.percentile(spearman, [2.5, 97.5]), abs=0.06)
 
 
 def test_resamples_without_a_correlation_are_left_out():
     """A resample of three words is constant if it draws one word three times: 3 of 27."""
     result = agreement({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3, "c": 2}, resamples=2000)
-    assert result.pearson_interval == pytest.approx((-1, 1))
+    assert result["pearson_interval"] == pytest.approx((-1, 1))
 
 
 TRUTH = {"a": 0.1, "b": 0.3, "c": 0.2}
 
 
 @pytest.mark.parametrize(
-    ("scores", "truth", "named"),
+    ("scores", "truth"),
     [
-        ({"a": 1.0, "b": 2.0, "x": 3.0}, TRUTH, "2.*a, b"),
-        ({"a": 1.0, "b": 2.0, "c": math.nan}, TRUTH, "2.*a, b"),
-        ({"a": 1.0, "b": 1.0, "c": 1.0}, TRUTH, "1.0"),
-        (TRUTH, {"a": 0.5, "b": 0.5, "c": 0.5}, "gold.*0.5"),
+        ({"a": 1.0, "b": 2.0, "x": 3.0, "c": math.nan}, TRUTH),
+        ({"a": 1.0, "b": 1.0, "c": 1.0}, TRUTH),
+        (TRUTH, {"a": 0.5, "b": 0.5, "c": 0.5}),
     ],
 )
-def test_scores_without_a_correlation(scores, truth, named):
-    with pytest.raises(ValueError, match=named):
+def test_scores_without_a_correlation(scores, truth):
+    with pytest.raises(ValueError, match="correlation needs 3 words.* a, b"):
         agreement(scores, truth)

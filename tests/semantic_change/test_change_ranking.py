@@ -90,7 +90,7 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def rank(folder: Path, model: str, output: Path, *more: str) -> list[dict[str, str]]:
+def rank(folder: Path, model: str | Path, output: Path, *more: str) -> list[dict[str, str]]:
     run_semantic_change.main(
         [
             *("--model_name_or_path", str(folder / model), "--output_dir", str(output)),
@@ -132,8 +132,24 @@ def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):
     model.save_pretrained(tmp_path / "short")
     BertConfig(**SIZES).save_pretrained(tmp_path / "short")
     BertTokenizer(vocab=VOCABULARY).save_pretrained(tmp_path / "short")
-    words = ["--corpora", *(str(folder / f"{time}.txt") for time in TIMES), "--targets", str(folder / "words.txt")]
-    run_semantic_change.main(
-        ["--model_name_or_path", str(tmp_path / "short"), "--output_dir", str(tmp_path / "change"), *words]
-    )
+    rank(folder, tmp_path / "short", tmp_path / "change")
     assert "random numbers: encoder.layer.1." in caplog.text and "pooler" not in caplog.text.split("random numbers")[1]
+
+
+def test_static_measures_need_no_model(tmp_path):
+    words = [f"w{number}" for number in range(310)]
+    generator = random.Random(0)
+    for time in TIMES:
+        lines = [" ".join(generator.sample(words, len(words))) for _ in range(20)]
+        (tmp_path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "words.txt").write_text("w1\nw2\n", encoding="utf-8")
+    run_semantic_change.main(
+        [
+            *("--measures", "sgns", "neighbours", "--targets", str(tmp_path / "words.txt")),
+            *("--corpora", *(str(tmp_path / f"{time}.txt") for time in TIMES), "--output_dir", str(tmp_path / "out")),
+        ]
+    )
+    rows = read_table(tmp_path / "out" / "changes.csv")
+    assert {row["word"] for row in rows} == {"w1", "w2"}
+    assert all(0 < float(row["sgns"]) < 2 and 0 <= float(row["neighbours"]) <= 1 for row in rows)
+    assert (tmp_path / "out" / "_changes.html").exists() and not (tmp_path / "out" / "_usages.parquet").exists()

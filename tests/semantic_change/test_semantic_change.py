@@ -4,6 +4,7 @@ import math
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_json
@@ -50,9 +51,6 @@ def test_every_occurrence_in_a_sampled_sentence_is_a_usage():
     ]
     assert {usage.text for usage in usages["plane"][TIMES[1]]} == {"plane trees", "the plane"}
     assert usages["air"] == {TIMES[0]: [], TIMES[1]: []}
-
-
-def test_a_usage_has_the_date_and_the_source_of_its_sentence():
     dated = DatedSentence(TIMES[0], "the plane", (("plane", 4, 9),), ("the", "plane"), "1815-06-18", "letter")
     (usage,) = sample_usages([dated], ["plane"], TIMES, num_samples=1)["plane"][TIMES[0]]
     assert (usage.date, usage.source) == ("1815-06-18", "letter")
@@ -71,8 +69,7 @@ def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
 def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
     frequencies = {}
     counted = count_frequencies(SENTENCES, ["plane", "trees", "air"], TIMES, frequencies)
-    usages = sample_usages(counted, ["plane"], TIMES, num_samples=1)
-    assert len(usages["plane"][TIMES[1]]) == 1
+    assert len(sample_usages(counted, ["plane"], TIMES, num_samples=1)["plane"][TIMES[1]]) == 1
     assert frequencies == {
         "plane": {TIMES[0]: Frequency(1, 9), TIMES[1]: Frequency(2, 4)},
         "trees": {TIMES[0]: Frequency(2, 9), TIMES[1]: Frequency(1, 4)},
@@ -86,7 +83,7 @@ def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
 
 
 @pytest.mark.parametrize(
-    "place, kept",
+    ("place", "kept"),
     [(0, ["tree", "##s", "the", "the"]), (4, ["the", "tree", "##s", "the"]), (8, ["the", "the", "tree", "##s"])],
 )
 def test_long_texts_are_cut_around_the_word(place, kept):
@@ -113,8 +110,9 @@ def plain_model() -> tuple[BertModel, BertTokenizer]:
     return BertModel(BertConfig(**SIZES)).eval(), BertTokenizer(vocab=VOCABULARY)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("build", [plain_model, temporal_model, partial(temporal_model, prepend_time=True)])
+@pytest.mark.parametrize(
+    ("layers", "build"), [(1, plain_model), (2, temporal_model), (2, partial(temporal_model, prepend_time=True))]
+)
 def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, build):
     model, tokenizer = build()
     usages = sample_usages(SENTENCES, ["plane", "trees", "air"], TIMES, num_samples=10)
@@ -150,10 +148,10 @@ def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(ca
         np.testing.assert_allclose(vectors["the"][time], own["the"][time], atol=1e-5)
 
 
-def test_a_vector_that_is_not_finite_names_its_word():
+def test_vectors_that_are_not_finite_are_refused():
     model, tokenizer = plain_model()
     torch.nn.init.constant_(model.embeddings.LayerNorm.bias, math.nan)
-    with pytest.raises(ValueError, match="'plane' .*'the plane flew'"):
+    with pytest.raises(ValueError, match="not finite"):
         embed_usages(model, tokenizer, sample_usages(SENTENCES[1:2], ["plane"], TIMES, 10))
 
 
@@ -206,49 +204,50 @@ SCORES = {
 COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "d": {"1": 9, "2": 9}}
 
 
-def report(folder, columns: dict[str, dict], truth: dict[str, float] | None = None, **more) -> str:
-    return write_report(folder, ranked_table(columns, COUNTS, truth), ["1", "2"], truth, **more)
-
-
 def test_a_report_of_scores_and_gold_scores(tmp_path):
-    """Words with the same score share a rank, missing ones come last; gold ranks are of words with both scores."""
-    rare = {"e": {"1": 3, "2": 0}}
-    text = report(tmp_path, SCORES, {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9}, left_out=rare)
-    assert "e (1: 3, 2: 0)" in text and "prt: no score for c." in text
+    """Words with the same score share a rank, missing ones come last."""
+    truth, rare = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9, "f": 0.5}, {"e": {"1": 3, "2": 0}}
+    columns = {**SCORES, "sgns": dict.fromkeys(COUNTS, math.nan)}
+    text = write_report(tmp_path, ranked_table(columns, COUNTS, truth), ["1", "2"], truth, left_out=rare)
+    for said in ("e (1: 3, 2: 0)", "prt: no score: c.", "Not looked for: f.", "sgns: no correlation"):
+        assert said in text
     results = read_json(tmp_path / "results.json")
-    assert results["left_out"] == rare
+    assert results["left_out"] == rare and results["agreement"].keys() == {"prt", "apd"}
     assert results["agreement"]["apd"]["num_words"] == 3
     assert results["agreement"]["apd"]["spearman"] == pytest.approx(1.0)
     assert (tmp_path / "changes.csv").read_text().splitlines() == [
-        "rank,word,prt,apd,gold,gold_rank,usages_1,usages_2",
-        "1.5,b,0.5,2.0,0.6,2,1,1",
-        "1.5,d,0.5,3.0,0.9,1,9,9",
-        "3,a,0.1,1.0,0.1,3,2,3",
-        ",c,,,0.3,,0,4",
+        "rank,word,prt,apd,sgns,gold,usages_1,usages_2",
+        "1.5,b,0.5,2.0,,0.6,1,1",
+        "1.5,d,0.5,3.0,,0.9,9,9",
+        "3,a,0.1,1.0,,0.1,2,3",
+        ",c,,,,0.3,0,4",
     ]
-    for name in ("ranks", "changes"):
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-        assert "<svg" in (tmp_path / f"{name}.svg").read_text()
+    assert (tmp_path / "changes.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "changes.pdf").read_bytes().startswith(b"%PDF")
+    assert "<svg" in (tmp_path / "changes.svg").read_text()
 
 
-def test_a_small_p_is_not_written_as_zero():
+def test_a_table_on_the_screen():
+    """A small p is not written as zero, and control characters cannot break it or reach a terminal."""
     rows = format_table([{"p": 0.0002, "prt": 0.0002}, {"p": 0.001, "prt": 0.5}, {"p": math.nan, "prt": 0.1}])
     assert [line.split() for line in rows.split("\n")[1:]] == [["<0.001", "0.000"], ["0.001", "0.500"], ["0.100"]]
+    header, line = format_table([{"a\tb": "a\nb\x1b[31m"}]).split("\n")
+    assert header.strip() == r"a\tb" and line.strip() == r"a\nb\x1b[31m"
+
+
+def change_table(p: tuple[float, ...]) -> pd.DataFrame:
+    columns = {"change": (8, 6, 0.5, 0.5), "change_low": (7, 5, 0, 0), "change_high": (9, 7, 1.9, 2.1), "p": p}
+    scores = {name: dict(zip(["a", "$b$", "c", "d"], values, strict=True)) for name, values in columns.items()}
+    scores["prt"] = dict.fromkeys(scores["p"], 0.5)
+    return ranked_table(scores, dict.fromkeys(scores["p"], COUNTS["a"]))
 
 
 def test_how_sure_scores_are_stands_after_them():
     """The words' p-values 0.01, 0.02, 0.03 and 0.5 are adjusted to 4/1, 4/2, 4/3 and 4/4 of them, or less."""
-    counts = dict.fromkeys("abcd", COUNTS["a"])
-    p = dict(zip("abcd", (0.5, 0.02, 0.03, 0.01), strict=True))
-    low, high = (dict.fromkeys("abcd", value) for value in (0.0, 5.0))
-    table = ranked_table(
-        {"change": {**SCORES["apd"], "c": 0}, "p": p, "change_low": low, "change_high": high, "prt": SCORES["prt"]},
-        counts,
-    )
+    table = change_table((0.5, 0.02, 0.03, 0.01))
     assert list(table) == "rank word change prt p p_fdr change_low change_high usages_1 usages_2".split()
     assert dict(zip(table["word"], table["p_fdr"], strict=True)) == pytest.approx(
-        {"a": 0.5, "b": 0.04, "c": 0.04, "d": 0.04}
+        {"a": 0.5, "$b$": 0.04, "c": 0.04, "d": 0.04}
     )
 
 
@@ -261,44 +260,23 @@ def test_how_sure_scores_are_stands_after_them():
     ],
 )
 def test_the_last_sentence_counts_the_words_that_changed(p, said):
-    columns = {"change": (8, 6, 0.5, 0.5), "change_low": (7, 5, 0, 0), "change_high": (9, 7, 1.9, 2.1), "p": p}
-    scores = {name: dict(zip("abcd", values, strict=True)) for name, values in columns.items()}
-    sentence = conclude(ranked_table(scores, dict.fromkeys("abcd", COUNTS["a"])))
+    sentence = conclude(change_table(p))
     assert all(part in sentence for part in said)
     assert ("quarter" in sentence) == (len(said) > 1)
 
 
 def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
-    scores = {"a": 0.1, "$b$": 0.7, "c": math.nan, "d": 0.3}
-    counts = {word: {"1900": 5, "1950": 6, "20\n00": len(word)} for word in scores}
-    low, high = {"a": 0.05, "$b$": 0.6, "d": 0.25}, {"a": 0.2, "$b$": 0.9, "d": 0.35}
-    table = ranked_table({"change": scores, "change_low": low, "change_high": high}, counts)
-    for most, expected in ((50, ["$b$", "d", "a"]), (2, ["$b$", "d"])):
-        figure = plot_scores(table, ("1900", "20\n00"), most)
-        (axes,) = figure.axes
-        figure.canvas.draw()
-        assert [label.get_text() for label in axes.get_yticklabels()] == expected
-        assert [bar.get_width() for bar in axes.patches] == pytest.approx([scores[word] for word in expected])
-        (bars,) = axes.containers[1].lines[2]
-        for segment, word in zip(bars.get_segments(), expected, strict=True):
-            assert segment[:, 0] == pytest.approx((low[word], high[word]))
-        (right,) = axes.child_axes
-        numbers = [label.get_text() for label in right.get_yticklabels()]
-        assert numbers == [f"5 | {len(word)}" for word in expected]
-        written = [axes.title, right.yaxis.label, *axes.get_yticklabels(), *right.get_yticklabels()]
-        assert not any(label.get_parse_math() for label in written)
-        # Its periods are named: the first and the last, which the score compares.
-        assert r"1900 to 20\n00" in axes.get_title() and right.get_ylabel() == r"usages in 1900 | in 20\n00"
-        # The first is at the top.
-        assert axes.yaxis_inverted() and axes.get_yticks().tolist() == list(range(len(expected)))
-
-
-def test_a_measure_without_any_score_is_named(tmp_path):
-    empty = dict.fromkeys(COUNTS, math.nan)
-    text = report(tmp_path, {"prt": SCORES["prt"], "apd": empty}, {"a": 0.1, "b": 0.6, "d": 0.9})
-    assert "apd: no correlation" in text
-    with pytest.raises(ValueError, match="'prt' .*a, b, c, d"):
-        ranked_table({"prt": empty}, COUNTS)
+    figure = plot_scores(change_table((0.5, 0.02, 0.03, 0.01)), ["1900", "1950", "20\n00"])
+    (axes,) = figure.axes
+    figure.canvas.draw()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "$b$", "c", "d"]
+    assert [bar.get_width() for bar in axes.patches] == [8, 6, 0.5, 0.5]
+    (bars,) = axes.containers[1].lines[2]
+    assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [[7, 9], [5, 7], [0, 1.9], [0, 2.1]]
+    # A word with dollar signs is not a formula.
+    assert not any(label.get_parse_math() for label in (axes.title, *axes.get_yticklabels()))
+    # The first and the last time, which the score compares; the first word is at the top.
+    assert r"1900 to 20\n00" in axes.get_title() and axes.yaxis_inverted()
 
 
 def test_a_marked_word_gives_the_vector_of_the_whole_text():
@@ -310,11 +288,6 @@ def test_a_marked_word_gives_the_vector_of_the_whole_text():
         with torch.no_grad():
             state = model(**tokenizer(text, return_tensors="pt")).last_hidden_state
         assert vector == pytest.approx(state[0].mean(0).numpy(), abs=1e-5)
-
-
-def test_control_characters_cannot_break_a_table_or_reach_a_terminal():
-    header, line = format_table([{"a\tb": "a\nb\x1b[31m"}]).split("\n")
-    assert header.strip() == r"a\tb" and line.strip() == r"a\nb\x1b[31m"
 
 
 @pytest.mark.parametrize("bias", [0.0, 50.0])

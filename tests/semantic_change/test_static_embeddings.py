@@ -32,14 +32,14 @@ def test_rotation_is_undone():
     order = generator.permutation(40)
     shuffled = [WORDS[i] for i in order]
     vectors = {"old": keyed([*WORDS, "gone"], np.vstack([before, before[:1]])), "new": keyed(shuffled, rotated[order])}
-    changes = procrustes_change(vectors, [*WORDS, "gone", "never"], TIMES)
+    changes = procrustes_change(vectors, [*WORDS, "gone", "never"])
     assert list(changes) == [*WORDS, "gone", "never"]
     assert math.isnan(changes.pop("gone")) and math.isnan(changes.pop("never"))
     assert list(changes.values()) == pytest.approx([0] * 40, abs=1e-6)
     # About the centre, this word is where its opposite was.
     rotated[7] = 2 * rotated.mean(axis=0) - rotated[7]
     vectors["new"] = keyed(shuffled, rotated[order])
-    changes = procrustes_change(vectors, WORDS, TIMES)
+    changes = procrustes_change(vectors, WORDS)
     changed = changes.pop("w7")
     assert changed > 1 and max(changes.values()) < 0.2
 
@@ -54,7 +54,7 @@ def test_neighbours():
     vectors = {
         time: keyed(list(space), np.stack(list(space.values())), counts[time]) for time, space in spaces.items()
     }
-    changes = neighbour_change(vectors, WORDS, TIMES, k=15)
+    changes = neighbour_change(vectors, WORDS, k=15)
     assert math.isnan(changes.pop("w39"))
     for word, change in changes.items():
         kept = []
@@ -69,9 +69,9 @@ def test_neighbours():
 def test_neighbours_of_few_words(caplog):
     generator = np.random.default_rng(0)
     vectors = {time: keyed(WORDS, generator.normal(size=(40, 4)), {"w0": 5}) for time in TIMES}
-    half = neighbour_change(vectors, WORDS, TIMES, k=19)
+    half = neighbour_change(vectors, WORDS, k=19)
     assert not caplog.text and len(set(half.values())) > 3
-    assert neighbour_change(vectors, WORDS, TIMES) == pytest.approx(half)
+    assert neighbour_change(vectors, WORDS) == pytest.approx(half)
     assert all(number in caplog.text for number in ("39", "1000", "19"))
 
 
@@ -100,25 +100,22 @@ def test_word_that_swaps_its_contexts():
     vectors = train_sgns(iter(sentences), TIMES, **SETTINGS)
     words = [word for word in vectors["new"].index_to_key if word != "late"]
     for changes in (
-        procrustes_change(vectors, [*words, "late"], TIMES),
-        neighbour_change(vectors, [*words, "late"], TIMES, k=10),
+        procrustes_change(vectors, [*words, "late"]),
+        neighbour_change(vectors, [*words, "late"], k=10),
     ):
         assert math.isnan(changes.pop("late"))
         assert max(changes, key=changes.get) == "swap"
         assert changes["swap"] > 2 * changes["fixed"]
     again = train_sgns([DatedSentence("later", "a0", (), ("a0",)), *sentences], TIMES, **SETTINGS)
-    other = train_sgns(sentences, TIMES, **SETTINGS, seed=1)
     for time in TIMES:
         assert again[time].index_to_key == vectors[time].index_to_key
         np.testing.assert_allclose(again[time].vectors, vectors[time].vectors, atol=1e-5)
-        assert not np.allclose(other[time].vectors, vectors[time].vectors, atol=1e-2)
 
 
 def test_too_small_corpora_are_refused():
-    with pytest.raises(ValueError, match="0 sentences of '1900'"):
-        train_sgns(made_sentences()[:10], ("1900",), **SETTINGS)
     few = {"old": keyed(WORDS[:5], np.ones((5, 6))), "new": keyed(WORDS[1:], np.ones((39, 6)))}
-    with pytest.raises(ValueError, match="'old' .*'new' .*4 .*6"):
-        procrustes_change(few, ["w1"], TIMES)
-    with pytest.raises(ValueError, match="0 .*101"):
-        neighbour_change(few, ["w1"], TIMES, min_frequency=101)
+    with pytest.raises(ValueError, match="old .*new .*4 .*6"):
+        procrustes_change(few, ["w1"])
+    rare = {time: keyed(WORDS, np.ones((40, 6)), dict.fromkeys(WORDS, 19)) for time in TIMES}
+    with pytest.raises(ValueError, match="0 .*20"):
+        neighbour_change(rare, ["w1"])

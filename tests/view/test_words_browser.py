@@ -14,6 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
 from modeling_tempoformer.semantic_change.senses import find_senses
+from modeling_tempoformer.semantic_change.usages import Usage
 
 
 pytestmark = pytest.mark.slow
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.slow
 TIMES = ["1800", "1900", "2000"]
 ATTACK = "</script><script>document.title='x'</script><img/src=x/onerror=\"document.title='y'\">"
 READY = "#chosen-word"
+FIELDS = ["time", "text", "start", "end"]
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +79,12 @@ def test_words_are_sorted_and_searched(opened, folder):
     assert opened.texts("#rows a") == sorted(by_change, reverse=True)
     assert opened.find('th[aria-sort="descending"]').text.startswith("word")
     opened.find("#measures").click()
-    sort_by("distance of means, less chance")
+    sort_by("prt_corrected")
     by_prt = sorted(rows, key=lambda row: -float(row["prt_corrected"]))
     assert opened.texts("#rows a") == [row["word"] for row in by_prt]
     cells = opened.texts("#rows tr:first-child > *")
-    assert cells[headings.index("average distance")] == f"{float(by_prt[0]['apd']):.3f}"
-    ends = (f"{float(by_prt[0][f'change_{end}']):.1f}" for end in ("low", "high"))
-    assert cells[headings.index("95 % interval of change")] == " to ".join(ends)
+    assert cells[headings.index("apd")] == f"{float(by_prt[0]['apd']):.3f}"
+    assert cells[headings.index("change_low")] == f"{float(by_prt[0]['change_low']):.1f}"
     assert cells[headings.index("usages, 1900")] == by_prt[0]["usages_1900"]
     opened.set_value("#search", "L")
     assert set(opened.texts("#rows a")) == {"flew", "glad"} and opened.text("#found") == "2 of 4 words"
@@ -92,18 +93,21 @@ def test_words_are_sorted_and_searched(opened, folder):
 def test_shares_and_sentences_are_those_of_the_vectors_in_the_file(opened, folder):
     choose(opened, "flew")
     table = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'").reset_index()
-    vectors = [np.stack(table.loc[table["time"] == time, "vector"]) for time in TIMES]
-    texts = [table.loc[table["time"] == time, "text"].to_numpy() for time in TIMES]
-    senses = find_senses(vectors, [[text.replace("flew", "") for text in found] for found in texts], 42)
+    by_time = {time: table[table["time"] == time] for time in TIMES}
+    usages = {time: [Usage(*row) for row in rows[FIELDS].itertuples(index=False)] for time, rows in by_time.items()}
+    senses = find_senses(usages, {time: np.stack(rows["vector"]) for time, rows in by_time.items()}, 42)
+    nearest = table.loc[senses.nearest].assign(sense=senses.labels[senses.nearest])
     assert len(opened.find_all("#senses article")) == len(senses.counts) > 1
-    for article, (counts, by_time, words) in enumerate(zip(senses.counts, senses.nearest, senses.keywords), 1):
-        assert opened.text(f"#senses article:nth-child({article}) h4") == f"Sense {article}: {', '.join(words)}"
-        headings = opened.texts(f"#senses article:nth-child({article}) .times h5")
-        for place, (time, count, members) in enumerate(zip(TIMES, counts, by_time, strict=True)):
+    for sense, (counts, words) in enumerate(zip(senses.counts, senses.keywords, strict=True)):
+        article = f"#senses article:nth-child({sense + 1})"
+        assert opened.text(f"{article} h4") == f"Sense {sense + 1}: {', '.join(words)}"
+        headings = opened.texts(f"{article} .times h5")
+        for place, (time, count) in enumerate(zip(TIMES, counts, strict=True)):
             assert headings[place].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
             assert headings[place].endswith(f", {count} of 30")
-            where = f"#senses article:nth-child({article}) .times > :nth-child({place + 1}) .text"
-            assert opened.texts(where) == list(dict.fromkeys(texts[place][members]))[:3]
+            where = f"{article} .times > :nth-child({place + 1}) .text"
+            texts = nearest.loc[(nearest["sense"] == sense) & (nearest["time"] == time), "text"]
+            assert opened.texts(where) == list(dict.fromkeys(texts))[:3]
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
     assert len(opened.find_all("#map .mark-symbol path")) > 90
 
