@@ -64,13 +64,24 @@ class ClsAttention(nn.Module):
             return self.output(context, hidden_states), weights
         return self.output(self.attend_from_cls(hidden_states, attention_mask, **kwargs), hidden_states[:, :1]), None
 
-    def attend_from_cls(self, hidden_states: torch.Tensor, tokens: torch.BoolTensor, **kwargs) -> torch.Tensor:
+    def attend_from_cls(
+        self,
+        hidden_states: torch.Tensor,
+        tokens: torch.BoolTensor,
+        text_times: TextTimes | None = None,
+        query_scale: torch.Tensor | None = None,
+        **kwargs,
+    ) -> torch.Tensor:
         """
         The attention of the query of [CLS], (posts, 1, hidden). With a single query no token has to be projected:
         `q (W_k x + b_k) = (q W_k) x + q b_k`, and `sum_t a_t (W_v x_t + b_v) = W_v sum_t a_t x_t + b_v sum_t a_t`.
         """
         heads = (-1, self.self.num_attention_heads, self.self.attention_head_size)
-        query = self.apply_time(self.self.query(hidden_states[:, 0]).view(heads), **kwargs)
+        query = self.self.query(hidden_states[:, 0]).view(heads)
+        if text_times is not None:
+            query = self.self.apply_time(query.unsqueeze(2), text_times).squeeze(2)
+        if query_scale is not None:
+            query = self.self.apply_time(query.unsqueeze(2), query_scale=query_scale[:, :1]).squeeze(2)
         key, value = self.self.key, self.self.value
         if is_plain(key):
             # q b_k is the same for all tokens and cancels in the softmax, but b_k must get a gradient.
@@ -87,24 +98,6 @@ class ClsAttention(nn.Module):
         else:
             context = torch.einsum("nht,nthd->nhd", weights, value(hidden_states).unflatten(-1, heads[1:]))
         return context.flatten(1).unsqueeze(1)
-
-    def apply_time(self, query: torch.Tensor, **kwargs) -> torch.Tensor:
-        """The query of [CLS] (posts, heads, d), which temporal attention changes."""
-        return query
-
-
-class TemporalClsAttention(ClsAttention):
-    """[`ClsAttention`] of a layer with temporal attention."""
-
-    def apply_time(
-        self,
-        query: torch.Tensor,
-        text_times: TextTimes | None = None,
-        query_scale: torch.Tensor | None = None,
-        **kwargs,
-    ) -> torch.Tensor:
-        query_scale = None if query_scale is None else query_scale[:, :1]
-        return self.self.apply_time(query.unsqueeze(2), text_times, query_scale).squeeze(2)
 
 
 class Pooler(nn.Module):
@@ -206,12 +199,11 @@ class BertAdapter(EncoderAdapter):
 
     own_pooler = True
     takes_token_types = True
-    cls_attention = ClsAttention
 
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
         encoder = super().build(config, add_pooler)
         last = self.layers(encoder)[-1]
-        last.attention = self.cls_attention(last.attention)
+        last.attention = ClsAttention(last.attention)
         return encoder
 
     def run_layer_for_cls(self, layer, hidden_states, inputs, tokens) -> torch.Tensor:
@@ -346,7 +338,6 @@ class TemporalAdapter(BertAdapter):
     """BERT or RoBERTa with temporal attention: queries depend on the times of their post."""
 
     takes_time_ids = True
-    cls_attention = TemporalClsAttention
 
     def __init__(self, encoder_class: type[PreTrainedModel]):
         self.encoder_class = encoder_class
