@@ -90,6 +90,26 @@ def test_a_member_s_trees_have_not_seen_what_it_holds_out():
     assert same == [False, True]
 
 
+def test_levels_teach_the_step_that_is_asked_for():
+    """The label is a step of the level, which many components of a vector have a share in."""
+    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=40)
+    generator, rows, levels = torch.Generator().manual_seed(0), [], []
+    for number in range(60):
+        vectors = torch.randn(12, 16, generator=generator)
+        level = vectors.sum(1) / 4
+        labels = [-100, *(level.diff().abs() > 1).long().tolist()]
+        rows.append({"post_embeds": vectors, "labels": labels, "held_out": number % 2})
+        levels += level[1:].tolist()
+    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
+    right = []
+    # Without levels, and where every third is missing.
+    for known in (None, np.where(np.arange(len(levels)) % 3, levels, np.nan)):
+        grow_trees(model, [dict(batch)], 0, known)
+        predicted = model(**inputs_only(batch)).logits.argmax(-1)
+        right.append((predicted == batch["labels"])[batch["labels"] >= 0].float().mean())
+    assert right[0] < 0.75 and right[1] > 0.85
+
+
 def test_an_expert_that_knows_nothing_gets_no_weight():
     labels = np.random.default_rng(0).integers(0, 2, 500)
     knows = np.eye(2)[labels] * 2 + np.random.default_rng(1).normal(size=(500, 2))

@@ -50,6 +50,10 @@ class DataTrainingArguments(DatasetArguments):
     speaker_column: str | None = field(
         default=None, metadata={"help": "Who wrote a post, for the page to show. Default: 'speaker', if it exists."}
     )
+    level_column: str | None = field(
+        default=None,
+        metadata={"help": "In --train_file, the number that labels are a change of. Default: 'level', if it exists."},
+    )
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
     window: int | None = field(
         default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}

@@ -126,14 +126,14 @@ def read_mood_diaries(path: str | Path) -> Rows:
     """
     Mood diaries (SemEval-2026, task 2): essays and feeling words of a `.csv` or `.csv.gz`, in the order of their
     times. The label is ours: Switch where the valence, -2 to 2, is at least 2 away from that of the writer's previous
-    entry, else No-Switch; none for a writer's first entry.
+    entry, else No-Switch; none for a writer's first entry. `level` is the valence.
     """
     entries = load_table(path).to_pandas().sort_values("timestamp", kind="stable")
     step = entries["valence"].astype(float).groupby(entries["user_id"]).diff().abs()
     labels = (step >= SWITCH_STEP).map({True: "Switch", False: "No-Switch"}).astype(object)
     entries["label"] = labels.where(step.notna(), None)
-    posts = entries.rename(columns={"text_id": "post_id", "user_id": "timeline_id"})
-    yield from posts[["post_id", "timeline_id", "timestamp", "text", "label"]].to_dict("records")
+    posts = entries.rename(columns={"text_id": "post_id", "user_id": "timeline_id", "valence": "level"})
+    yield from posts[["post_id", "timeline_id", "timestamp", "text", "label", "level"]].to_dict("records")
 
 
 def read_ubuntu_irc(path: str | Path) -> Rows:

@@ -91,7 +91,10 @@ def split_posts(
     timelines = {}
     for name, posts in splits.items():
         try:
-            timelines[name] = to_timelines(posts, names, *timeline_columns(arguments))
+            level = arguments.level_column or ("level" if "level" in posts.column_names else None)
+            # A model learns from levels, and never reads them.
+            columns = (*timeline_columns(arguments), level if name == "train" else None)
+            timelines[name] = to_timelines(posts, names, *columns)
         except ValueError as problem:
             source = getattr(arguments, f"{name}_file") or f"{arguments.dataset_name}, split {name}"
             raise ValueError(f"{source}: {problem}") from None

@@ -1,10 +1,12 @@
 """From posts (one row each) to timelines."""
 
+import math
 import numbers
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from datasets import ClassLabel, Dataset
 from transformers.utils import logging
@@ -40,7 +42,10 @@ class PostError(ValueError):
 
 
 class Post(NamedTuple):
-    """A checked post. Times are seconds, labels class ids; `speaker` is None without such a column."""
+    """
+    A checked post. Times are seconds, labels class ids. `speaker` and `level` are None without such a column; a level
+    that is missing is NaN.
+    """
 
     row: int
     post_id: str
@@ -49,6 +54,7 @@ class Post(NamedTuple):
     text: str
     label: int
     speaker: str | None
+    level: float | None
 
 
 def to_name(value: Any) -> str | None:
@@ -162,10 +168,22 @@ def read_posts(
             if labels is not None and label is not None and label not in known:
                 raise PostError(row, columns["label"], post["label"], f"the label is not one of {', '.join(labels)}")
             speaker = (to_name(post["speaker"]) or "") if columns["speaker"] in batch else None
+            try:
+                level = to_level(post["level"]) if "level" in post else None
+            except ValueError:
+                raise PostError(row, columns["level"], post["level"], "a level must be a number") from None
             post_id, label_id = ids.get("id", str(row)), known.get(label, NO_LABEL)
-            yield Post(row, post_id, ids["timeline"], timestamp, post["text"], label_id, speaker)
+            yield Post(row, post_id, ids["timeline"], timestamp, post["text"], label_id, speaker, level)
     if times.warning is not None:
         logger.warning_once(f"Column '{columns['timestamp']}': {times.warning}")
+
+
+def to_level(value: Any) -> float:
+    """A level; NaN if it is missing. Raises a `ValueError` for anything else."""
+    level = math.nan if to_name(value) is None else float(value)
+    if math.isinf(level):
+        raise ValueError(value)
+    return level
 
 
 def lost_digits(value: Any) -> bool:
@@ -190,6 +208,8 @@ def make_timeline(posts: list[Post]) -> dict[str, Any]:
         timeline["timestamps"] = [post.timestamp for post in ordered]
     if posts[0].speaker is not None:
         timeline["speakers"] = [post.speaker for post in ordered]
+    if posts[0].level is not None:
+        timeline["levels"] = [post.level for post in ordered]
     return timeline
 
 
@@ -202,6 +222,7 @@ def to_timelines(
     label_column: str | None = None,
     id_column: str | None = None,
     speaker_column: str | None = None,
+    level_column: str | None = None,
 ) -> Dataset:
     """
     Groups posts to timelines.
@@ -215,17 +236,19 @@ def to_timelines(
             names of speakers, which people read and models do not, from a column "speaker", if there is one. Times are
             all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]); without them, timelines keep
             the order of their posts. Without `id_column` a post's id is its row; ids must be unique.
+        level_column (`str`, *optional*): A column of numbers, or of empty cells, that the label is a change of.
 
     Returns:
         `Dataset`: One row for each timeline in the order of its first post, with `timeline_id`, `post_ids`,
         `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`, `labels` (class ids, -100 =
-        none), `speakers` (absent without their column). Raises a [`PostError`] that names the first bad row, column
-        and value, and a `ValueError` for labels that can hardly be told apart, and for times or ids in floats of fewer
-        than 64 bits.
+        none), `speakers` and `levels` (absent without their columns; NaN = no level). Raises a [`PostError`] that
+        names the first bad row, column and value, and a `ValueError` for labels that can hardly be told apart, and for
+        times or ids in floats of fewer than 64 bits.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column, "speaker": speaker_column}
+    columns |= {} if level_column is None else {"level": level_column}
     tables = name_labels(posts, label_column or USUAL["label"]).with_format("arrow").iter(1000)
     groups: dict[str, list[Post]] = {}
     seen: set[str] = set()
@@ -235,3 +258,11 @@ def to_timelines(
         seen.add(post.post_id)
         groups.setdefault(post.timeline_id, []).append(post)
     return Dataset.from_list([make_timeline(group) for group in groups.values()])
+
+
+def labelled_levels(timelines: Dataset) -> np.ndarray | None:
+    """The levels of the posts that have a label, in the order of the timelines; None without a column of levels."""
+    if "levels" not in timelines.column_names:
+        return None
+    labels, levels = (np.concatenate(timelines[name]) for name in ("labels", "levels"))
+    return levels.astype(np.float64)[labels >= 0]

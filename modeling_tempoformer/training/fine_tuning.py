@@ -12,7 +12,7 @@ from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
 from ..data.post_splits import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
 from ..data.rows import to_rows
-from ..data.timelines import label_names
+from ..data.timelines import label_names, labelled_levels
 from ..data_collator_tempoformer import StreamCollator
 from ..evaluation.predictions import targets_of
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
@@ -220,5 +220,7 @@ def run_locked(
         processing_class=tokenizer,
         data_collator=StreamCollator(tokenizer, window, timed=timed),
     )
+    if training.do_train:
+        trainer.levels = labelled_levels(timelines["train"])
     run_steps(trainer, rows, post_ids, timelines, split, model_args, data)
     return trainer.model.eval()

@@ -1,5 +1,6 @@
 """The Trainer for streams of posts."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ from .frozen_encoder import vectors_of
 from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation, name_dataset
 from .resuming import clear_results, report, train
 from .tree_growing import grow_trees
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(repr=False)
@@ -94,6 +98,8 @@ class StreamTrainer(HubTrainer):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         config = self.model.config
+        # Of the training posts that have a label, if they have levels.
+        self.levels: np.ndarray | None = None
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = compute_metrics(self.class_names)
@@ -114,9 +120,11 @@ class StreamTrainer(HubTrainer):
         if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
             # Not the Trainer's own loader: of several processes each grows the same trees, on all posts.
             batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
-            grow_trees(model, batches, self.args.seed)
+            grow_trees(model, batches, self.args.seed, self.levels)
             if kept:
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
+        elif self.levels is not None:
+            logger.warning("The levels of posts are not read: only trees over a frozen encoder learn from them.")
         if self.is_world_process_zero():
             warn_of_worthless(kept, self.class_names)
         return result
