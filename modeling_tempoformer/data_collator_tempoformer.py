@@ -117,10 +117,10 @@ class TimeColumn:
     @property
     def warning(self) -> str | None:
         """What to tell the user about the numbers read so far; `None` where they look like seconds since 1970."""
-        if not 0 <= self.smallest <= self.largest < END_OF_1970:
+        if not 0 <= self.smallest < END_OF_1970:
             return None
         return (
-            f"The times are numbers from {self.smallest:g} to {self.largest:g}, read as seconds: all lie in 1970. "
+            f"The times are numbers from {self.smallest:g} to {self.largest:g}, read as seconds: some lie in 1970. "
             "Nothing is wrong if they count seconds from some start. If they are milliseconds, minutes, days of a "
             "spreadsheet, years or dates without dashes (20240501), convert the column by pd.to_datetime first."
         )
