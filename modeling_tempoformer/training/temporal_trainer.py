@@ -32,6 +32,9 @@ class TemporalTrainer(HubTrainer):
     """
     The Trainer with `args.time_learning_rate` for time embeddings, W_T and alpha, which would hardly move at the
     smallest learning rates of the paper. Tokens of prepended times are word embeddings and learn at `learning_rate`.
+
+    Args:
+        args, kwargs: As in [`Trainer`].
     """
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
