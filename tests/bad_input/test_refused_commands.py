@@ -18,7 +18,6 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 COLUMNS = ("timeline_id", "timestamp", "text", "label")
-USE = {"lemma": "sad", "text": "sad", "target_span": [0, 3], "period": 1, "lemmas": "sad glad", "target_token": 0}
 TABLE = "time,text\n1815,sad\n1990,glad\n"
 CONTENTS = {
     "unknown.yaml": "windoww: 3\n",
@@ -28,8 +27,7 @@ CONTENTS = {
     "empty.txt": "",
     **{"a.csv": TABLE, "b.csv": TABLE},
     **{"words.list": "sad\n", "twice.list": "sad\nsad\n"},
-    **{"no_number.tsv": "sad\tmuch\n", "one_word.tsv": "sad\t1\n"},
-    "uses.jsonl": json.dumps(USE),
+    "no_number.tsv": "sad\tmuch\n",
 }
 
 
