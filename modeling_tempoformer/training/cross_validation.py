@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..cards.markdown import table as markdown_table
 from ..data.files import write_json
 from ..evaluation.metrics import compute_scores
 from ..evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
@@ -25,6 +26,8 @@ from ..evaluation.significance import paired_bootstrap
 logger = logging.getLogger(__name__)
 
 FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
+# Seconds after which the progress bar of a run knows how long it will take.
+FIRST_LOOK = 60
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,26 @@ class Run:
         ]
         log = self.folder / "run.log"
         logger.info("Running %s; %s in it says how far it is.", self.folder, log.name)
-        with log.open("a", encoding="utf-8") as file:
-            status = subprocess.run(whole_command, stdout=file, stderr=subprocess.STDOUT).returncode
+        with (
+            log.open("a", encoding="utf-8") as file,
+            subprocess.Popen(whole_command, stdout=file, stderr=subprocess.STDOUT) as script_run,
+        ):
+            try:
+                status = script_run.wait(FIRST_LOOK)
+            except subprocess.TimeoutExpired:
+                logger.info("After a minute: %s", last_line(log))
+                status = script_run.wait()
         if status:
-            *_, last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
-            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last}")
+            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line(log)}")
         write_json(done, command)
         for checkpoint in self.folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log; of a progress bar its last state."""
+    *_, last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
+    return last
 
 
 def cross_validate(
@@ -215,7 +230,7 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
 def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
     """
     Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Writes all numbers
-    to `comparison.csv`, and a table to `comparison.tex`, which it also returns.
+    to `comparison.csv`, and a table to `comparison.md` and `comparison.tex`, which it also returns.
     """
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
@@ -236,6 +251,8 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
     pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
     table = pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T
     table.to_latex(path.with_suffix(".tex"), escape=True, encoding="utf-8")
+    rows_of_text = ([method, *cells] for method, cells in zip(table.index, table.to_numpy(), strict=True))
+    path.with_suffix(".md").write_text(f"{markdown_table(['', *table.columns], rows_of_text)}\n", encoding="utf-8")
     return table.to_string()
 
 

@@ -22,6 +22,7 @@ from ..view import check_view
 from .arguments import ModelArguments, check_asked
 from .frozen_encoder import embed_rows, freeze_encoder
 from .recipes import check_overrides, parse, recipe_arguments, split_recipes
+from .resuming import check_posts
 from .stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
 
 
@@ -171,6 +172,8 @@ def run_locked(
     timelines, split = split_posts(splits, data, names, wanted, training.seed, model_args.model_name_or_path, members)
     if model_args.calibrate:
         check_calibration(timelines["validation"], names)
+    if training.do_train:
+        check_posts(training, timelines["train"])
     timed = is_timed(timelines)
 
     # Model

@@ -180,6 +180,16 @@ def report(trainer: Trainer, split: str, metrics: dict[str, float]):
     trainer.save_metrics(split, metrics)
 
 
+def check_posts(training: TrainingArguments, data: Dataset):
+    """
+    Raises the error of [`train`] if training would go on from a checkpoint of other posts than `data`. A script asks
+    before it makes a model, so that it says so in a second.
+    """
+    checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
+    if checkpoint is not None and (Path(checkpoint).parent / TRAINED_ON).exists():
+        check_same(Path(checkpoint), {"posts": fingerprint(data)})
+
+
 def fingerprint(rows: Dataset) -> str:
     """SHA-256 of all rows, in their order."""
     digest = hashlib.sha256()
