@@ -16,7 +16,7 @@ from .checks_tempoformer import narrow_float
 
 # From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
-END_OF_1970 = 365 * 86400
+END_OF_1970, START_OF_1990 = 365 * 86400, 631_152_000
 # Day, month and year, as much of Europe writes them.
 DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
 SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
@@ -117,7 +117,7 @@ class TimeColumn:
     @property
     def warning(self) -> str | None:
         """What to tell the user about the numbers read so far; `None` where they look like seconds since 1970."""
-        if not 0 <= self.smallest < END_OF_1970:
+        if not 0 <= self.smallest < END_OF_1970 or END_OF_1970 <= self.largest < START_OF_1990:
             return None
         return (
             f"The times are numbers from {self.smallest:g} to {self.largest:g}, read as seconds: some lie in 1970. "

@@ -131,6 +131,7 @@ def test_a_column_has_one_kind_of_time(times, bad):
     [
         (["20240501", "20240502"], True),  # dates without dashes
         ([0.0, 3600.0], True),  # seconds of a video
+        ([20240501, 1714608000], True),  # one of each
         ([0, 31536000], False),
         ([-1, 5], False),
         (["1970-01-01", "1970-01-02"], False),

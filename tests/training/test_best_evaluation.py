@@ -5,6 +5,7 @@ import torch
 from datasets import Dataset
 from helpers import NAMES, tiny_encoder, tiny_model
 from transformers import AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
@@ -64,6 +65,8 @@ def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, tokenization, ca
 
 @pytest.mark.parametrize("level", ["passive", "info"])
 def test_raw_numbers_are_shown_on_demand(tmp_path, tokenization, capsys, level):
+    # What "passive" means, whatever a test before has asked for.
+    transformers_logging.set_verbosity_warning()
     make(tmp_path, tokenization, disable_tqdm=False, logging_steps=1, log_level=level).train()
     shown = "".join(capsys.readouterr())
     assert "4/4" in shown
