@@ -1,4 +1,4 @@
-"""Run by the Python of a venv that holds the wheel: the package is whole there, presets and templates included."""
+"""Run where a folder `site` holds the wheel's files: the package is whole there, presets and templates included."""
 
 import sys
 from importlib.resources import files
@@ -10,7 +10,7 @@ import yaml
 import modeling_tempoformer
 
 
-if not Path(modeling_tempoformer.__file__).is_relative_to(sys.prefix):
+if not Path(modeling_tempoformer.__file__).is_relative_to(Path("site").resolve()):
     sys.exit(f"Imported from {modeling_tempoformer.__file__}, not from the wheel.")
 presets = files("modeling_tempoformer.configuration")
 window = yaml.safe_load((presets / "lrs_paper.yaml").read_text(encoding="utf-8"))["window"]
