@@ -91,20 +91,6 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
     assert ids == {f"t{place}": f"{tmp_path}/{place // 1400}.csv:{place % 1400}" for place in range(2500)}
 
 
-@pytest.mark.parametrize(
-    ("change", "columns", "said"),
-    [
-        ({"timeline_id": ""}, {}, "0.csv: Row 1 .*'timeline_id'"),
-        ({"timestamp": "soon"}, {}, "0.csv: Row 1 .*'timestamp', value 'soon'"),
-        ({}, {"text": "entry"}, "0.csv: There is no column 'entry'.*--text_column"),
-    ],
-)
-def test_a_post_that_cannot_be_scored_is_named_with_its_file(tmp_path, change, columns, said):
-    post = {"timeline_id": "a", "timestamp": "1850-05-01", "text": "x"}
-    with pytest.raises(ValueError, match=said):
-        write_files(make_corpus(tmp_path, [[post, {**post, **change}]], **columns))
-
-
 def test_files_with_other_kinds_of_times_are_refused(tmp_path):
     times = ("2024-05-01", "2024-05-02", "1714521600")
     corpus = make_corpus(tmp_path, [[{"timeline_id": "a", "timestamp": time, "text": "x"}] for time in times])

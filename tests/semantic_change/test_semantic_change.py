@@ -237,13 +237,12 @@ def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
     (axes,) = figure.axes
     figure.canvas.draw()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "$b$", "c", "d"]
-    assert [bar.get_width() for bar in axes.patches] == [8, 6, 0.5, 0.5]
+    assert [bar.get_width() for bar in axes.patches] == [8, 6, 0.5, 0.5] and axes.yaxis_inverted()
     (bars,) = axes.containers[1].lines[2]
     assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [[7, 9], [5, 7], [0, 1.9], [0, 2.1]]
     # A word with dollar signs is not a formula.
     assert not any(label.get_parse_math() for label in (axes.title, *axes.get_yticklabels()))
-    # The first and the last time, which the score compares; the first word is at the top.
-    assert r"1900 to 20\n00" in axes.get_title() and axes.yaxis_inverted()
+    assert r"1900 to 20\n00" in axes.get_title()
 
 
 def test_a_marked_word_gives_the_vector_of_the_whole_text():
@@ -258,11 +257,9 @@ def test_a_marked_word_gives_the_vector_of_the_whole_text():
 
 
 @pytest.mark.parametrize("bias", [0.0, 50.0])
-def test_texts_that_all_get_one_time_are_told(caplog, monkeypatch, bias):
-    monkeypatch.setattr("modeling_tempoformer.semantic_change.time_prediction.logger.propagate", True)
+def test_texts_that_all_get_one_time_are_told(caplog, bias):
     model, tokenizer = time_model()
     model.cls.predictions.bias.data[tokenizer.time_token_ids[1]] += bias
-    texts = [" ".join(words) for words in (["the"], ["flew"], ["plane"], ["air", "sad"], ["glad", "the"])]
-    times = set(predict_times(model, tokenizer, texts).argmax(-1).tolist())
-    assert (times == {1}) == bool(bias)
+    texts = ["the", "flew", "plane", "air sad", "glad the"]
+    assert (set(predict_times(model, tokenizer, texts).argmax(-1)) == {1}) == bool(bias)
     assert (f"All 5 texts get the time {TIMES[1]}" in caplog.text) == bool(bias)
