@@ -8,7 +8,6 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -17,15 +16,7 @@ SECONDS = 60  # to wait, on a busy machine
 
 
 class Browser:
-    """
-    Headless Chromium.
-
-    Attributes:
-        driver (`selenium.webdriver.Chrome`): For all that is not here.
-        keys: The names of the keys that have no character, for `send_keys`.
-    """
-
-    keys = Keys
+    """Headless Chromium; `driver` is for all that is not here."""
 
     def __init__(self):
         paths = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
@@ -38,6 +29,11 @@ class Browser:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = Chrome(options=options, service=Service(paths["chromedriver"]))
+
+    def save_into(self, folder: Path):
+        """Where the files go that the page saves."""
+        settings = {"behavior": "allow", "downloadPath": str(folder)}
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", settings)
 
     def open(self, page: str | Path, ready: str):
         """Opens an address, or a file, and waits until there is text where the selector `ready` points."""
@@ -74,11 +70,9 @@ class Browser:
 
     def problems(self) -> list[str]:
         """Since the last call: what the console says, and requests for anything but pages and the data in them."""
-        console = [entry["message"] for entry in self.driver.get_log("browser")]
-        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        requests = [
-            event["params"]["request"]["url"]
-            for event in events
-            if event["method"] == "Network.requestWillBeSent" and event["params"].get("type") != "Document"
-        ]
-        return console + [url for url in requests if not url.startswith(("data:", "about:"))]
+        found = [entry["message"] for entry in self.driver.get_log("browser")]
+        for entry in self.driver.get_log("performance"):
+            event = json.loads(entry["message"])["message"]
+            if event["method"] == "Network.requestWillBeSent" and event["params"].get("type") != "Document":
+                found.append(event["params"]["request"]["url"])
+        return [problem for problem in found if not problem.startswith(("data:", "about:"))]

@@ -25,6 +25,11 @@ TIMELINES = {
 }
 
 
+def cut(name: str, *numbers: int) -> dict[str, list]:
+    """Some posts of a timeline, as if there were no others."""
+    return {key: [values[number] for number in numbers] for key, values in TIMELINES[name].items()}
+
+
 def make_pipe(**settings):
     model, tokenizer = tiny_reader(**settings)
     # So wide that each earlier post of a stream shows in the scores.

@@ -6,6 +6,7 @@ from datetime import date
 
 import pandas as pd
 import pytest
+from helpers import TIMES
 
 from modeling_tempoformer.semantic_change.corpora import (
     Columns,
@@ -23,15 +24,15 @@ def marked(sentence: DatedSentence) -> list[tuple[str, str]]:
     return [(name, sentence.text[start:end]) for name, start, end in sentence.targets]
 
 
-def read_one(path, lines: str, targets: list[str]) -> list[DatedSentence]:
+def read_text(path, lines: str, targets, ignore_case: bool = False) -> list[DatedSentence]:
     path.write_text(lines, encoding="utf-8")
-    return list(read_semeval({"t": path}, targets))
+    return list(read_semeval({"t": path}, targets, ignore_case))
 
 
 def test_tagged_corpus(tmp_path):
     """Only the tagged form is the target, each time; the text has no tags, and the tokens are as in the file."""
     lines = "they  tip_vb. the plane_nn and (plane_nn)\n\nplane the wood\n"
-    first, second = read_one(tmp_path / "c.txt", lines, ["plane_nn"])
+    first, second = read_text(tmp_path / "c.txt", lines, ["plane_nn"])
     assert first.time == "t" and first.text == "they tip. the plane and (plane)"
     assert first.targets == (("plane_nn", 14, 19), ("plane_nn", 25, 30))
     assert first.tokens == ("they", "tip_vb.", "the", "plane_nn", "and", "plane_nn")
@@ -50,6 +51,9 @@ def test_each_corpus_has_tags_or_not(tmp_path, caplog):
     assert "plain.txt has no tags" in caplog.text and "tagged.txt has no tags" not in caplog.text
 
 
+SECURITY = ["security", "social security"]
+
+
 @pytest.mark.parametrize(
     ("line", "targets", "found"),
     [
@@ -57,36 +61,40 @@ def test_each_corpus_has_tags_or_not(tmp_path, caplog):
         ("Das Abbauen und abbauen der Sensation", ["abbauen", "Sensation"], ["abbauen", "Sensation"]),
         ("dico dico#2 Dico", ["dico#2"], ["dico#2"]),
         ("dico dico#2 Dico", ["dico"], ["dico"]),
-        ("en förhandling i Förhandling", ["förhandling"], ["förhandling"]),
         # Punctuation around a word is not part of it, in any script.
         ('the plane. "Plane," (plane) aeroplane plane-like \u201cplane\u201d', ["plane"], ["plane"] * 3),
         ("Das \u203aHaus\u2039 \u00a7Haus\u2020 \u00abHaus\u200b\u00bb \u00bfHaus Haus\u2032", ["Haus"], ["Haus"] * 5),
+        # Accents may be written apart, in the text or in the list.
+        ("das Ma\u0308dchen geht", ["M\u00e4dchen"], ["M\u00e4dchen"]),
+        ("das M\u00e4dchen geht", ["Ma\u0308dchen"], ["M\u00e4dchen"]),
+        # The words of a phrase are no usages of their own.
+        ('("social security", no) social, security', SECURITY, ["social security", "security"]),
+        ("Social Security, the SECURITY", SECURITY, []),
     ],
 )
 def test_what_counts_as_a_target(tmp_path, line, targets, found):
-    (sentence,) = read_one(tmp_path / "c.txt", line, targets)
-    assert sentence.text == line and marked(sentence) == [(name, name) for name in found]
+    (sentence,) = read_text(tmp_path / "c.txt", line, targets)
+    assert sentence.text == unicodedata.normalize("NFC", line)
+    assert [shown for _, shown in marked(sentence)] == found
+    assert [token for token in sentence.tokens if token in targets] == [name for name, _ in marked(sentence)]
 
 
-def test_accents_may_be_written_apart(tmp_path):
-    apart, joined = "Ma\u0308dchen", "M\u00e4dchen"
-    for line, target in ((apart, joined), (joined, apart)):
-        (sentence,) = read_one(tmp_path / "c.txt", f"das {line} geht", [target])
-        assert marked(sentence) == [(target, joined)] and sentence.text == f"das {joined} geht"
+def test_capitals_may_not_matter(tmp_path):
+    (sentence,) = read_text(tmp_path / "c.txt", "Social Security, the SECURITY", SECURITY, ignore_case=True)
+    assert marked(sentence) == [("social security", "Social Security"), ("security", "SECURITY")]
 
 
 def test_files_and_folders(tmp_path):
-    folder = tmp_path / "corpus1" / "lemma"
+    folder = tmp_path / "lemma"
     (folder / "part").mkdir(parents=True)
     (folder / "notes.md").write_text("not of the corpus")
     (folder / "part" / "b.txt").write_text("b\n")
-    with gzip.open(folder / "a.txt.gz", "wt") as file:
-        file.write("a\n")
+    (folder / "a.txt.gz").write_bytes(gzip.compress(b"a\n"))
     sentences = read_semeval({"0": folder, "1": folder / "a.txt.gz", "2": tmp_path / "none.txt"}, ["a"])
     found = [next(sentences) for _ in range(3)]
-    assert [sentence.text for sentence in found] == ["a", "b", "a"]
     # A citation says where in the folder it comes from.
-    assert [sentence.source for sentence in found] == ["a.txt.gz, line 1", "part/b.txt, line 1", "a.txt.gz, line 1"]
+    expected = [("a", "a.txt.gz, line 1"), ("b", "part/b.txt, line 1"), ("a", "a.txt.gz, line 1")]
+    assert [(sentence.text, sentence.source) for sentence in found] == expected
     # A corpus is not read before it is needed.
     with pytest.raises(FileNotFoundError):
         next(sentences)
@@ -102,55 +110,45 @@ def test_corpora_that_are_refused(tmp_path, name):
         list(read_semeval({"t": tmp_path / name}, ["a"]))
 
 
-def test_targets_and_truth(tmp_path):
-    path = tmp_path / "targets.txt"
-    path.write_bytes(b"\xef\xbb\xbfplane_nn\r\n\r\ntip_vb \r\n")
-    assert read_targets(path) == {"plane_nn": ["plane_nn"], "tip_vb": ["tip_vb"]}
-    path = tmp_path / "graded.txt"
-    path.write_text("plane_nn\t0.88\r\ntip_vb\t1e-1\n\nchairman_nn\t0")
-    assert read_truth(path) == {"plane_nn": 0.88, "tip_vb": 0.1, "chairman_nn": 0.0}
-    path.write_text("\n")
-    with pytest.raises(ValueError, match="graded.txt"):
-        read_targets(path)
-    for line in ("b 1", "\t1", "a\t1\t2", "b\tnan", "b\tinf", "a\t2"):
-        path.write_text(f"a\t1\n{line}\n")
-        with pytest.raises(ValueError, match="graded.txt, line 2"):
-            read_truth(path)
+@pytest.mark.parametrize(
+    ("read", "text", "found"),
+    [
+        (read_targets, "\ufeffa_nn\r\n\r\nb  c \r\n", {"a_nn": ["a_nn"], "b c": ["b c"]}),
+        (read_truth, "a_nn\t0.88\r\ntip_vb\t1e-1\n\nman_nn\t0", {"a_nn": 0.88, "tip_vb": 0.1, "man_nn": 0.0}),
+        # As published: a column of several, accents apart, and words without a score.
+        (read_truth, "lemma\tgrouping\tchange_graded\no\u0301\t1_2\t0.5\nw\t1_2\tnan", {"\u00f3": 0.5}),
+    ],
+)
+def test_lists_of_words_and_of_scores(tmp_path, read, text, found):
+    (tmp_path / "list.txt").write_text(text, encoding="utf-8", newline="")
+    assert read(tmp_path / "list.txt") == found
 
 
 @pytest.mark.parametrize(
-    ("line", "ignore_case", "found"),
+    ("read", "text"),
     [
-        ("no social security here", False, [("social security", "social security")]),
-        ('("social security", no)', False, [("social security", "social security")]),
-        ("social, security is security", False, [("security", "security")] * 2),
-        ("Social Security, the SECURITY", False, []),
-        ("Social Security, the SECURITY", True, [("social security", "Social Security"), ("security", "SECURITY")]),
-        ("a social", True, []),
+        *((read_targets, f"x\n{line}") for line in ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x")),
+        *((read_truth, f"x\t1\n{line}") for line in ("b 1", "\t1", "a\t1\t2", "b\tnan", "b\tinf", "x\t2")),
+        (read_truth, "lemma\tchange_graded\nb\tmuch"),
     ],
 )
-def test_phrases_and_capitals(tmp_path, line, ignore_case, found):
-    (tmp_path / "words.txt").write_text("security\nsocial  security\n", encoding="utf-8")
-    (tmp_path / "c.txt").write_text(line, encoding="utf-8")
-    words = read_targets(tmp_path / "words.txt")
-    (sentence,) = read_semeval({"t": tmp_path / "c.txt"}, words, ignore_case)
-    assert [(name, sentence.text[start:end]) for name, start, end in sentence.targets] == found
-    assert sentence.text == line and [token for token in sentence.tokens if token in words] == [n for n, _ in found]
+def test_lists_that_are_refused(tmp_path, read, text):
+    """At their line, also a word that is there twice."""
+    (tmp_path / "list.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="list.txt, line 2"):
+        read(tmp_path / "list.txt")
 
 
 def test_forms_of_a_word_are_found_under_its_name(tmp_path):
-    (tmp_path / "words.txt").write_text(
-        "economy: economy,  Economies, home  economics\nset: off\nS:t\n", encoding="utf-8"
-    )
+    lines = "economy: economy,  Economies, home  economics\nset: off\nS:t\n"
+    (tmp_path / "words.txt").write_text(lines, encoding="utf-8")
     words = read_targets(tmp_path / "words.txt")
     assert words == {"economy": ["economy", "Economies", "home economics"], "set": ["off"], "S:t": ["S:t"]}
-    (sentence,) = read_one(tmp_path / "c.txt", "economies, Economies: home economics set off economy. S:t", words)
-    assert marked(sentence) == [
-        *[("economy", "Economies"), ("economy", "home economics"), ("set", "off"), ("economy", "economy")],
-        ("S:t", "S:t"),
-    ]
+    text = "economies, Economies: home economics set off economy. S:t"
+    (sentence,) = read_text(tmp_path / "c.txt", text, words)
+    assert [name for name, _ in marked(sentence)] == ["economy", "economy", "set", "economy", "S:t"]
     assert sentence.tokens == ("economies,", "economy", "economy", "set", "set", "economy", "S:t")
-    (lower,) = read_semeval({"t": tmp_path / "c.txt"}, words, ignore_case=True)
+    (lower,) = read_text(tmp_path / "c.txt", text, words, ignore_case=True)
     assert [name for name, _, _ in lower.targets].count("economy") == 4
 
 
@@ -164,17 +162,9 @@ def test_forms_of_a_word_are_found_under_its_name(tmp_path):
     ],
 )
 def test_targets_that_cannot_be_told_apart_are_refused(tmp_path, targets, ignore_case):
-    (tmp_path / "c.txt").write_text("any words", encoding="utf-8")
     first, second = targets
     with pytest.raises(ValueError, match=rf"'{first}' .*'{second}' .*c\.txt"):
-        list(read_semeval({"t": tmp_path / "c.txt"}, targets, ignore_case))
-
-
-@pytest.mark.parametrize("line", ["a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1"])
-def test_lists_of_forms_that_are_refused(tmp_path, line):
-    (tmp_path / "words.txt").write_text(f"x\n{line}\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="words.txt, line 2"):
-        read_targets(tmp_path / "words.txt")
+        read_text(tmp_path / "c.txt", "any words", targets, ignore_case)
 
 
 ROWS = {
@@ -188,9 +178,7 @@ def test_a_dated_table(tmp_path, caplog):
     """Rows go to the time that holds their date; those of no time are counted, blank texts are not."""
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
-    first, second = read_dated_table(
-        path, ["1810-1860", "1960-2010"], {"plane": ["plane", "planes"]}, ignore_case=True
-    )
+    first, second = read_dated_table(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
     assert (first.time, first.date, first.source) == ("1810-1860", "1815-06-18", "letter")
     assert first.text == "The plane tree. Of two lines" and marked(first) == [("plane", "plane")]
     assert (second.time, second.date, second.source) == ("1960-2010", "1999", "texts.csv.gz, row 1")
@@ -206,20 +194,18 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
     (tmp_path / "text.txt").write_text("a plane", encoding="utf-8")
     paths = {"1": tmp_path / "old.parquet", "2": tmp_path / "new.parquet", "3": tmp_path / "text.txt"}
     sentences = list(read_semeval(paths, ["plane"], columns=Columns("said", "year", "by")))
-    assert [(s.time, s.text, s.date, s.source) for s in sentences] == [
-        *[("1", "a plane", "1815", "Ann"), ("1", "planes", "", "old.parquet, row 1"), ("2", "it", "2001-02-03", "Bo")],
-        ("3", "a plane", "", "text.txt, line 1"),
-    ]
-    (tmp_path / "bare.csv").write_text("text\na plane\n", encoding="utf-8")
-    (bare,) = read_semeval({"t": tmp_path / "bare.csv"}, ["plane"])
+    found = [(s.time, s.text, s.date, s.source) for s in sentences]
+    assert found[:2] == [("1", "a plane", "1815", "Ann"), ("1", "planes", "", "old.parquet, row 1")]
+    assert found[2:] == [("2", "it", "2001-02-03", "Bo"), ("3", "a plane", "", "text.txt, line 1")]
+    (bare,) = read_text(tmp_path / "bare.csv", "text\na plane\n", ["plane"])
     assert (bare.date, bare.source) == ("", "bare.csv, row 0")
 
 
 @pytest.mark.parametrize(
     ("columns", "times", "named"),
     [
-        (Columns(text="words"), ["1810-1860"], "'words'.*--text_column"),
-        (Columns(time="when"), ["1810-1860"], "'when'.*--time_column"),
+        (Columns(text="words"), TIMES, "'words'.*--text_column"),
+        (Columns(time="when"), TIMES, "'when'.*--time_column"),
         (Columns(), ["1810-1860", "1700-1800", "old"], r"texts\.csv.*'date'.*--time_column.*1700-1800, old"),
     ],
 )
@@ -260,13 +246,12 @@ def test_a_published_data_set(tmp_path):
     assert (near.time, near.date, near.source) == ("1800-1899", "[-300,0]", "1_0")
     assert marked(near) == [("pr\u00f3ximo", "pr\u00f3ximo")]
     assert [use.time for use in read_dwug(folder)] == ["1", "2", "1"]
+    # Groupings are in the order of their numbers.
+    lines = [f"w\t \t \t{name}\t{name}\t \ta w\t2:3\t0:3" for name in ("1990-2000", "900-1000", "old")]
+    named = read_dwug(write_published(tmp_path / "others", {"w": lines}), ["1", "2", "3"])
+    assert [use.time for use in named] == ["2", "1", "3"]
     with pytest.raises(ValueError, match="2 time points"):
         next(read_dwug(folder, ["a", "b", "c"]))
-
-
-def test_groupings_are_in_the_order_of_their_numbers(tmp_path):
-    lines = [f"w\t \t \t{name}\t{name}\t \ta w\t2:3\t0:3" for name in ("1990-2000", "900-1000", "old")]
-    assert [use.time for use in read_dwug(write_published(tmp_path, {"w": lines}), ["1", "2", "3"])] == ["2", "1", "3"]
 
 
 @pytest.mark.parametrize(
@@ -282,14 +267,3 @@ def test_published_data_sets_that_are_refused(tmp_path, line, named):
         list(read_dwug(tmp_path))
     with pytest.raises(ValueError, match=rf"uses\.csv, {named}"):
         list(read_dwug(write_published(tmp_path, {"w": [line]})))
-
-
-def test_gold_scores_of_a_published_data_set(tmp_path):
-    """By their column, with accents joined as in the uses; a word without a score has none."""
-    path = tmp_path / "stats_groupings.csv"
-    lines = ["lemma\tgrouping\tchange_binary\tchange_graded", "pro\u0301ximo\t1_2\t1\t0.5", "w\t1_2\t0\tnan"]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert read_truth(path) == {"pr\u00f3ximo": 0.5}
-    path.write_text("\n".join([*lines, "b\t1_2\t1\tmuch"]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"stats_groupings\.csv, line 4"):
-        read_truth(path)

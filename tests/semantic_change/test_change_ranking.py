@@ -73,12 +73,11 @@ def folder(tmp_path_factory) -> Path:
     """Two encoders, and texts in which `flew` changes its contexts, `the` and `air` do not, and `trees` is rare."""
     path = tmp_path_factory.mktemp("change")
     torch.manual_seed(0)
-    BertModel(BertConfig(**SIZES, initializer_range=0.5)).save_pretrained(path / "plain")
-    BertTokenizer(vocab=VOCABULARY).save_pretrained(path / "plain")
-    BertWithTemporalAttention(dated_config(time_initializer_range=1.0, initializer_range=0.5)).save_pretrained(
-        path / "dated"
-    )
-    dated_bert().save_pretrained(path / "dated")
+    plain = BertModel(BertConfig(**SIZES, initializer_range=0.5)), BertTokenizer(vocab=VOCABULARY)
+    config = dated_config(time_initializer_range=1.0, initializer_range=0.5)
+    for name, parts in (("plain", plain), ("dated", (BertWithTemporalAttention(config), dated_bert()))):
+        for part in parts:
+            part.save_pretrained(path / name)
     generator = random.Random(0)
     for time in TIMES:
         lines = ["The trees"] * (4 if time == TIMES[0] else 30)
@@ -90,20 +89,16 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def rank(folder: Path, model: str | Path, output: Path, *more: str) -> list[dict[str, str]]:
-    run_semantic_change.main(
-        [
-            *("--model_name_or_path", str(folder / model), "--output_dir", str(output)),
-            *("--corpora", *(str(folder / f"{time}.txt") for time in TIMES)),
-            *("--targets", str(folder / "words.txt"), *more),
-        ]
-    )
+def rank(texts: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
+    corpora = [str(texts / f"{time}.txt") for time in TIMES]
+    words = ["--targets", str(texts / "words.txt"), "--output_dir", str(output)]
+    run_semantic_change.main(["--corpora", *corpora, *words, *map(str, more)])
     return read_table(output / "changes.csv")
 
 
 @pytest.mark.parametrize("model", ["plain", "dated"])
 def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
-    rows = {row["word"]: row for row in rank(folder, model, tmp_path)}
+    rows = {row["word"]: row for row in rank(folder, tmp_path, "--model_name_or_path", folder / model)}
     scores = ["change", "apd", "prt", "prt_corrected"]
     assert list(rows["flew"])[:10] == ["rank", "word", *scores, "p", "p_fdr", "change_low", "change_high"]
     assert rows.keys() == {"flew", "the", "air"}
@@ -117,22 +112,23 @@ def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
 
 
 def test_rare_words_are_left_out_and_named(folder, tmp_path):
-    rare = {TIMES[0]: 4, TIMES[1]: 30}
-    assert "The Trees" in {row["word"] for row in rank(folder, "plain", tmp_path, "--min_usages", "4")}
-    rank(folder, "plain", tmp_path, "--min_usages", "5")
+    given = ("--model_name_or_path", folder / "plain", "--measures", "apd", "--min_usages")
+    assert "The Trees" in {row["word"] for row in rank(folder, tmp_path, *given, "4")}
+    rank(folder, tmp_path, *given, "5")
     # `trees` is in the longer phrase only.
+    rare = {TIMES[0]: 4, TIMES[1]: 30}
     assert read_json(tmp_path / "results.json")["left_out"] == {"trees": dict.fromkeys(TIMES, 0), "The Trees": rare}
     with pytest.raises(ValueError, match="flew .*40"):
-        rank(folder, "plain", tmp_path, "--min_usages", "200")
+        rank(folder, tmp_path, *given, "200")
 
 
 def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):
     """A model of one layer, read as one of two; a pooler is not read and not missed."""
-    model = BertModel(BertConfig(**{**SIZES, "num_hidden_layers": 1}), add_pooling_layer=False)
-    model.save_pretrained(tmp_path / "short")
-    BertConfig(**SIZES).save_pretrained(tmp_path / "short")
-    BertTokenizer(vocab=VOCABULARY).save_pretrained(tmp_path / "short")
-    rank(folder, tmp_path / "short", tmp_path / "change")
+    short = tmp_path / "short"
+    BertModel(BertConfig(**{**SIZES, "num_hidden_layers": 1}), add_pooling_layer=False).save_pretrained(short)
+    BertConfig(**SIZES).save_pretrained(short)
+    BertTokenizer(vocab=VOCABULARY).save_pretrained(short)
+    rank(folder, tmp_path, "--model_name_or_path", short, "--measures", "apd")
     assert "random numbers: encoder.layer.1." in caplog.text and "pooler" not in caplog.text.split("random numbers")[1]
 
 
@@ -143,13 +139,7 @@ def test_static_measures_need_no_model(tmp_path):
         lines = [" ".join(generator.sample(words, len(words))) for _ in range(20)]
         (tmp_path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
     (tmp_path / "words.txt").write_text("w1\nw2\n", encoding="utf-8")
-    run_semantic_change.main(
-        [
-            *("--measures", "sgns", "neighbours", "--targets", str(tmp_path / "words.txt")),
-            *("--corpora", *(str(tmp_path / f"{time}.txt") for time in TIMES), "--output_dir", str(tmp_path / "out")),
-        ]
-    )
-    rows = read_table(tmp_path / "out" / "changes.csv")
+    rows = rank(tmp_path, tmp_path / "out", "--measures", "sgns", "neighbours")
     assert {row["word"] for row in rows} == {"w1", "w2"}
     assert all(0 < float(row["sgns"]) < 2 and 0 <= float(row["neighbours"]) <= 1 for row in rows)
     assert (tmp_path / "out" / "_changes.html").exists() and not (tmp_path / "out" / "_usages.parquet").exists()

@@ -62,24 +62,18 @@ def test_a_sample_is_drawn_by_sentence_and_does_not_depend_on_other_words():
     assert len(set(drawn)) == 5
     assert drawn == sample_usages(many, ["trees", "plane"], TIMES, num_samples=5)["plane"][TIMES[0]]
     assert drawn != sample_usages(many, ["plane"], TIMES, num_samples=5, seed=1)["plane"][TIMES[0]]
-    with pytest.raises(KeyError, match="1900"):
-        sample_usages([sentence("1900", "plane", "plane")], ["plane"], TIMES, num_samples=5)
 
 
 def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
-    frequencies = {}
-    counted = count_frequencies(SENTENCES, ["plane", "trees", "air"], TIMES, frequencies)
-    assert len(sample_usages(counted, ["plane"], TIMES, num_samples=1)["plane"][TIMES[1]]) == 1
+    words, frequencies = ["plane", "trees", "air"], {}
+    counted = count_frequencies(SENTENCES, words, TIMES, frequencies)
+    assert len(sample_usages(counted, words, TIMES, num_samples=1)["plane"][TIMES[1]]) == 1
     assert frequencies == {
-        "plane": {TIMES[0]: Frequency(1, 9), TIMES[1]: Frequency(2, 4)},
-        "trees": {TIMES[0]: Frequency(2, 9), TIMES[1]: Frequency(1, 4)},
-        "air": {TIMES[0]: Frequency(0, 9), TIMES[1]: Frequency(0, 4)},
+        word: {time: Frequency(*pair) for time, pair in zip(TIMES, zip(counts, (9, 4)), strict=True)}
+        for word, counts in (("plane", (1, 2)), ("trees", (2, 1)), ("air", (0, 0)))
     }
-    table = ranked_table(
-        {"apd": {"trees": 0.1, "plane": 0.2}}, dict.fromkeys(["trees", "plane"], {}), None, frequencies
-    )
+    table = ranked_table({"apd": {"trees": 0.1, "plane": 0.2}}, {"trees": {}, "plane": {}}, None, frequencies)
     assert list(table[f"per_million_{TIMES[0]}"]) == pytest.approx([1e6 / 9, 2e6 / 9])
-    assert list(table["word"]) == ["plane", "trees"]
 
 
 @pytest.mark.parametrize(
@@ -88,10 +82,8 @@ def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
 )
 def test_long_texts_are_cut_around_the_word(place, kept):
     """Four tokens of ten are kept, the word in the middle of them where that is possible."""
-    words = ["the"] * 8
-    words.insert(place, "trees")
-    text = " ".join(words)
-    usage = Usage(TIMES[1], text, text.index("trees"), text.index("trees") + 5)
+    text = " ".join(["the"] * place + ["trees"] + ["the"] * (8 - place))
+    usage = Usage(TIMES[1], text, 4 * place, 4 * place + 5)
     for tokenizer, num_special in ((dated_bert(), 1), (dated_bert(prepend_time=True), 2)):
         row, first, last = encode_usage(tokenizer, usage, max_length=5 + num_special)
         tokens = tokenizer.convert_ids_to_tokens(row["input_ids"])
@@ -127,13 +119,17 @@ def test_a_vector_is_the_mean_of_a_word_s_pieces_in_the_last_layers(layers, buil
                     states = torch.stack(model(**batch, output_hidden_states=True).hidden_states[-layers:]).mean(0)[0]
                 tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
                 # The second of two occurrences is the one further to the right.
-                first = (
-                    tokens.index(pieces[0]) if usage.start < 10 else len(tokens) - 1 - tokens[::-1].index(pieces[0])
-                )
+                places = [place for place, token in enumerate(tokens) if token == pieces[0]]
+                first = places[0 if usage.start < 10 else -1]
                 expected = states[first : first + len(pieces)].mean(0)
                 np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
     with pytest.raises(ValueError, match="`num_last_layers` .* 4"):
         embed_usages(model, tokenizer, usages, num_last_layers=4)
+    # Not finite.
+    for weight in model.parameters():
+        torch.nn.init.constant_(weight, math.nan)
+    with pytest.raises(ValueError, match="not finite"):
+        embed_usages(model, tokenizer, usages)
 
 
 def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(caplog):
@@ -141,18 +137,9 @@ def test_words_that_are_all_unknown_to_the_tokenizer_are_left_out_and_counted(ca
     model, tokenizer = plain_model()
     sentences = [sentence(TIMES[0], "the \u01bfeorc flew", "the", "\u01bfeorc"), sentence(TIMES[1], "the air", "the")]
     vectors = embed_usages(model, tokenizer, sample_usages(sentences, ["the", "\u01bfeorc"], TIMES, 10))
-    assert vectors["\u01bfeorc"][TIMES[0]].shape == (0, 16) and vectors["the"][TIMES[0]].shape == (1, 16)
-    assert "\u01bfeorc (1)" in caplog.text
+    assert vectors["\u01bfeorc"][TIMES[0]].shape == (0, 16) and "\u01bfeorc (1)" in caplog.text
     own = embed_usages(model, tokenizer, sample_usages(sentences, ["the"], TIMES, 10))
-    for time in TIMES:
-        np.testing.assert_allclose(vectors["the"][time], own["the"][time], atol=1e-5)
-
-
-def test_vectors_that_are_not_finite_are_refused():
-    model, tokenizer = plain_model()
-    torch.nn.init.constant_(model.embeddings.LayerNorm.bias, math.nan)
-    with pytest.raises(ValueError, match="not finite"):
-        embed_usages(model, tokenizer, sample_usages(SENTENCES[1:2], ["plane"], TIMES, 10))
+    np.testing.assert_allclose(vectors["the"][TIMES[0]], own["the"][TIMES[0]], atol=1e-5)
 
 
 def test_a_tokenizer_of_other_times_is_refused():
@@ -173,9 +160,12 @@ def time_model() -> tuple[BertWithTemporalAttentionForMaskedLM, TemporalBertToke
 
 
 def test_times_are_predicted_in_the_place_of_a_masked_token():
+    """And a word's score is their mean difference over its sentences."""
     model, tokenizer = time_model()
-    texts = ["the plane flew", "trees", "the trees flew"]
+    texts = ["the plane flew", "plane trees", "the plane"]
     probabilities = predict_times(model, tokenizer, texts, batch_size=2)
+    scores = time_differences(model, tokenizer, sample_usages(SENTENCES, ["plane"], TIMES, 10), TIMES)
+    assert scores["plane"] == pytest.approx(np.abs(probabilities @ [-1, 1]).mean(), abs=1e-5)
     for text, row in zip(texts, probabilities, strict=True):
         batch = tokenizer(text, time=1815, return_tensors="pt")
         batch["input_ids"][0, 1] = tokenizer.mask_token_id
@@ -187,33 +177,19 @@ def test_times_are_predicted_in_the_place_of_a_masked_token():
         predict_times(model, dated_bert(), texts)
 
 
-def test_time_differences_are_means_over_sentences():
-    model, tokenizer = time_model()
-    usages = sample_usages(SENTENCES, ["plane", "trees"], TIMES, num_samples=10)
-    scores = time_differences(model, tokenizer, usages, TIMES)
-    texts = ["the plane flew", "plane trees", "the plane"]
-    probabilities = predict_times(model, tokenizer, texts)
-    expected = np.abs(probabilities[:, 1] - probabilities[:, 0]).mean()
-    assert scores["plane"] == pytest.approx(expected, abs=1e-5)
-
-
-SCORES = {
-    "prt": {"a": 0.1, "b": 0.5, "c": math.nan, "d": 0.5},
-    "apd": {"a": 1, "b": 2, "c": math.nan, "d": 3},
-}
 COUNTS = {"a": {"1": 2, "2": 3}, "b": {"1": 1, "2": 1}, "c": {"1": 0, "2": 4}, "d": {"1": 9, "2": 9}}
 
 
 def test_a_report_of_scores_and_gold_scores(tmp_path):
     """Words with the same score share a rank, missing ones come last."""
     truth, rare = {"a": 0.1, "b": 0.6, "c": 0.3, "d": 0.9, "f": 0.5}, {"e": {"1": 3, "2": 0}}
-    columns = {**SCORES, "sgns": dict.fromkeys(COUNTS, math.nan)}
+    scores = {"prt": (0.1, 0.5, math.nan, 0.5), "apd": (1, 2, math.nan, 3), "sgns": [math.nan] * 4}
+    columns = {name: dict(zip(COUNTS, values, strict=True)) for name, values in scores.items()}
     text = write_report(tmp_path, ranked_table(columns, COUNTS, truth), ["1", "2"], truth, left_out=rare)
     for said in ("e (1: 3, 2: 0)", "prt: no score: c.", "Not looked for: f.", "sgns: no correlation"):
         assert said in text
     results = read_json(tmp_path / "results.json")
     assert results["left_out"] == rare and results["agreement"].keys() == {"prt", "apd"}
-    assert results["agreement"]["apd"]["num_words"] == 3
     assert results["agreement"]["apd"]["spearman"] == pytest.approx(1.0)
     assert (tmp_path / "changes.csv").read_text().splitlines() == [
         "rank,word,prt,apd,sgns,gold,usages_1,usages_2",
@@ -222,9 +198,7 @@ def test_a_report_of_scores_and_gold_scores(tmp_path):
         "3,a,0.1,1.0,,0.1,2,3",
         ",c,,,,0.3,0,4",
     ]
-    assert (tmp_path / "changes.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "changes.pdf").read_bytes().startswith(b"%PDF")
-    assert "<svg" in (tmp_path / "changes.svg").read_text()
+    assert all((tmp_path / f"changes.{kind}").stat().st_size for kind in ("png", "pdf", "svg"))
 
 
 def test_a_table_on_the_screen():
@@ -235,48 +209,40 @@ def test_a_table_on_the_screen():
     assert header.strip() == r"a\tb" and line.strip() == r"a\nb\x1b[31m"
 
 
-def change_table(p: tuple[float, ...]) -> pd.DataFrame:
+def change_table(*p: float) -> pd.DataFrame:
     columns = {"change": (8, 6, 0.5, 0.5), "change_low": (7, 5, 0, 0), "change_high": (9, 7, 1.9, 2.1), "p": p}
     scores = {name: dict(zip(["a", "$b$", "c", "d"], values, strict=True)) for name, values in columns.items()}
-    scores["prt"] = dict.fromkeys(scores["p"], 0.5)
     return ranked_table(scores, dict.fromkeys(scores["p"], COUNTS["a"]))
 
 
-def test_how_sure_scores_are_stands_after_them():
+def test_p_values_are_adjusted_for_the_number_of_words():
     """The words' p-values 0.01, 0.02, 0.03 and 0.5 are adjusted to 4/1, 4/2, 4/3 and 4/4 of them, or less."""
-    table = change_table((0.5, 0.02, 0.03, 0.01))
-    assert list(table) == "rank word change prt p p_fdr change_low change_high usages_1 usages_2".split()
+    table = change_table(0.5, 0.02, 0.03, 0.01)
+    assert list(table) == "rank word change p p_fdr change_low change_high usages_1 usages_2".split()
     assert dict(zip(table["word"], table["p_fdr"], strict=True)) == pytest.approx(
         {"a": 0.5, "$b$": 0.04, "c": 0.04, "d": 0.04}
     )
 
 
-@pytest.mark.parametrize(
-    ("p", "said"),
-    [
-        # Adjusted: 0.004, 0.04, 0.04, 0.9. 'c' ends below a quarter of 8, 'd' does not.
-        ((0.001, 0.02, 0.03, 0.9), ("3 of 4", "'a': c.")),
-        ((0.9, 0.9, 0.9, 0.9), ("0 of 4",)),
-    ],
-)
-def test_the_last_sentence_counts_the_words_that_changed(p, said):
-    sentence = conclude(change_table(p))
-    assert all(part in sentence for part in said)
-    assert ("quarter" in sentence) == (len(said) > 1)
+def test_the_last_sentence_counts_the_words_that_changed():
+    # Adjusted: 0.004, 0.04, 0.04, 0.9. 'c' ends below a quarter of 8, 'd' does not.
+    sentence = conclude(change_table(0.001, 0.02, 0.03, 0.9))
+    assert "3 of 4" in sentence and "quarter" in sentence and "'a': c." in sentence
+    sentence = conclude(change_table(0.9, 0.9, 0.9, 0.9))
+    assert "0 of 4" in sentence and "quarter" not in sentence
 
 
 def test_the_figure_has_the_words_from_the_most_changed_to_the_least():
-    figure = plot_scores(change_table((0.5, 0.02, 0.03, 0.01)), ["1900", "1950", "20\n00"])
+    figure = plot_scores(change_table(0.5, 0.02, 0.03, 0.01), ["1900", "1950", "20\n00"])
     (axes,) = figure.axes
     figure.canvas.draw()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "$b$", "c", "d"]
-    assert [bar.get_width() for bar in axes.patches] == [8, 6, 0.5, 0.5]
+    assert [bar.get_width() for bar in axes.patches] == [8, 6, 0.5, 0.5] and axes.yaxis_inverted()
     (bars,) = axes.containers[1].lines[2]
     assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [[7, 9], [5, 7], [0, 1.9], [0, 2.1]]
     # A word with dollar signs is not a formula.
     assert not any(label.get_parse_math() for label in (axes.title, *axes.get_yticklabels()))
-    # The first and the last time, which the score compares; the first word is at the top.
-    assert r"1900 to 20\n00" in axes.get_title() and axes.yaxis_inverted()
+    assert r"1900 to 20\n00" in axes.get_title()
 
 
 def test_a_marked_word_gives_the_vector_of_the_whole_text():
@@ -291,11 +257,9 @@ def test_a_marked_word_gives_the_vector_of_the_whole_text():
 
 
 @pytest.mark.parametrize("bias", [0.0, 50.0])
-def test_texts_that_all_get_one_time_are_told(caplog, monkeypatch, bias):
-    monkeypatch.setattr("modeling_tempoformer.semantic_change.time_prediction.logger.propagate", True)
+def test_texts_that_all_get_one_time_are_told(caplog, bias):
     model, tokenizer = time_model()
     model.cls.predictions.bias.data[tokenizer.time_token_ids[1]] += bias
-    texts = [" ".join(words) for words in (["the"], ["flew"], ["plane"], ["air", "sad"], ["glad", "the"])]
-    times = set(predict_times(model, tokenizer, texts).argmax(-1).tolist())
-    assert (times == {1}) == bool(bias)
+    texts = ["the", "flew", "plane", "air sad", "glad the"]
+    assert (set(predict_times(model, tokenizer, texts).argmax(-1)) == {1}) == bool(bias)
     assert (f"All 5 texts get the time {TIMES[1]}" in caplog.text) == bool(bias)

@@ -4,15 +4,15 @@ import base64
 import io
 import json
 import logging
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from saved import save_model
-from transformers import AutoTokenizer
+from transformers import pipeline
 
-from modeling_tempoformer import StreamClassificationPipeline, TempoFormerForStreamClassification
 from modeling_tempoformer.data.splits import hash_id
 from modeling_tempoformer.view.timelines import load_pipeline
 
@@ -44,7 +44,7 @@ class Answer(HTMLParser):
         self.page = values.get("srcdoc", self.page)
         if tag == "a":
             table = base64.b64decode(values["href"].partition("base64,")[2]).decode()
-            self.table = pd.read_csv(io.StringIO(table), dtype={"post_id": str}, keep_default_na=False)
+            self.table = pd.read_csv(io.StringIO(table), keep_default_na=False)
 
     def handle_data(self, text):
         self.problem += text if self.tags == ["p"] else ""
@@ -54,14 +54,16 @@ def answer(text: str, folder: str | Path) -> Answer:
     return Answer(app.show_posts(text, load_pipeline(str(folder)), str(folder)))
 
 
-@pytest.mark.parametrize("dated", [False, True])
-def test_predictions_and_page(tmp_path, dated):
-    folder = save_model(tmp_path / "mine", dated)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    return save_model(tmp_path_factory.mktemp("model") / "mine")
+
+
+def test_predictions_and_page(folder):
     shown = answer(POSTS, folder)
     assert shown.tags == ["p", "span", "a", "iframe"]
     # Two timelines by themselves, as anyone loads the model.
-    loaded = TempoFormerForStreamClassification.from_pretrained(folder)
-    pipe = StreamClassificationPipeline(model=loaded, tokenizer=AutoTokenizer.from_pretrained(folder))
+    pipe = pipeline("stream-classification", model=folder, trust_remote_code=True)
     times = ["2001-05-01T09:00:00Z", "2001-05-02T22:10:00Z", "2001-05-03T07:00:00Z"]
     ann = pipe({"text": ["so glad today", SECRET, "tired, again"], "timestamp": times}, top_k=3)
     bob = pipe({"text": ["nothing new"], "timestamp": ["2001-05-01"]}, top_k=3)
@@ -75,35 +77,33 @@ def test_predictions_and_page(tmp_path, dated):
     assert table["label"].tolist() == ["IS", "", "O", ""]
     # This model has no test.
     assert "No score is known" in shown.page
-    assert SECRET not in shown.page and "so glad today" in shown.page
     # No post is markup.
-    html = app.show_posts(POSTS, load_pipeline(folder), folder)
-    assert "<script" not in html and SECRET not in html
+    assert SECRET not in shown.page and "so glad today" in shown.page
 
 
-def test_a_mistake_in_the_posts_is_one_sentence(tmp_path):
-    folder = save_model(tmp_path / "mine")
+def test_a_mistake_in_the_posts_is_one_sentence(folder):
     for text, named in (("text,timestamp\n<b>a</b>,01/05/2024", "01/05/2024"), ("text,label\na,<b>", "'<b>'")):
         shown = answer(text, folder)
         assert named in shown.problem and shown.tags == ["p"]
 
 
-def test_a_model_is_not_scored_on_what_it_has_learned_from(tmp_path):
-    folder = save_model(tmp_path / "mine")
-    Path(folder, "_split.json").write_text(json.dumps({"train": [hash_id("ann")]}))
-    assert "ann" in answer(POSTS, folder).problem
+def test_a_model_is_not_scored_on_what_it_has_learned_from(folder, tmp_path):
+    model = shutil.copytree(folder, tmp_path / "mine")
+    (model / "_split.json").write_text(json.dumps({"train": [hash_id("ann")]}))
+    assert "ann" in answer(POSTS, model).problem
     unlabelled = POSTS.replace(",IS\n", ",\n").replace(",O\n", ",\n")
-    assert len(answer(unlabelled, folder).table) == 4
+    assert len(answer(unlabelled, model).table) == 4
 
 
 def test_code_beside_the_weights_is_not_run(tmp_path):
+    """Also of a model that reads dates."""
     folder = Path(save_model(tmp_path / "mine", dated=True))
     code = f"from pathlib import Path\nPath({str(tmp_path / 'exploded')!r}).touch()\n"
     names = [path.name for path in folder.glob("*.py")]
     assert {"modeling_tempoformer.py", "tokenization_temporal_bert.py"} <= set(names)
     for name in names:
         (folder / name).write_text(code)
-    assert len(answer(POSTS, str(folder)).table) == 4
+    assert len(answer(POSTS, folder).table) == 4
     # Nor that of a model of no known kind.
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))

@@ -3,7 +3,6 @@
 import csv
 import io
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -50,20 +49,15 @@ def served(folder: Path, environment: dict[str, str], *command: str):
     settings = {"TMPDIR": str(folder / "tmp"), "HF_HOME": str(folder / "home"), "GRADIO_SERVER_PORT": str(port)}
     url, log = f"http://127.0.0.1:{port}/", folder / "log.txt"
     with log.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            cwd=folder,
-            env={**environment, **settings},
-            stdout=file,
-            stderr=subprocess.STDOUT,
-        )
+        both, environment = {"stdout": file, "stderr": subprocess.STDOUT}, {**environment, **settings}
+        process = subprocess.Popen([sys.executable, *command], cwd=folder, env=environment, **both)
     try:
         for _ in range(240):
             assert process.poll() is None, log.read_text()
             try:
-                if httpx.get(url, timeout=5).is_success:
-                    break
-            except httpx.TransportError:
+                httpx.get(url, timeout=5).raise_for_status()
+                break
+            except httpx.HTTPError:
                 time.sleep(0.5)
         else:
             pytest.fail(log.read_text())
@@ -117,7 +111,6 @@ def test_on_this_machine(browser, model, tmp_path):
         browser.set_value("#posts textarea", f"the {WORD} was glad")
         browser.find("#show").click()
         browser.wait_for(lambda: "Line 1" in "".join(browser.texts("#result .problem")))
-        assert browser.find_all("#result iframe") == []
 
         # The server does not take requests that no page sends: long ones, and files.
         assert httpx.post(f"{url}gradio_api/queue/join", content=b" " * 20_000_000, timeout=60).status_code == 413
@@ -130,11 +123,9 @@ def test_on_this_machine(browser, model, tmp_path):
         browser.wait_for(lambda: "Sam" in browser.find("#posts textarea").get_property("value"))
         show(browser, "Posts: 6. Timelines: 1.")
         assert others(browser, url) == []
-    assert holding(tmp_path / "run", WORD) == []
-    assert holding(tmp_path / "run", "with Sam") == []
     # Gradio writes nothing either.
-    assert [path for path in (tmp_path / "run" / "tmp").rglob("*") if path.is_file()] == []
-    assert re.search(r"http://127\.0\.0\.1", log.read_text())
+    assert holding(tmp_path / "run", WORD) == holding(tmp_path / "run" / "tmp", "") == []
+    assert url.rstrip("/") in log.read_text()
 
 
 def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):

@@ -39,30 +39,21 @@ def test_a_space_names_its_model(hub, tmp_path):
     assert hub.commits("me/mine") == before
 
 
-def test_a_space_has_the_package_as_the_wheel_maps_it(hub):
+def test_a_space_has_the_package_as_the_wheel_maps_it_and_needs_what_that_needs():
     cfg = settings()
-    packages = cfg["options"]["packages"].split()
     mapped = dict(line.split(" = ") for line in cfg["options"]["package_dir"].strip().splitlines())
-    data = cfg["options.package_data"]
     wanted = {"app.py", "README.md", "requirements.txt"}
-    for package in set(packages) - set(mapped):
-        folder = ROOT / package.replace(".", "/")
-        patterns = ["*.py", *re.split(r",\s*", data.get(package, ""))]
-        wanted |= {
-            path.relative_to(ROOT).as_posix() for pattern in filter(None, patterns) for path in folder.glob(pattern)
-        }
-    assert set(pushing.space_files("me/mine")) == wanted
-
-
-def test_a_space_needs_what_the_package_needs():
-    cfg = settings()
-    extras = cfg["options.extras_require"]
-    needed = names_in(cfg["options"]["install_requires"].strip())
-    needed |= names_in(extras["view"].strip()) | names_in(extras["space"].strip())
+    for package in set(cfg["options"]["packages"].split()) - set(mapped):
+        patterns = ["*.py", *cfg["options.package_data"].get(package, "").replace(",", " ").split()]
+        found = [path for pattern in patterns for path in (ROOT / package.replace(".", "/")).glob(pattern)]
+        wanted |= {path.relative_to(ROOT).as_posix() for path in found}
     files = pushing.space_files("me/mine")
+    assert set(files) == wanted
+    extras = cfg["options.extras_require"]
+    needed = [cfg["options"]["install_requires"], extras["view"], extras["space"]]
     lines = files["requirements.txt"].decode().split()
     # The card names the version of gradio.
-    assert names_in("\n".join(lines)) | {"gradio"} == needed
+    assert names_in("\n".join(lines)) | {"gradio"} == set().union(*(names_in(each.strip()) for each in needed))
     assert all(re.fullmatch(r"[\w-]+==[\d.]+(post\d+)?", line) for line in lines), lines
 
 

@@ -1,6 +1,8 @@
-"""Explanations as the pipeline's `explain` returns them, made at random."""
+"""Explanations as the pipeline's `explain` returns them, made at random; and what a page holds."""
 
+import json
 import random
+import re
 
 
 NAMES = ["No-Switch", "Switch"]
@@ -53,3 +55,9 @@ def explained_timelines(
             posts.append(post)
         timelines.append({"id": f"person {timeline}", "posts": posts})
     return timelines
+
+
+def data_of(page: str) -> dict:
+    """What the page's script reads, as a browser would: up to the first end of the element."""
+    (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(text)["data"]

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from selenium.webdriver.common.keys import Keys
 from stand_ins import NAMES, explained_timelines
 
 from modeling_tempoformer.evaluation.timeline_metrics import detection_delays
-from modeling_tempoformer.view import show
 from modeling_tempoformer.view.page import write_page
 from modeling_tempoformer.view.timeline_page import timeline_page
 
@@ -41,9 +41,22 @@ def page(timelines, tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, page):
-    """The page, in which nothing goes wrong until the end of the test."""
+    """The page, in which nothing goes wrong and which asks for nothing until the end of the test."""
     browser.open(page, READY)
     yield browser
+    assert browser.problems() == []
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Opens a page of other timelines, in which nothing goes wrong either."""
+
+    def write_and_open(*arguments, **settings):
+        write_page(tmp_path / "page.html", timeline_page(*arguments, **settings))
+        browser.open(tmp_path / "page.html", READY)
+        return browser
+
+    yield write_and_open
     assert browser.problems() == []
 
 
@@ -52,13 +65,13 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
     counts = {**dict.fromkeys(("posts", "alarms", "judged", "ofClass", "hits"), 0), "delays": []}
     for timeline in timelines:
         posts = timeline["posts"]
-        raised = np.array([post["probabilities"]["Switch"] >= threshold for post in posts])
+        raised = np.array([is_alarm(post, threshold) for post in posts])
         labelled = np.array([post["actual"] is not None for post in posts])
         of_class = np.array([post["actual"] == "Switch" for post in posts])
         times = np.array([post["timestamp"] for post in posts])
-        found = {"posts": len(posts), "alarms": raised, "judged": raised & labelled, "ofClass": of_class}
-        for name, each in {**found, "hits": raised & of_class}.items():
-            counts[name] += int(np.sum(each))
+        sums = len(posts), raised.sum(), (raised & labelled).sum(), of_class.sum(), (raised & of_class).sum()
+        for name, number in zip(list(counts)[:5], sums, strict=True):
+            counts[name] += int(number)
         for late, seconds in detection_delays(of_class[labelled], raised[labelled], times[labelled]):
             delay = {"posts": late, "seconds": pytest.approx(seconds, abs=0.002)}
             counts["delays"].append(None if math.isnan(late) else delay)
@@ -73,8 +86,8 @@ def table_rows(browser, selector: str) -> list[list[str]]:
     )
 
 
-def alarms_of(timeline: dict, threshold: float) -> int:
-    return sum(post["probabilities"]["Switch"] >= threshold for post in timeline["posts"])
+def is_alarm(post: dict, threshold: float = 0.5) -> bool:
+    return post["probabilities"]["Switch"] >= threshold
 
 
 def shown_timeline(browser, timelines: list[dict]) -> dict:
@@ -88,24 +101,21 @@ def test_counts_follow_the_threshold(opened, timelines):
         opened.set_value(control, threshold)
         here, of_all = opened.driver.execute_script("return [counts[state.timeline], addCounts(counts)]")
         assert here == counts_of([shown], threshold) and of_all == counts_of(timelines, threshold)
-        rows = {name: cells for name, *cells in table_rows(opened, "#scores tbody")}
-        hits, judged, of_class = (of_all[name] for name in ("hits", "judged", "ofClass"))
-        assert rows["precision"][1] == f"{hits / judged:.3f} ({hits:,} of {judged:,})"
-        assert rows["recall"][1] == f"{hits / of_class:.3f} ({hits:,} of {of_class:,})"
+        rows = {name: cells[1] for name, *cells in table_rows(opened, "#scores tbody")}
+        for name, total in (("precision", of_all["judged"]), ("recall", of_all["ofClass"])):
+            assert rows[name] == f"{of_all['hits'] / total:.3f} ({of_all['hits']:,} of {total:,})"
         delays = [delay["posts"] for delay in of_all["delays"] if delay]
-        assert rows["runs found"][1] == f"{len(delays)} of {len(of_all['delays'])}"
-        assert rows["median delay"][1].startswith(f"{median(delays):g} post")
-    assert opened.text('#timelines [aria-current="true"] .small').split()[0] == str(alarms_of(shown, 0.25))
+        assert rows["runs found"] == f"{len(delays)} of {len(of_all['delays'])}"
+        assert rows["median delay"].startswith(f"{median(delays):g} post")
+    assert opened.text('#timelines [aria-current="true"] .small').split()[0] == str(here["alarms"])
 
 
 def test_the_words_of_posts_follow_the_threshold(opened, timelines):
     """Hit, miss, false alarm, alarm or none, beside each post and as its mark."""
     opened.set_value("#threshold", 0.6)
-    expected = []
-    for post in shown_timeline(opened, timelines)["posts"]:
-        alarm = post["probabilities"]["Switch"] >= 0.6
-        words = {None: ("no alarm", "alarm"), "Switch": ("miss", "hit"), "No-Switch": ("no alarm", "false alarm")}
-        expected.append(words[post["actual"]][alarm])
+    words = {None: ("no alarm", "alarm"), "Switch": ("miss", "hit"), "No-Switch": ("no alarm", "false alarm")}
+    posts = shown_timeline(opened, timelines)["posts"]
+    expected = [words[post["actual"]][is_alarm(post, 0.6)] for post in posts]
     assert opened.texts("#posts .outcome") == expected
     opened.wait_for(lambda: len(opened.find_all(MARKS)) == len(expected))
     marks = [mark.get_attribute("aria-label") for mark in opened.find_all(MARKS)]
@@ -116,7 +126,8 @@ def test_sort_and_search(opened, timelines):
     def listed():
         return opened.texts("#timelines strong")
 
-    by_alarms = [timeline["id"] for timeline in sorted(timelines, key=lambda timeline: -alarms_of(timeline, 0.5))]
+    by_alarms = sorted(timelines, key=lambda timeline: -sum(map(is_alarm, timeline["posts"])))
+    by_alarms = [timeline["id"] for timeline in by_alarms]
     assert listed() == by_alarms[:50]
     opened.find("#more").click()
     assert listed() == by_alarms
@@ -158,7 +169,7 @@ def test_why(opened, timelines):
         for row, place in zip(rows, strongest[:most], strict=True):
             assert re.split(r"[ ,]", row[0])[: len(names[place].split())] == names[place].split()
             moved = [float(cell.replace("−", "-")) for cell in row[1:3]]
-            assert moved == pytest.approx([log_odds[place], effects[place]], abs=0.0051)
+            assert moved[0] == pytest.approx(log_odds[place], abs=0.0051)
             assert moved[1] == pytest.approx(effects[place], abs=0.0006)
             looked = [float(cell.split()[0]) / 100 for cell in row[3:] if cell]
             weights = [layer[place] for layer in post["attention"]] if place < len(post["stream"]) else []
@@ -172,13 +183,13 @@ def test_why(opened, timelines):
 
 def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
     posts = shown_timeline(opened, timelines)["posts"]
-    alarms = [place for place, post in enumerate(posts) if post["probabilities"]["Switch"] >= 0.5]
 
     def moved(place: int) -> float:
-        effects = posts[place]["log_odds_effects"]["Switch"]
-        return max((round(abs(effect), 2) for effect in effects[: len(posts[place]["stream"]) - 1]), default=0.0)
+        effects = posts[place]["log_odds_effects"]["Switch"][:-3]
+        return max((round(abs(effect), 2) for effect in effects), default=0.0)
 
-    assert opened.text(READY).startswith(f"Why post {max(alarms, key=moved) + 1} ")
+    most = max((place for place, post in enumerate(posts) if is_alarm(post)), key=moved)
+    assert opened.text(READY).startswith(f"Why post {most + 1} ")
 
 
 def test_silences_are_short_and_times_do_not_collide(opened, timelines):
@@ -194,29 +205,28 @@ def test_silences_are_short_and_times_do_not_collide(opened, timelines):
     assert all(right < left for (_, right), (left, _) in itertools.pairwise(boxes(words)))
     first = np.datetime64(int(posts[0]["timestamp"]), "s").astype(str)[:16].replace("T", " ")
     assert opened.texts(words)[0] == first
-    middles = [sum(box) / 2 for box in boxes(MARKS)]
-    silent = [middles[place] - middles[place - 1] for place in range(9, len(posts), 10)]
-    gaps = np.diff([post["timestamp"] for post in posts])
-    longest = 10 * np.median(gaps)
-    rest = gaps[gaps <= longest].sum()
-    expected = min(longest * len(silent), rest / 3)
-    assert sum(silent) / (middles[-1] - middles[0]) == pytest.approx(expected / (rest + expected), abs=0.005)
-    assert expected < sum(gaps) / 50
+    gaps, drawn = np.diff([post["timestamp"] for post in posts]), np.diff(np.mean(boxes(MARKS), axis=1))
+    silent = slice(8, None, 10)
+    assert gaps[silent].sum() > 0.9 * gaps.sum() and 0 < drawn[silent].sum() < 0.26 * drawn.sum()
+    # The rest is drawn to scale.
+    rest = np.arange(len(gaps)) % 10 != 8
+    assert drawn[rest] / drawn[rest].sum() == pytest.approx(gaps[rest] / gaps[rest].sum(), abs=0.005)
 
 
-def test_seconds_since_a_start_are_no_dates(browser, tmp_path):
+def test_seconds_since_a_start_are_no_dates(open_page):
     timelines = explained_timelines(1, 9)
     for place, post in enumerate(timelines[0]["posts"]):
         post["timestamp"] = 3599.0 + 61 * place
-    write_page(tmp_path / "page.html", timeline_page(timelines, NAMES))
-    browser.open(tmp_path / "page.html", READY)
-    assert [head.split(" · ")[1][:7] for head in browser.texts("#posts .post-head")[:2]] == ["0:59:59", "1:01:00"]
-    assert "1970" not in browser.text("main")
+    opened = open_page(timelines, NAMES)
+    assert [head.split(" · ")[1][:7] for head in opened.texts("#posts .post-head")[:2]] == ["0:59:59", "1:01:00"]
+    assert "1970" not in opened.text("main")
+    # One timeline needs no list.
+    assert not opened.find("#list").is_displayed()
 
 
 def test_a_chart_is_saved_as_svg(opened, tmp_path):
     """With the colours of paper, since a file has no variables."""
-    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    opened.save_into(tmp_path)
     for number, button in enumerate(("save-timeline", "save-why"), 1):
         opened.find(f"#{button}").click()
         opened.wait_for(lambda number=number: len(list(tmp_path.glob("*.svg"))) == number)
@@ -230,42 +240,40 @@ def test_click_in_the_chart(opened, timelines):
     opened.find('#axis [value="position"]').click()
     posts = shown_timeline(opened, timelines)["posts"]
     opened.wait_for(lambda: len(opened.find_all(MARKS)) == len(posts))
+    script = """
+        const box = document.querySelectorAll(arguments[0])[arguments[1]].getBoundingClientRect();
+        const at = { clientX: box.left + box.width / 2, clientY: box.top, bubbles: true };
+        for (const kind of ["pointermove", "click"]) {
+            document.querySelector("#timeline_chart svg").dispatchEvent(new MouseEvent(kind, at));
+        }
+        return document.getElementById("tip").textContent;
+    """
     for place in (0, 17):
-        script = """
-            const box = document.querySelectorAll(arguments[0])[arguments[1]].getBoundingClientRect();
-            const at = { clientX: box.left + box.width / 2, clientY: box.top, bubbles: true };
-            for (const kind of ["pointermove", "click"]) {
-                document.querySelector("#timeline_chart svg").dispatchEvent(new MouseEvent(kind, at));
-            }
-            return document.getElementById("tip").textContent;
-        """
-        tip = opened.driver.execute_script(script, MARKS, place)
-        assert posts[place]["text"] in tip
+        assert posts[place]["text"] in opened.driver.execute_script(script, MARKS, place)
         assert opened.text(READY).startswith(f"Why post {place + 1} ")
 
 
 def test_keys(opened, timelines):
-    press = """
-        if (arguments[0]) document.querySelector(arguments[0]).focus();
-        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: arguments[1], bubbles: true }));
-        return document.activeElement.dataset;
-    """
-
-    def keys(*names: str, at: str | None = None):
-        return [opened.driver.execute_script(press, at, name) for name in names][-1]
+    def keys(*names: str, at: str | None = None) -> dict:
+        """Presses keys where the focus is, or at an element; what is then in focus."""
+        if at:
+            opened.driver.execute_script("document.querySelector(arguments[0]).focus()", at)
+        for name in names:
+            opened.driver.switch_to.active_element.send_keys(getattr(Keys, name))
+        return opened.driver.execute_script("return document.activeElement.dataset")
 
     posts = shown_timeline(opened, timelines)["posts"]
-    keys("Home", "ArrowRight", "ArrowRight", "ArrowLeft", "Enter", at="#chart")
+    keys("HOME", "RIGHT", "RIGHT", "LEFT", "ENTER", at="#chart")
     assert opened.text(READY).startswith("Why post 2 ")
-    keys("End", "ArrowRight")
+    keys("END", "RIGHT", at="#chart")
     assert posts[-1]["text"] in opened.text("#tip")
     # One post of the list is reached by Tab, and the others from it.
     (reached,) = opened.find_all('#posts .post[tabindex="0"]')
     assert reached.get_attribute("data-post") == "1"
-    assert keys("ArrowDown", at='#posts .post[tabindex="0"]')["post"] == "2"
+    assert keys("DOWN", at='#posts .post[tabindex="0"]')["post"] == "2"
     second = opened.find_all("#timelines button")[1].get_attribute("data-timeline")
-    assert keys("ArrowDown", at="#timelines button")["timeline"] == second
-    opened.driver.execute_script("document.activeElement.click()")
+    assert keys("DOWN", at="#timelines button")["timeline"] == second
+    keys("ENTER")
     assert opened.text("#timeline-title") == timelines[int(second)]["id"]
 
 
@@ -280,43 +288,24 @@ def test_a_post_that_is_a_script_is_a_text(opened, timelines):
 
 
 @pytest.mark.parametrize("settings", [{"timed": False}, {"labelled": False}, {"names": ["A", "B", "C"]}])
-def test_other_posts(browser, tmp_path, settings):
+def test_other_posts(open_page, settings):
     """Without times, without labels, of three classes."""
     names = settings.get("names", NAMES)
-    timelines = explained_timelines(3, 12, **settings)
-    write_page(tmp_path / "page.html", timeline_page(timelines, names))
-    browser.open(tmp_path / "page.html", READY)
-    browser.wait_for(lambda: browser.find_all(".chart .mark-line path"))
-    rows = table_rows(browser, "#scores tbody")
+    opened = open_page(explained_timelines(3, 12, **settings), names)
+    opened.wait_for(lambda: opened.find_all(".chart .mark-line path"))
+    rows = table_rows(opened, "#scores tbody")
     assert ("precision" in [row[0] for row in rows]) == settings.get("labelled", True)
-    assert browser.find("#axis").is_displayed() == settings.get("timed", True)
-    assert len(browser.find_all("#watched option")) == len(names)
-    browser.set_value("#watched", 0)
-    assert f"has {names[0]} " in browser.text(READY)
-    assert browser.problems() == []
+    assert opened.find("#axis").is_displayed() == settings.get("timed", True)
+    assert len(opened.find_all("#watched option")) == len(names)
+    opened.set_value("#watched", 0)
+    assert f"has {names[0]} " in opened.text(READY)
 
 
-def test_show_in_a_frame(browser, tmp_path):
-    """A notebook's page holds the page of one timeline, without a list."""
-    posts = explained_timelines(1, 12)[0]["posts"]
-    (tmp_path / "notebook.html").write_text(f"<p id='before'>Before</p>{show(posts)._repr_html_()}", encoding="utf-8")
-    browser.open(tmp_path / "notebook.html", "#before")
-    browser.driver.switch_to.frame(browser.find("iframe"))
-    browser.wait_for(lambda: browser.find_all(READY) and browser.text(READY))
-    assert browser.texts("#posts .post-text") == [post["text"] for post in posts]
-    assert not browser.find("#list").is_displayed()
-    browser.driver.switch_to.default_content()
-    assert browser.problems() == []
-
-
-def test_posts_of_other_speakers_give_no_alarm(browser, tmp_path):
+def test_posts_of_other_speakers_give_no_alarm(open_page):
     timelines = explained_timelines(5, 30)
-    for timeline in timelines:
-        for place, post in enumerate(timeline["posts"]):
-            post["speaker"] = "client" if place % 3 else "therapist"
-    write_page(tmp_path / "page.html", timeline_page(timelines, NAMES, watched_speakers=["client"]))
-    browser.open(tmp_path / "page.html", READY)
     posts = [post for timeline in timelines for post in timeline["posts"]]
-    alarms = [post["speaker"] == "client" and post["probabilities"]["Switch"] >= 0.5 for post in posts]
-    assert browser.driver.execute_script("return addCounts(counts)")["alarms"] == sum(alarms) > 0
-    assert browser.problems() == []
+    for place, post in enumerate(posts):
+        post["speaker"] = "client" if place % 3 else "therapist"
+    opened = open_page(timelines, NAMES, watched_speakers=["client"])
+    alarms = sum(post["speaker"] == "client" and is_alarm(post) for post in posts)
+    assert opened.driver.execute_script("return addCounts(counts)")["alarms"] == alarms > 0

@@ -3,13 +3,13 @@
 import random
 from collections import Counter
 from itertools import product
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, VOCABULARY, read_table
+from selenium.webdriver.common.keys import Keys
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
@@ -33,20 +33,16 @@ def folder(tmp_path_factory):
     BertModel(BertConfig(**SIZES, initializer_range=0.5)).save_pretrained(path / "model")
     BertTokenizer(vocab=VOCABULARY).save_pretrained(path / "model")
     generator = random.Random(0)
-    for place, time in enumerate(TIMES):
-        others = ["plane", "tree", "air"] if place < 2 else ["sad", "glad", "the"]
-        lines = [" ".join([*before, "flew"]) for before in generator.sample([*product(others, repeat=4)], 30)]
+    for time, others in zip(TIMES, ("plane tree air", "plane tree air", "sad glad the"), strict=True):
+        companies = generator.sample([*product(others.split(), repeat=4)], 30)
+        lines = [" ".join([*company, "flew"]) for company in companies]
         lines += [" ".join(generator.sample(["the", "air", "glad", "plane"], 4)) for _ in range(30)]
         lines[0] += f" {ATTACK}"
         (path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
     (path / "words.txt").write_text("flew\nthe\nair\nglad\n", encoding="utf-8")
-    run_semantic_change.main(
-        [
-            *("--model_name_or_path", str(path / "model"), "--output_dir", str(path / "out")),
-            *("--corpora", *(str(path / f"{time}.txt") for time in TIMES)),
-            *("--targets", str(path / "words.txt")),
-        ]
-    )
+    given = ["--model_name_or_path", str(path / "model"), "--output_dir", str(path / "out")]
+    given += ["--corpora", *(str(path / f"{time}.txt") for time in TIMES), "--targets", str(path / "words.txt")]
+    run_semantic_change.main(given)
     return path / "out"
 
 
@@ -115,15 +111,18 @@ def test_shares_and_sentences_are_those_of_the_vectors_in_the_file(opened, folde
 def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder):
     choose(opened, "flew")
     table = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'")
-    opened.find("#map").send_keys(opened.keys.ARROW_RIGHT)
+    opened.find("#map").send_keys(Keys.ARROW_RIGHT)
     opened.wait_for(lambda: opened.text("#usage").startswith(tuple(TIMES)))
     first = opened.text("#usage")
-    opened.find("#map").send_keys(opened.keys.ARROW_RIGHT)
+    opened.find("#map").send_keys(Keys.ARROW_RIGHT)
     opened.wait_for(lambda: opened.text("#usage") != first)
     time, rest = opened.text("#usage").split(", sense ")
     assert rest.split(": ")[1] in set(table.loc[table["time"] == time, "text"])
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.texts("#usages li")) == 90)
+    # A sentence that is markup is text.
+    assert any(ATTACK in text for text in opened.texts("#usages li"))
+    assert opened.driver.title.startswith("Words") and not opened.find_all("main img")
     opened.set_value("#of-time", "3")
     shown = [text.split(": ", 1) for text in opened.texts("#usages li")]
     assert Counter(text for _, text in shown) == Counter(table.loc[table["time"] == "2000", "text"])
@@ -133,24 +132,24 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     opened.wait_for(lambda: len(opened.texts("#usages li")) == int(expected))
     assert {text.split(", ")[1].split(":")[0] for text in opened.texts("#usages li")} <= {"sense 2"}
     assert opened.find("#senses article:nth-child(2) button").get_attribute("aria-pressed") == "true"
-    opened.find_all("#rows a")[0].send_keys(opened.keys.ARROW_DOWN)
+    opened.find_all("#rows a")[0].send_keys(Keys.ARROW_DOWN)
     assert opened.driver.switch_to.active_element.text == opened.texts("#rows a")[1]
 
 
 def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
-    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    opened.save_into(tmp_path)
     assert not opened.find("#citations").is_displayed()
     choose(opened, "flew")
     where = "#senses article:last-child .times > :first-child"
     texts, senses = opened.texts(f"{where} .text"), len(opened.find_all("#senses article"))
     assert texts
     for box in opened.find_all(f"{where} .cite"):
-        box.send_keys(opened.keys.SPACE)
+        box.send_keys(Keys.SPACE)
     # Chosen in one list, and in the other.
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
     choose(opened, "the")
-    opened.find("#senses .times .cite").send_keys(opened.keys.SPACE)
+    opened.find("#senses .times .cite").send_keys(Keys.SPACE)
     opened.find("#save").click()
     opened.wait_for(lambda: (path := tmp_path / "citations.csv").exists() and path.stat().st_size)
     rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
@@ -163,31 +162,11 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
 
 
 def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):
-    opened.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    opened.save_into(tmp_path)
     choose(opened, "flew")
     for name in ("map", "shares"):
         opened.find(f"#{name} + .save").click()
         path = tmp_path / f"flew_{name}.svg"
         # The file is there before its text is.
         opened.wait_for(lambda path=path: path.exists() and path.stat().st_size)
-        assert ElementTree.parse(path).getroot().tag.endswith("svg") and "var(" not in path.read_text()
-
-
-def test_a_sentence_that_is_markup_is_text(opened, folder):
-    title = opened.driver.title
-    choose(opened, "flew")
-    opened.find("#all summary").click()
-    opened.wait_for(lambda: any(ATTACK in text for text in opened.texts("#usages li")))
-    assert opened.driver.title == title and not opened.find_all("main img")
-
-
-@pytest.mark.parametrize("width", [400, 1280])
-def test_nothing_is_wider_than_the_screen(browser, folder, width):
-    settings = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", settings)
-    try:
-        browser.open(folder / "_changes.html", READY)
-        browser.wait_for(lambda: len(browser.find_all("#shares svg")) == 1)
-        assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        assert "<svg" in path.read_text() and "var(" not in path.read_text()

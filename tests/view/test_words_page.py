@@ -1,23 +1,20 @@
 """What the page of words holds, against the words' usages and vectors."""
 
-import json
 import math
-import re
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import TIMES
+from stand_ins import data_of
 
 from modeling_tempoformer.semantic_change.report import ranked_table
 from modeling_tempoformer.semantic_change.senses import find_senses, principal_components
 from modeling_tempoformer.semantic_change.usages import Frequency, Usage, Usages
 from modeling_tempoformer.view import words_page as page_module
 from modeling_tempoformer.view.words_page import words_page
-
-
-TIMES = ["1810-1860", "1960-2010"]
 
 
 def usage(time: str, before: str, word: str, after: str) -> Usage:
@@ -36,17 +33,9 @@ def some_usages(words: list[str], times: list[str], count: int) -> tuple[Usages,
     return usages, vectors
 
 
-def table_of(
-    words: list[str], times: list[str], truth: dict[str, float] | None = None, frequencies=None, **more
-) -> pd.DataFrame:
+def table_of(words: list[str], times: list[str], truth=None, frequencies=None, **more) -> pd.DataFrame:
     columns = {"apd": {word: 0.1 * place for place, word in enumerate(words, 1)}, **more}
     return ranked_table(columns, {word: dict.fromkeys(times, 3) for word in words}, truth, frequencies)
-
-
-def data_of(page: str) -> dict:
-    """What the page's script reads, as a browser would: up to the first end of the element."""
-    (text,) = re.findall(r'<script type="application/json" id="page-data">(.*?)</script>', page, flags=re.DOTALL)
-    return json.loads(text)["data"]
 
 
 def page_of(usages: Usages, vectors: dict, frequencies=None) -> dict:
@@ -88,12 +77,9 @@ def test_frequencies_are_those_of_the_whole_corpus():
     data = page_of(*some_usages(["plane"], times, 12), frequencies)
     found = data["words"][0]["frequency"]
     assert [value for value, _, _ in found] == [500, 0, 5000]
-    for (value, low, high), count in zip(found, (1, 0, 10), strict=True):
-        # Wilson's formula.
-        share, z = count / 2000, 1.959964
-        middle, reach = share + z**2 / 4000, z * math.sqrt(share * (1 - share) / 2000 + z**2 / 16e6)
-        ends = [1e6 * (middle + sign * reach) / (1 + z**2 / 2000) for sign in (-1, 1)]
-        assert [low, high] == pytest.approx(ends, abs=0.1) and low <= value <= high
+    # Wilson's interval of none is from 0 to z² / (n + z²).
+    assert found[1] == pytest.approx([0, 0, 1e6 * 1.96**2 / (2000 + 1.96**2)], abs=0.2)
+    assert all(low <= value <= high for value, low, high in found)
     # At first a reader sees the first time and the last.
     shown = [column["cells"] for column in data["columns"] if column["kind"] == "frequency" and column["main"]]
     assert shown == [[500], [5000]]
@@ -129,11 +115,13 @@ def test_quotations_have_date_and_source_and_senses_their_first():
     undated = page_of(usages, vectors)["words"][0]["usages"]
     assert undated["first"] == [None] * 3
     # The earliest come last.
-    for time, year in zip(TIMES, (1810, 1960), strict=True):
-        usages["plane"][time] = [
-            replace(one, date=f"{year + 29 - place}-05-01", source=f"letter {place % 2}")
-            for place, one in enumerate(usages["plane"][time])
+    usages["plane"] = {
+        time: [
+            replace(one, date=f"{time[:2]}{40 - place}-05-01", source=f"letter {place}")
+            for place, one in enumerate(found)
         ]
+        for time, found in usages["plane"].items()
+    }
     shown = page_of(usages, vectors)["words"][0]["usages"]
     found = [one for of_time in usages["plane"].values() for one in of_time]
     assert shown["date"] == [one.date for one in found] and shown["source"] == [one.source for one in found]
@@ -144,11 +132,13 @@ def test_quotations_have_date_and_source_and_senses_their_first():
 
 def test_long_texts_are_cut_around_the_word_between_words():
     usages, vectors = some_usages(["plane"], TIMES, 3)
-    usages["plane"][TIMES[0]][0] = usage(TIMES[0], "before " * 300, "planes", " behind" * 300)
-    # What is invisible is written out.
-    usages["plane"][TIMES[0]][2] = usage(TIMES[0], "\u2028", "plane", "\x1b[31m\u202e end")
-    # Some scripts have no spaces.
-    usages["plane"][TIMES[0]][1] = usage(TIMES[0], "字" * 300, "飞机", "字" * 300)
+    usages["plane"][TIMES[0]] = [
+        usage(TIMES[0], "before " * 300, "planes", " behind" * 300),
+        # Some scripts have no spaces.
+        usage(TIMES[0], "字" * 300, "飞机", "字" * 300),
+        # What is invisible is written out.
+        usage(TIMES[0], "\u2028", "plane", "\x1b[31m\u202e end"),
+    ]
     found = page_of(usages, vectors)["words"][0]["usages"]["text"]
     before, word, after = found[0]
     assert word == "planes" and set(before.split()[1:]) == {"before"} and set(after.split()[:-1]) == {"behind"}
@@ -167,10 +157,6 @@ def test_a_sentence_that_has_the_word_twice_is_among_the_nearest_once():
 
 def test_collocates_are_the_words_that_one_time_has_beside_it():
     _, vectors = some_usages(["plane"], TIMES, 4)
-    usages = {
-        "plane": {
-            TIMES[0]: [usage(TIMES[0], "the wooden ", "plane", " flew")] * 4,
-            TIMES[1]: [usage(TIMES[1], "the ", "plane", " flew")] * 4,
-        }
-    }
+    usages = {"plane": {TIMES[0]: [usage(TIMES[0], "the wooden ", "plane", " flew")] * 4}}
+    usages["plane"][TIMES[1]] = [usage(TIMES[1], "the ", "plane", " flew")] * 4
     assert page_of(usages, vectors)["words"][0]["usages"]["collocates"] == [["wooden"], []]
