@@ -69,7 +69,7 @@ UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}
 # Starts of tags and of the control tokens of chat templates: </post>, <|im_end|>, [INST]; but not <3.
 CONTROL = re.compile(r"<(?=[^\s\d])|\[(?=/?INST\])")
 # Models that can reason before they answer are told not to; other templates ignore this.
-TEMPLATE_SETTINGS = {"enable_thinking": False, "tokenizer_kwargs": {"verbose": False}}
+TEMPLATE = {"add_generation_prompt": True, "enable_thinking": False, "tokenizer_kwargs": {"verbose": False}}
 
 
 def build_instructions(label_names: Sequence[str], task: str | None = None) -> str:
@@ -159,9 +159,8 @@ class Method(UntrainedBaseline):
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        As in [`UntrainedBaseline`]. All posts have the same examples, which the model seems to have labelled before.
-        The probability of a class is that of its name as the whole answer, among the names of all classes; it is not
-        normalised by the names' lengths.
+        All posts have the same examples, which the model seems to have labelled before. The probability of a class is
+        that of its name as the whole answer, among all names; it is not normalised by their lengths.
         """
         posts = [
             (timeline, post, label) for timeline in timelines["train"] for post, label in enumerate(timeline["labels"])
@@ -186,11 +185,9 @@ class Method(UntrainedBaseline):
         for timeline in timelines["test"]:
             for post, post_id in enumerate(timeline["post_ids"]):
                 asked = {"role": "user", "content": format_stream(timeline, post, window)}
-                tokens = tokenizer.apply_chat_template(
-                    [*turns, asked], add_generation_prompt=True, **TEMPLATE_SETTINGS
-                )
-                prompts.append(tokens["input_ids"])
-                if (length := len(prompts[-1])) > limit:
+                prompt = tokenizer.apply_chat_template([*turns, asked], **TEMPLATE)["input_ids"]
+                prompts.append(prompt)
+                if (length := len(prompt)) > limit:
                     raise ValueError(
                         f"Timeline '{timeline['timeline_id']}', post '{post_id}': the prompt has {length} tokens, but "
                         f"the model has room for {limit}. Give a smaller --window or --num_examples."
