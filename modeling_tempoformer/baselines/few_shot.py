@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 from transformers.utils import logging
 
 from ..data.arguments import DataTrainingArguments, check_positive
+from ..evaluation.predictions import labels_of
 from .base import UntrainedBaseline
 
 
@@ -162,16 +163,14 @@ class Method(UntrainedBaseline):
         All posts have the same examples, which the model seems to have labelled before. The probability of a class is
         that of its name as the whole answer, among all names; it is not normalised by their lengths.
         """
-        posts = [
-            (timeline, post, label) for timeline in timelines["train"] for post, label in enumerate(timeline["labels"])
-        ]
+        window, turns = data.window or 1, []
+        posts = [(timeline, post) for timeline in timelines["train"] for post in range(len(timeline["labels"]))]
+        for row in draw_examples(labels_of(timelines["train"]), self.num_examples, seed):
+            timeline, post = posts[row]
+            turns.append({"role": "user", "content": format_stream(timeline, post, window)})
+            turns.append({"role": "assistant", "content": names[timeline["labels"][post]]})
         # Some templates refuse a system turn.
-        beginning, turns, window = f"{build_instructions(names, data.task_name)}\n\n", [], data.window or 1
-        for row in draw_examples([label for *_, label in posts], self.num_examples, seed):
-            timeline, post, label = posts[row]
-            shown = format_stream(timeline, post, window)
-            turns.append({"role": "user", "content": shown if turns else beginning + shown})
-            turns.append({"role": "assistant", "content": names[label]})
+        turns[0]["content"] = f"{build_instructions(names, data.task_name)}\n\n{turns[0]['content']}"
 
         source, settings = self.model_name_or_path, self.download_settings
         tokenizer = AutoTokenizer.from_pretrained(source, **settings)

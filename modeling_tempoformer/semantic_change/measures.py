@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import ConstantInputWarning, DegenerateDataWarning, bootstrap, pearsonr, rankdata
+from scipy.stats import DegenerateDataWarning, bootstrap, pearsonr, rankdata
 from sklearn.cluster import AffinityPropagation, KMeans
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
@@ -37,12 +37,9 @@ def shuffled_prototypes(
     at_first: np.ndarray, at_last: np.ndarray, num_before: int, seed: int = 0, resamples: int = 4999
 ) -> tuple[float, float]:
     """
-    The mean [`prototype_distance`] of usages that are spread over the two time points by chance, and the p-value of
-    the real one (permutation test of Liu, Medlar and Glowacka, 2021). The means of few usages differ by chance, so
-    that rare words seem to change; less the distance by chance (Dubossarsky et al., 2017), they do not.
-
-    `at_first` and `at_last` are the vectors of all usages, those before first, read at the first and at the last time
-    point; both are the same array for an encoder without time.
+    The mean [`prototype_distance`] of usages that are spread over the two time points by chance (Dubossarsky et al.,
+    2017), and the p-value of the real one (permutation test of Liu, Medlar and Glowacka, 2021). `at_first` and
+    `at_last` are the vectors of all usages, those before first, read at the first and at the last time point.
     """
     is_before = np.arange(len(at_first)) < num_before
     shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
@@ -151,7 +148,6 @@ def agreement(
 
     pairs = both.to_numpy().T
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
         warnings.simplefilter("ignore", DegenerateDataWarning)
         result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
     intervals = np.nanpercentile(result.bootstrap_distribution, (2.5, 97.5), axis=-1).T.tolist()

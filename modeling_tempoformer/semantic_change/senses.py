@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -30,8 +30,7 @@ def principal_components(vectors: np.ndarray, number: int) -> tuple[np.ndarray, 
     return coordinates, np.nan_to_num(pca.explained_variance_ratio_)
 
 
-@dataclass(frozen=True, slots=True)
-class Senses:
+class Senses(NamedTuple):
     """
     Clusters of a word's usages, which are numbered from time to time. The first sense is the one whose share of the
     usages grew most from the first time to the last; the last is the one whose share shrank most.

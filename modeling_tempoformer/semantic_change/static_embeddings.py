@@ -87,11 +87,11 @@ def neighbour_change(vectors: dict[str, "KeyedVectors"], targets: list[str], k: 
         half = len(candidates) // 2
         logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` becomes {half}.")
         k = half
-    spaces = [normalize(of_time[candidates]) for of_time in both]
+    spaces = [(of_time, normalize(of_time[candidates])) for of_time in both]
     changes = dict.fromkeys(targets, math.nan)
     for target in set(targets).intersection(shared):
         nearest = []
-        for of_time, space in zip(both, spaces, strict=True):
+        for of_time, space in spaces:
             similarities = space @ of_time[target]
             # A word is not its own neighbour.
             similarities[candidates == target] = -np.inf
