@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -36,9 +35,8 @@ def to_sequences(
 ) -> Dataset:
     """
     A row for each target post: the tokenizer's columns, `labels` and `post_id`. The `window - 1` posts before it, if
-    any, are the second text of a pair, with separator tokens between them. What is longer than `max_seq_length` or the
-    tokenizer's limit loses the oldest tokens of the history, then the last tokens of the post, and is counted in a log
-    line.
+    any, are the second text of a pair, with separator tokens between them. What is too long loses the oldest tokens of
+    the history, then the last tokens of the post.
     """
     limit = min(tokenizer.model_max_length, max_seq_length or tokenizer.model_max_length)
     num_truncated = 0
@@ -69,13 +67,6 @@ def to_sequences(
     return Dataset.from_list(rows)
 
 
-def focal_loss_of_output(
-    outputs: Any, labels: torch.Tensor, num_items_in_batch=None, *, class_weights: list[float]
-) -> torch.Tensor:
-    """The focal loss of a stock model, for the Trainer's `compute_loss_func`."""
-    return focal_loss(outputs["logits"], labels, class_weights=class_weights, num_items_in_batch=num_items_in_batch)
-
-
 @dataclass(kw_only=True)
 class Method(TrainedBaseline):
     """The post after its history."""
@@ -102,13 +93,19 @@ class Method(TrainedBaseline):
             )
             for name, part in timelines.items()
         }
+        class_weights = choose_class_weights(timelines["train"], names)
+
+        def compute_loss(outputs: Any, labels: torch.Tensor, num_items_in_batch=None) -> torch.Tensor:
+            logits = outputs["logits"]
+            return focal_loss(logits, labels, class_weights=class_weights, num_items_in_batch=num_items_in_batch)
+
         return Prepared(
             model=model,
             items={name: part.remove_columns("post_id") for name, part in items.items()},
             post_ids={name: [[post_id] for post_id in part["post_id"]] for name, part in items.items()},
             collator=DataCollatorWithPadding(tokenizer),
             tokenizer=tokenizer,
-            compute_loss=partial(focal_loss_of_output, class_weights=choose_class_weights(timelines["train"], names)),
+            compute_loss=compute_loss,
         )
 
     def window_of(self, data: DataTrainingArguments) -> int:

@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 from transformers.utils import logging
 
 from ..data.arguments import DataTrainingArguments, check_positive
+from ..evaluation.predictions import labels_of
 from .base import UntrainedBaseline
 
 
@@ -69,7 +70,7 @@ UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}
 # Starts of tags and of the control tokens of chat templates: </post>, <|im_end|>, [INST]; but not <3.
 CONTROL = re.compile(r"<(?=[^\s\d])|\[(?=/?INST\])")
 # Models that can reason before they answer are told not to; other templates ignore this.
-TEMPLATE_SETTINGS = {"enable_thinking": False, "tokenizer_kwargs": {"verbose": False}}
+TEMPLATE = {"add_generation_prompt": True, "enable_thinking": False, "tokenizer_kwargs": {"verbose": False}}
 
 
 def build_instructions(label_names: Sequence[str], task: str | None = None) -> str:
@@ -159,20 +160,17 @@ class Method(UntrainedBaseline):
         self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        As in [`UntrainedBaseline`]. All posts have the same examples, which the model seems to have labelled before.
-        The probability of a class is that of its name as the whole answer, among the names of all classes; it is not
-        normalised by the names' lengths.
+        All posts have the same examples, which the model seems to have labelled before. The probability of a class is
+        that of its name as the whole answer, among all names; it is not normalised by their lengths.
         """
-        posts = [
-            (timeline, post, label) for timeline in timelines["train"] for post, label in enumerate(timeline["labels"])
-        ]
+        window, turns = data.window or 1, []
+        posts = [(timeline, post) for timeline in timelines["train"] for post in range(len(timeline["labels"]))]
+        for row in draw_examples(labels_of(timelines["train"]), self.num_examples, seed):
+            timeline, post = posts[row]
+            turns.append({"role": "user", "content": format_stream(timeline, post, window)})
+            turns.append({"role": "assistant", "content": names[timeline["labels"][post]]})
         # Some templates refuse a system turn.
-        beginning, turns, window = f"{build_instructions(names, data.task_name)}\n\n", [], data.window or 1
-        for row in draw_examples([label for *_, label in posts], self.num_examples, seed):
-            timeline, post, label = posts[row]
-            shown = format_stream(timeline, post, window)
-            turns.append({"role": "user", "content": shown if turns else beginning + shown})
-            turns.append({"role": "assistant", "content": names[label]})
+        turns[0]["content"] = f"{build_instructions(names, data.task_name)}\n\n{turns[0]['content']}"
 
         source, settings = self.model_name_or_path, self.download_settings
         tokenizer = AutoTokenizer.from_pretrained(source, **settings)
@@ -186,11 +184,9 @@ class Method(UntrainedBaseline):
         for timeline in timelines["test"]:
             for post, post_id in enumerate(timeline["post_ids"]):
                 asked = {"role": "user", "content": format_stream(timeline, post, window)}
-                tokens = tokenizer.apply_chat_template(
-                    [*turns, asked], add_generation_prompt=True, **TEMPLATE_SETTINGS
-                )
-                prompts.append(tokens["input_ids"])
-                if (length := len(prompts[-1])) > limit:
+                prompt = tokenizer.apply_chat_template([*turns, asked], **TEMPLATE)["input_ids"]
+                prompts.append(prompt)
+                if (length := len(prompt)) > limit:
                     raise ValueError(
                         f"Timeline '{timeline['timeline_id']}', post '{post_id}': the prompt has {length} tokens, but "
                         f"the model has room for {limit}. Give a smaller --window or --num_examples."

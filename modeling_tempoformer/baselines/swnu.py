@@ -27,8 +27,8 @@ class SWNUConfig(HistoryConfig):
 
 def stream_time(mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
     """
-    The time of each post, from 0 for the stream's first to 1 for its newest; evenly spaced if `elapsed` is `None`. 0
-    for padding, and for all posts of a stream with equal times. All tensors have the shape (streams, window).
+    The time (streams, window) of each post, from 0 for the stream's first to 1 for its newest; 0 for padding, and for
+    all posts of a stream with equal times.
     """
     if elapsed is None:
         elapsed = torch.arange(mask.shape[1] - 1, -1, -1, device=mask.device, dtype=torch.float32).expand(mask.shape)
@@ -44,9 +44,8 @@ def newest_gap(mask: torch.BoolTensor, elapsed: torch.Tensor) -> torch.Tensor:
 
 class SignatureUnit(nn.Module):
     """
-    The final states of a BiLSTM over the log-signatures of a path, one for each expanding window. A convolution with
-    tanh makes the path from the posts, and time is one more channel. The path starts at 0, so that also a single post
-    is a step with a signature.
+    The final states of a BiLSTM over the log-signatures of a path, one for each expanding window. The path starts at
+    0, so that also a single post is a step with a signature.
     """
 
     def __init__(self, config: SWNUConfig):

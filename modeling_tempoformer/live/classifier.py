@@ -22,10 +22,7 @@ Answers = dict[tuple[str, str], dict[str, Any] | None]
 
 
 class LivePost(NamedTuple):
-    """
-    A post as [`LiveClassifier.read`] returns it: whose it is and which; in `columns` the tokens of the earlier posts
-    that were given with it and its own, the last; and their `times` in seconds, None without times.
-    """
+    """A post that is read: in `columns` the tokens of the earlier posts that were given with it, and then its own."""
 
     timeline_id: str
     post_id: str
@@ -138,10 +135,7 @@ class LiveClassifier:
         return [answers[post.key] for post in posts]
 
     def try_to_score(self, posts: list[LivePost], versions: dict[str, bytes]) -> Answers:
-        """
-        The answers of posts whose timelines no other process has written since they were recalled. `versions` has
-        those that were seen before, and gets those that are seen now.
-        """
+        """The answers of posts whose timelines no other process has written meanwhile; adds to the `versions` seen."""
         memories = self.recall(dict.fromkeys(post.timeline_id for post in posts))
         # With the version of what has gone since it was seen, the store keeps nothing: it was forgotten.
         versions.update({name: memory.version for name, memory in memories.items() if memory.version})
@@ -208,17 +202,13 @@ class LiveClassifier:
         probabilities, ranked = self.model.decide(output.logits[asked])
         of_posts = (probabilities.tolist(), ranked[:, 0].tolist(), output.stream_lengths[asked].tolist(), contexts)
         names = self.model.config.id2label
-        answers: Answers = {}
+        # Of a late post nothing was read.
+        answers: Answers = dict.fromkeys(post.key for post in posts)
         for post, scores, label, length, context in zip(posts, *of_posts, strict=True):
-            answer = {
-                "label": names[label],
-                "score": scores[label],
-                "probabilities": {names[label]: score for label, score in enumerate(scores)},
-                "stream_length": length,
-                "context": context,
-            }
-            # Of a late post nothing was read.
-            answers[post.key] = answer if length else None
+            if length:
+                by_class = {names[number]: score for number, score in enumerate(scores)}
+                chosen = {"label": names[label], "score": scores[label], "probabilities": by_class}
+                answers[post.key] = {**chosen, "stream_length": length, "context": context}
         return answers
 
     def forget(self, timeline_id: str) -> bool:
@@ -235,8 +225,8 @@ def dump(timeline_id: str, state: StreamState, answers: dict[str, dict[str, Any]
 
 def read_times(values: Sequence[Any], names: Sequence[str]) -> list[float | None]:
     """
-    Timestamps in seconds, None where there is none. Raises a `ValueError` that names, by `names`, the first one that
-    is no time. It does not repeat it: it may be a text in the wrong field.
+    Timestamps in seconds, None where there is none. Raises a `ValueError` with the name of the first that is no time,
+    but not the value: it may be a text in the wrong field.
     """
     column, times = TimeColumn(), []
     for name, value in zip(names, values, strict=True):

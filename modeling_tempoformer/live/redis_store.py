@@ -23,10 +23,9 @@ class RedisStore:
     """
     What is remembered of timelines, one key for each: `tempoformer:timeline:` and the timeline's id.
 
-    A memory is a few bytes of version, new and random at each write, and the memory itself. It is written only if its
-    version is still the one that was read, so that of two processes that step a timeline at the same time one is told
-    to read again. No lock is held: a process that dies has either written a memory or left the one before. Every model
-    needs a database of its own (`redis://127.0.0.1:6379/1`).
+    A memory begins with its version, random bytes, new at each write. It is written only if its version is still the
+    one that was read, so that of two processes that step a timeline at the same time one is told to read again. No
+    lock is held. Every model needs a database of its own (`redis://127.0.0.1:6379/1`).
 
     Args:
         client (`redis.Redis`): A client that returns bytes (`decode_responses=False`, the default).
@@ -48,8 +47,7 @@ class RedisStore:
     def save(self, memories: dict[str, tuple[bytes, bytes]]) -> set[str]:
         """
         Replaces memories, each by itself, given with the version that was read. Returns the timelines that nobody else
-        has written since; those of them that were forgotten or have expired meanwhile are not written. Raises Redis's
-        own error, a `redis.RedisError`, for the first that it refuses.
+        has written since. Raises Redis's own error for the first that it refuses.
         """
         pipeline = self.client.pipeline(transaction=False)
         for timeline_id, (version, memory) in memories.items():

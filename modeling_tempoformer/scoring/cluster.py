@@ -39,7 +39,7 @@ def started_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    # Logs, which nobody else may read. Ray's sockets are there too, and `TMPDIR` may be too long for their paths.
+    # Logs, which nobody else may read, and Ray's sockets: `TMPDIR` may be too long for their paths.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         os.environ["RAY_TMPDIR"] = folder
         settings = {"address": "local", "include_dashboard": False} if is_local else {}
@@ -52,8 +52,7 @@ def run_tasks(
 ) -> Iterator[Any]:
     """
     The results of `function(*shared, item)` for each item, as soon as they are there. Each call takes `num_cpus`
-    cores, and `on_gpus` a GPU if there are any; one whose process dies is made again. An error is raised as what it
-    is, where Ray would make a traceback of it.
+    cores, and `on_gpus` a GPU if there are any; one whose process dies is made again.
     """
     import ray  # Only here, because it reads settings that `started_ray` makes.
 

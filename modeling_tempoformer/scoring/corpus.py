@@ -34,9 +34,8 @@ POSTS = pa.schema(
 
 def find_tables(names: list[str], output: Path) -> list[str]:
     """
-    The files that are named and those in the folders that are named, at every depth, in order of their paths; each
-    once, however it is named. In a folder, names that begin with `_` or `.` are left out. Raises a `ValueError` for a
-    name that does not exist, a file that is not a table, folders without tables, and an output folder in the input.
+    The files that are named and those in named folders, at every depth, by path; each once, however it is named. In a
+    folder, names that begin with `_` or `.` are left out.
     """
     tables: dict[str, str] = {}
     for name in map(os.path.abspath, names):
@@ -71,10 +70,7 @@ class Corpus:
     num_partitions: int
 
     def write_file(self, number: int) -> tuple[int, TimeColumn, list[int]]:
-        """
-        Reads a file and checks its posts. Returns its number, what is known of its times, and the number of posts of
-        each partition. Raises a `ValueError` that names the file, and the row, the column and the value of a bad post.
-        """
+        """Reads a file, checks its posts, and returns its number, its times, and the size of each partition in it."""
         table, times, counts = self.tables[number], TimeColumn(), [0] * self.num_partitions
         with (
             written_whole(self.output / WORK / f"{number}.parquet") as path,

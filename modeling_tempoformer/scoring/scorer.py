@@ -50,10 +50,7 @@ def make_record(pipe: NamedTimelines, corpus: Corpus) -> dict[str, Any]:
 
 
 def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
-    """
-    What the folder was begun with; None if it is new: it has no record before all posts are read. Raises a
-    `ValueError` if it was begun with another record, or has other files.
-    """
+    """What the folder was begun with; None if it is new. Raises a `ValueError` for another record, or other files."""
     before = read_json(output / RECORD)
     if before is None:
         if present := sorted(path.name for path in output.glob("[!_]*")):

@@ -14,7 +14,7 @@ from transformers.utils import logging
 from ..data.dated_texts import numbers_in, untagged
 from ..data.files import read_lines
 from ..data.tables import check_column, read_tables
-from ..time_points_temporal_bert import TimePoints, UnknownTimeError, as_name, is_missing
+from ..time_points_temporal_bert import TimePoints, as_name, is_missing
 
 
 logger = logging.get_logger(__name__)
@@ -92,8 +92,8 @@ def read_truth(path: str | Path) -> dict[str, float]:
     """
     _, header = next(read_lines(path), (0, ""))
     if "change_graded" in header.split("\t"):
-        rows = ((where, [row["lemma"], row["change_graded"]]) for where, row in read_tsv(path))
-        rows = ((where, cells) for where, cells in rows if cells[1] != "nan")
+        found = ((where, [row["lemma"], row["change_graded"]]) for where, row in read_tsv(path))
+        rows = ((where, cells) for where, cells in found if cells[1] != "nan")
     else:
         rows = ((f"{path}, line {number}", line.strip().split("\t")) for number, line in read_lines(path))
     truth: dict[str, float] = {}
@@ -188,14 +188,8 @@ def read_dated_table(
     Raises a `ValueError` if a time has no text.
     """
     points = TimePoints(list(times))
-
-    @cache
-    def time_of(date: str) -> str | None:
-        try:
-            return points.find(date)
-        except UnknownTimeError:
-            return None
-
+    # Many texts have the same few dates.
+    time_of = cache(lambda date: points.find(date) if points.holds(date) else None)
     find_targets = target_finder(Path(path), targets, ignore_case, columns)
     counts: Counter[str | None] = Counter()
     for date, source, text in read_texts(Path(path), columns):
@@ -221,11 +215,19 @@ def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
     """The texts of a corpus, without blank ones, each after its date (empty if unknown) and its source."""
     if is_table(path):
         yield from read_rows(path, columns)
-        return
-    for file in corpus_files(path):
-        name = file.relative_to(path) if path.is_dir() else path.name
-        for number, line in read_lines(file):
-            yield "", f"{name}, line {number}", line
+    elif not path.is_dir():
+        yield from read_text_file(path, path.name)
+    elif all((path / version).is_dir() for version in ("lemma", "token")):
+        raise ValueError(f"{path} has each sentence twice: give its folder 'lemma' or 'token'.")
+    else:
+        for file in sorted(path.rglob("*")):
+            if file.name.endswith((".txt", ".txt.gz")):
+                yield from read_text_file(file, str(file.relative_to(path)))
+
+
+def read_text_file(file: Path, name: str) -> Iterator[tuple[str, str, str]]:
+    for number, line in read_lines(file):
+        yield "", f"{name}, line {number}", line
 
 
 def read_rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
@@ -243,15 +245,6 @@ def read_rows(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
             if not is_missing(text):
                 date = "" if is_missing(date) else as_name(date)
                 yield date, f"{path.name}, row {number}" if is_missing(source) else str(source), str(text)
-
-
-def corpus_files(path: Path) -> list[Path]:
-    """The text files of a corpus in alphabetical order."""
-    if not path.is_dir():
-        return [path]
-    if all((path / version).is_dir() for version in ("lemma", "token")):
-        raise ValueError(f"{path} has each sentence twice: give its folder 'lemma' or 'token'.")
-    return sorted(file for file in path.rglob("*") if file.name.endswith((".txt", ".txt.gz")))
 
 
 def target_forms(path: Path, targets: Targets, key: Callable[[str], str], columns: Columns) -> dict[str, str]:
@@ -345,7 +338,17 @@ def read_dwug(path: str | Path, times: Sequence[str] | None = None) -> Iterator[
     names = dict(zip(groupings, times or groupings, strict=True))
     for where, row in read_uses(path):
         try:
-            yield to_use(row, names)
+            text, place = row["context"], row["indexes_target_token"]
+            first, last = place.split(":")
+            # The end is missing where it is the text's.
+            start, end = int(first), int(last or len(text))
+            if not 0 <= start < end <= len(text):
+                raise ValueError(f"'indexes_target_token' is out of range: {place!r}")
+            # File names and lists of words may write accents differently: together with their letters, or apart.
+            word = unicodedata.normalize("NFC", row["lemma"])
+            tokens = (*text[:start].split(), word, *text[end:].split())
+            time, date = names[row["grouping"].strip()], row["date"].strip()
+            yield DatedSentence(time, text, ((word, start, end),), tokens, date, row["identifier"])
         except (KeyError, ValueError) as problem:
             raise ValueError(f"{where} is no use as DWUG has them: {problem}.") from None
 
@@ -357,18 +360,3 @@ def read_uses(path: str | Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise ValueError(f"{path} has no file data/LEMMA/uses.csv.")
     for file in files:
         yield from read_tsv(file)
-
-
-def to_use(row: dict[str, str], names: Mapping[str, str]) -> DatedSentence:
-    """One use, at the time that `names` has for its grouping."""
-    text, place = row["context"], row["indexes_target_token"]
-    first, last = place.split(":")
-    # The end is missing where it is the text's.
-    start, end = int(first), int(last or len(text))
-    if not 0 <= start < end <= len(text):
-        raise ValueError(f"'indexes_target_token' is out of range: {place!r}")
-    # File names and lists of words may write accents differently: together with their letters, or apart.
-    word = unicodedata.normalize("NFC", row["lemma"])
-    tokens = (*text[:start].split(), word, *text[end:].split())
-    time, date = names[row["grouping"].strip()], row["date"].strip()
-    return DatedSentence(time, text, ((word, start, end),), tokens, date, row["identifier"])

@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import (
-    ConstantInputWarning,
-    DegenerateDataWarning,
-    binomtest,
-    bootstrap,
-    pearsonr,
-    rankdata,
-)
+from scipy.stats import DegenerateDataWarning, bootstrap, pearsonr, rankdata
 from sklearn.cluster import AffinityPropagation, KMeans
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
@@ -23,12 +16,6 @@ from sklearn.preprocessing import normalize
 
 # Two words always have a correlation of 1 or -1.
 MIN_WORDS = 3
-
-
-def share_interval(count: int, total: int) -> tuple[float, float]:
-    """The 95 % interval (Wilson) of the share that `count` has in `total`."""
-    ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
-    return ends.low, ends.high
 
 
 def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
@@ -50,12 +37,9 @@ def shuffled_prototypes(
     at_first: np.ndarray, at_last: np.ndarray, num_before: int, seed: int = 0, resamples: int = 4999
 ) -> tuple[float, float]:
     """
-    The mean [`prototype_distance`] of usages that are spread over the two time points by chance, and the p-value of
-    the real one (permutation test of Liu, Medlar and Glowacka, 2021). The means of few usages differ by chance, so
-    that rare words seem to change; less the distance by chance (Dubossarsky et al., 2017), they do not.
-
-    `at_first` and `at_last` are the vectors of all usages, those before first, read at the first and at the last time
-    point; both are the same array for an encoder without time.
+    The mean [`prototype_distance`] of usages that are spread over the two time points by chance (Dubossarsky et al.,
+    2017), and the p-value of the real one (permutation test of Liu, Medlar and Glowacka, 2021). `at_first` and
+    `at_last` are the vectors of all usages, those before first, read at the first and at the last time point.
     """
     is_before = np.arange(len(at_first)) < num_before
     shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
@@ -93,23 +77,15 @@ def prototype_deviations(
 ) -> tuple[float, float]:
     """
     How far the sample of usages can move the [`prototype_distance`]: the 2.5 % and 97.5 % quantiles of its bootstrap
-    distribution less their mean. The mean itself is too large, because means of resampled usages lie further apart.
-
-    Usages count as independent.
+    distribution less their mean, which is too large itself: means of resampled usages lie further apart.
     """
-    rng = np.random.default_rng(seed)
-    weights = [rng.multinomial(len(part), np.full(len(part), 1 / len(part)), resamples) for part in (before, after)]
-    old, new = (
-        normalize(weight.astype(np.float64) @ part) for weight, part in zip(weights, (before, after), strict=True)
-    )
-    distances = 1 - (old * new).sum(axis=1)
+    rng, means = np.random.default_rng(seed), []
+    for part in (before, after):
+        weights = rng.multinomial(len(part), np.full(len(part), 1 / len(part)), resamples)
+        means.append(normalize(weights.astype(np.float64) @ part))
+    distances = 1 - (means[0] * means[1]).sum(axis=1)
     low, high = np.quantile(distances, (0.025, 0.975)) - distances.mean()
     return float(low), float(high)
-
-
-def k_means(num_clusters: int, seed: int) -> KMeans:
-    """The clustering of usages by k-means."""
-    return KMeans(num_clusters, n_init=10, random_state=seed)
 
 
 def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:
@@ -122,18 +98,19 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
     vectors = np.concatenate([before, after]).astype(np.float64)
     algorithms = {
         "affinity_propagation": AffinityPropagation(random_state=seed),
-        "k_means": k_means(min(num_clusters, len(vectors)), seed),
+        "k_means": KMeans(min(num_clusters, len(vectors)), n_init=10, random_state=seed),
     }
-    distances = {}
+    distances = {
+        f"{name}_{distance}": math.nan for name in algorithms for distance in ("jensen_shannon", "wasserstein")
+    }
     for name, algorithm in algorithms.items():
         labels = algorithm.fit_predict(vectors)
-        jensen_shannon = wasserstein = math.nan
         # Affinity propagation labels all -1 where it did not converge.
         if labels.min() >= 0:
             parts = np.split(labels, [len(before)])
-            jensen_shannon = jensenshannon(*(np.bincount(part, minlength=labels.max() + 1) for part in parts), base=2)
-            wasserstein = move_clusters((before, after), parts)
-        distances |= {f"{name}_jensen_shannon": float(jensen_shannon), f"{name}_wasserstein": wasserstein}
+            counts = (np.bincount(part, minlength=labels.max() + 1) for part in parts)
+            distances[f"{name}_jensen_shannon"] = float(jensenshannon(*counts, base=2))
+            distances[f"{name}_wasserstein"] = move_clusters((before, after), parts)
     return distances
 
 
@@ -171,7 +148,6 @@ def agreement(
 
     pairs = both.to_numpy().T
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConstantInputWarning)
         warnings.simplefilter("ignore", DegenerateDataWarning)
         result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
     intervals = np.nanpercentile(result.bootstrap_distribution, (2.5, 97.5), axis=-1).T.tolist()

@@ -23,7 +23,6 @@ CERTAINTY = ("p", "p_fdr", *INTERVAL)
 # Below it the adjusted p-value `p_fdr` says that a word changed more than chance.
 LEVEL = 0.05
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
-P_VALUES = ("p", "p_fdr")
 MOST_BARS = 50
 
 
@@ -36,7 +35,7 @@ def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
         return escape_control_characters(cell) if isinstance(cell, str) else cell
 
     table = pd.DataFrame(rows).rename(columns=escape_control_characters).map(show)
-    for name in table.columns.intersection(P_VALUES):
+    for name in table.columns.intersection(("p", "p_fdr")):
         table[name] = ["<0.001" if p < 0.001 else "" if pd.isna(p) else f"{p:.3f}" for p in table[name]]
     return table.to_string(index=False, na_rep="", float_format="{:.3f}".format)
 
@@ -48,10 +47,9 @@ def ranked_table(
     frequencies: Frequencies | None = None,
 ) -> pd.DataFrame:
     """
-    One row for each word, from the most changed to the least by the first measure; words without a score come last.
-    Words with the same score share their mean rank. `columns` has the measures and what [`CERTAINTY`] names; beside
-    the p-values `p`, `p_fdr` is adjusted for the number of words (Benjamini and Hochberg, 1995). `counts` are numbers
-    of usages by word and time.
+    One row for each word, from the most changed to the least by the first measure; words without a score come last,
+    and those with the same score share their mean rank. `columns` has the measures and what [`CERTAINTY`] names;
+    `p_fdr` is `p` adjusted for the number of words (Benjamini and Hochberg, 1995). `counts` are numbers of usages.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in CERTAINTY]
@@ -106,10 +104,7 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
 
 
 def conclude(table: pd.DataFrame) -> str:
-    """
-    One sentence on which words changed: more than chance where `p_fdr` is below 0.05; surely little where the upper
-    end of the interval is below a quarter of the largest change.
-    """
+    """Which words changed more than chance, and which less than a quarter of the largest change, by their interval."""
     changed = table["p_fdr"] < LEVEL
     of = (
         f"{changed.sum()} of {len(table)} words changed more than chance "
@@ -129,10 +124,7 @@ def write_report(
     left_out: dict[str, dict[str, int]] | None = None,
     seed: int = 0,
 ) -> str:
-    """
-    Writes `changes.csv`, `results.json` and the figure `changes` as PNG, SVG and PDF. Returns the table, its agreement
-    with gold scores, and what has no score or no correlation, as text.
-    """
+    """Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, agreement and notes as text."""
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]
     missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in scores}

@@ -2,9 +2,10 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
@@ -12,7 +13,6 @@ from sklearn.feature_selection import chi2
 from sklearn.metrics import silhouette_score
 from sklearn.preprocessing import normalize
 
-from .measures import k_means
 from .usages import Usage, context
 
 
@@ -25,14 +25,12 @@ MAX_KEYWORDS = 5
 def principal_components(vectors: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
     """The first components of usages, and the share of the variance that each has: 0 if all vectors are the same."""
     pca = PCA(min(number, *vectors.shape), svd_solver="full")
-    # Vectors that are all the same have no variance to divide by.
     with np.errstate(invalid="ignore"):
         coordinates = pca.fit_transform(vectors.astype(np.float64))
     return coordinates, np.nan_to_num(pca.explained_variance_ratio_)
 
 
-@dataclass(frozen=True, slots=True)
-class Senses:
+class Senses(NamedTuple):
     """
     Clusters of a word's usages, which are numbered from time to time. The first sense is the one whose share of the
     usages grew most from the first time to the last; the last is the one whose share shrank most.
@@ -49,16 +47,13 @@ class Senses:
 
 
 def cluster(vectors: np.ndarray, seed: int) -> np.ndarray:
-    """
-    The cluster of each usage, by k-means: of 2 to [`MAX_SENSES`] clusters as many as have the largest silhouette, and
-    one if none reaches [`MIN_SILHOUETTE`].
-    """
+    """The cluster of each usage: as many clusters as have the largest silhouette, and one if it is small for all."""
     best, found = MIN_SILHOUETTE, np.zeros(len(vectors), dtype=int)
     with warnings.catch_warnings():
         # Usages that are all the same have fewer clusters than asked for.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for number in range(2, min(MAX_SENSES, len(vectors) - 1) + 1):
-            labels = k_means(number, seed).fit_predict(vectors)
+            labels = KMeans(number, n_init=10, random_state=seed).fit_predict(vectors)
             if len(np.unique(labels)) == number and (score := silhouette_score(vectors, labels)) > best:
                 best, found = score, labels
     return found
@@ -66,25 +61,23 @@ def cluster(vectors: np.ndarray, seed: int) -> np.ndarray:
 
 def keywords(contexts: Sequence[str], labels: np.ndarray) -> list[list[str]]:
     """
-    For each label the words that its contexts have more often than the others, by chi-squared; at most
-    [`MAX_KEYWORDS`], the most telling first, each in three of its contexts at least. Words that all contexts share say
-    nothing, so no list of stop words is needed.
+    For each label the words that its contexts have more often than the others, by chi-squared, the most telling first.
+    Words that all contexts share say nothing, so no list of stop words is needed.
     """
     counter = CountVectorizer(binary=True, token_pattern=r"(?u)\b[^\W\d_]{3,}\b")
+    found: list[list[str]] = [[] for _ in range(labels.max() + 1)]
     try:
         present = counter.fit_transform(contexts)
-    except ValueError:
-        # No context has a word.
-        return [[] for _ in range(labels.max() + 1)]
+    except ValueError:  # No context has a word.
+        return found
     words = counter.get_feature_names_out()
-    found = []
-    for label in range(labels.max() + 1):
+    for label, telling_words in enumerate(found):
         own = labels == label
         inside, outside = present[own].sum(axis=0).A1, present[~own].sum(axis=0).A1
         telling = (inside >= 3) & (inside * np.sum(~own) > outside * np.sum(own))
         scores = np.where(telling, chi2(present, own)[0] if telling.any() else 0, -1)
         order = np.argsort(-scores, kind="stable")[:MAX_KEYWORDS]
-        found.append([words[index] for index in order if telling[index]])
+        telling_words += [words[index] for index in order if telling[index]]
     return found
 
 

@@ -31,8 +31,7 @@ def train_sgns(
 ) -> dict[str, "KeyedVectors"]:
     """
     Trains skip-gram with negative sampling (Mikolov et al., 2013) on the tokens of each time point separately, with
-    the baseline settings of Schlechtweg et al. (2019). One thread makes the same vectors of the same sentences. Those
-    of other times are skipped.
+    the baseline settings of Schlechtweg et al. (2019). Sentences of other times are skipped.
     """
     from gensim.models import Word2Vec  # Only here, because it belongs to the extra `change`.
 
@@ -41,11 +40,9 @@ def train_sgns(
         if sentence.time in tokens:
             # Interned, so that each word is in memory once.
             tokens[sentence.time].append([sys.intern(token) for token in sentence.tokens])
-    vectors = {}
-    for time, corpus in tokens.items():
-        settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": 5, "epochs": epochs}
-        vectors[time] = Word2Vec(corpus, sg=1, seed=seed, workers=1, **settings).wv
-    return vectors
+    settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": 5, "epochs": epochs}
+    # One thread makes the same vectors of the same sentences.
+    return {time: Word2Vec(corpus, sg=1, seed=seed, workers=1, **settings).wv for time, corpus in tokens.items()}
 
 
 def shared_words(vectors: dict[str, "KeyedVectors"]) -> list[str]:
@@ -84,18 +81,17 @@ def neighbour_change(vectors: dict[str, "KeyedVectors"], targets: list[str], k: 
     candidates = np.array(frequent)
     if len(candidates) < 2:
         raise ValueError(
-            f"{' and '.join(vectors)} share {len(candidates)} words that occur {MIN_COUNT} times in each: too few for "
-            "neighbours."
+            f"{' and '.join(vectors)} share {len(candidates)} words that occur {MIN_COUNT} times: too few."
         )
     if 2 * k > len(candidates):
         half = len(candidates) // 2
         logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` becomes {half}.")
         k = half
-    spaces = [normalize(of_time[candidates]) for of_time in both]
+    spaces = [(of_time, normalize(of_time[candidates])) for of_time in both]
     changes = dict.fromkeys(targets, math.nan)
     for target in set(targets).intersection(shared):
         nearest = []
-        for of_time, space in zip(both, spaces, strict=True):
+        for of_time, space in spaces:
             similarities = space @ of_time[target]
             # A word is not its own neighbour.
             similarities[candidates == target] = -np.inf

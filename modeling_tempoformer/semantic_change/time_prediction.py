@@ -67,9 +67,8 @@ def time_differences(
     batch_size: int = 32,
 ) -> dict[str, float]:
     """
-    How sure a model is of when a word's sentences were written (0 to 1): the mean over its sentences in `usages` of
-    |p(last time) - p(first time)|, as [`predict_times`] has them (time-diff of TempoBERT; Rosin, Guy and Radinsky,
-    2022).
+    How sure a model is of when a word's sentences were written (0 to 1): the mean over them of |p(last time) - p(first
+    time)|, as [`predict_times`] has them (time-diff of TempoBERT; Rosin, Guy and Radinsky, 2022).
     """
     # Each sentence of a time once, however often it has the word.
     texts = {

@@ -98,8 +98,8 @@ def count_frequencies(
     sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str], frequencies: Frequencies
 ) -> Iterator[DatedSentence]:
     """
-    Passes on the sentences of whole corpora, for [`sample_usages`] to draw from, and counts words: what stands between
-    spaces. When the sentences end, `frequencies` has the [`Frequency`] of each word and time.
+    Passes on the sentences of whole corpora and counts words: what stands between spaces. When the sentences end,
+    `frequencies` has the [`Frequency`] of each word and time.
     """
     counts: Counter[tuple[str, str]] = Counter()
     corpus_words: Counter[str] = Counter()
@@ -113,10 +113,7 @@ def count_frequencies(
 
 
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
-    """
-    The usages of the words with `min_usages` at each time, because the scores of rare words are mostly noise; and for
-    each other word its number of usages at each time.
-    """
+    """The usages of the words with `min_usages` at each time, and the numbers of usages of the others by time."""
     counts = count_usages(usages)
     left_out = {word: by_time for word, by_time in counts.items() if min(by_time.values()) < min_usages}
     if len(left_out) == len(usages):
@@ -163,10 +160,7 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
 
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
-    """
-    Leaves out the usages (as [`sample_usages`] returns them) whose word is unknown to the tokenizer, which would all
-    have one vector. A warning counts them.
-    """
+    """Leaves out the usages of words unknown to the tokenizer: all would have one vector. A warning counts them."""
 
     def is_known(usage: Usage) -> bool:
         ids, pieces = find_pieces(tokenizer, usage)
@@ -289,10 +283,7 @@ def embed_usages(
 
 
 def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, np.ndarray]]):
-    """
-    Writes usages, without those that [`drop_unknown`] leaves out, and their vectors, as [`embed_usages`] returns them,
-    to a Parquet file with one row for each usage: `word`, the attributes of [`Usage`], and `vector` (float32).
-    """
+    """Writes a Parquet file with a row for each usage: `word`, the attributes of [`Usage`], and `vector` (float32)."""
     rows = [
         {"word": word, **asdict(usage)}
         for word, by_time in usages.items()

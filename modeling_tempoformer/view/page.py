@@ -62,18 +62,14 @@ def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
 
 def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixin]", **values: Any) -> str:
     """
-    A page as one HTML text, of a template that extends `page.html.jinja`. Its script gets `data`, anything that JSON
-    has without NaN, as `page.data`, and the Vega specifications of the charts as `page.charts`; the template shows
-    `values`, `title` among them.
+    A page as one HTML text, of a template that extends `page.html.jinja`. Its script gets `data` as `page.data`, and
+    the charts' Vega specifications as `page.charts`; the template shows `values`, `title` among them.
     """
     settings = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, **settings)
     environment.globals["own_file"] = own_file
-    return environment.get_template(template).render(
-        vega=vega_bundle(),
-        data=embed({"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}),
-        **values,
-    )
+    given = {"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}
+    return environment.get_template(template).render(vega=vega_bundle(), data=embed(given), **values)
 
 
 @cache

@@ -27,31 +27,23 @@ LEGEND = alt.Legend(
 )
 
 
-def rows(name: str) -> alt.NamedData:
-    """A data set that the page's script fills. Its values are numbers and words already."""
-    return alt.NamedData(name=name, format=alt.DataFormat(parse=None))
+def rows(name: str) -> alt.Chart:
+    """A chart of a data set that the page's script fills. Its values are numbers and words already."""
+    return alt.Chart(alt.NamedData(name=name, format=alt.DataFormat(parse=None)))
 
 
 def timeline_charts(
     names: Sequence[str], watched: int, labelled: Collection[bool], layers: int
 ) -> dict[str, alt.TopLevelMixin]:
-    """
-    The charts by name. `watched` is the class that is watched at first; `labelled` has whether there are posts with a
-    label, and posts without; `layers` are the stream layers with attention.
-    """
+    """The charts by name; `labelled` has whether there are posts with a label (True), and posts without (False)."""
     # The class to watch has a line without gaps.
     classes = [names[watched], *(name for name in names if name != names[watched])]
-    outcomes = list(OUTCOMES)
-    if False not in labelled:
-        outcomes.remove("alarm")
+    outcomes = [outcome for outcome in OUTCOMES if outcome != "alarm" or False in labelled]
+    labels = names
     if True not in labelled:
-        outcomes = ["alarm", "no alarm"]
-    labels = names if True in labelled else ()
-    return {
-        "timeline_chart": timeline_chart(classes, outcomes, labels),
-        "why_chart": why_chart(layers),
-        "sparkline": sparkline(),
-    }
+        outcomes, labels = ["alarm", "no alarm"], ()
+    charts = {"timeline_chart": timeline_chart(classes, outcomes, labels), "why_chart": why_chart(layers)}
+    return {**charts, "sparkline": sparkline()}
 
 
 def timeline_chart(classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str]) -> alt.VConcatChart:
@@ -71,53 +63,57 @@ def timeline_chart(classes: Sequence[str], outcomes: Sequence[str], labels: Sequ
 
 
 def silence_layer(x: alt.X) -> alt.LayerChart:
-    gaps = alt.Chart(rows("silences")).mark_rect(fill="var(--raised)", aria=False).encode(x=x, x2="end")
-    words = alt.Chart(rows("silences")).mark_text(
-        fill="var(--quiet)", fontSize=11, baseline="top", y=3, align="center", aria=False
-    )
-    return gaps + words.encode(x="middle:Q", text="words:N")
+    gaps = rows("silences").mark_rect(fill="var(--raised)", aria=False).encode(x=x, x2="end")
+    style = {"fill": "var(--quiet)", "fontSize": 11, "baseline": "top", "y": 3, "align": "center"}
+    return gaps + rows("silences").mark_text(**style, aria=False).encode(x="middle:Q", text="words:N")
 
 
 def line_layers(x: alt.X, classes: Sequence[str]) -> list[alt.Chart]:
     """The probability of the class to watch; of the others, where there are several, faintly; and the threshold."""
     is_watched = f"datum.class === {WATCHED.name}"
-    several = len(classes) > 2
-    dash = alt.StrokeDash("class:N", scale=alt.Scale(domain=classes, range=DASHES), legend=LEGEND if several else None)
-    lines = alt.Chart(rows("lines")).mark_line(strokeCap="round", aria=False)
-    lines = lines.encode(
-        x=x,
-        y=PROBABILITY,
-        detail="run:N",
-        stroke=alt.condition(is_watched, alt.value("var(--accent)"), alt.value("var(--edge)")),
-        strokeDash=dash,
-        strokeWidth=alt.condition(is_watched, alt.value(2), alt.value(1)),
+    legend = LEGEND if len(classes) > 2 else None
+    dash = alt.StrokeDash("class:N", scale=alt.Scale(domain=classes, range=DASHES), legend=legend)
+    lines = (
+        rows("lines")
+        .mark_line(strokeCap="round", aria=False)
+        .encode(
+            x=x,
+            y=PROBABILITY,
+            detail="run:N",
+            stroke=alt.condition(is_watched, alt.value("var(--accent)"), alt.value("var(--edge)")),
+            strokeDash=dash,
+            strokeWidth=alt.condition(is_watched, alt.value(2), alt.value(1)),
+        )
     )
-    threshold = alt.Chart(rows("threshold")).mark_rule(stroke="var(--ink)", strokeDash=[3, 3], aria=False)
+    threshold = rows("threshold").mark_rule(stroke="var(--ink)", strokeDash=[3, 3], aria=False)
     return [lines, threshold.encode(y=PROBABILITY)]
 
 
 def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
     """A mark for each post, a ring around the one that is pointed at, and a rule through the one that is explained."""
     shapes, fills = (list(column) for column in zip(*map(OUTCOMES.get, outcomes), strict=True))
-    marks = alt.Chart(rows("posts")).mark_point(opacity=1, stroke="var(--paper)", strokeWidth=1)
-    marks = marks.encode(
-        x=x,
-        y=PROBABILITY,
-        shape=alt.Shape("outcome:N", scale=alt.Scale(domain=outcomes, range=shapes), legend=LEGEND),
-        fill=alt.Fill("outcome:N", scale=alt.Scale(domain=outcomes, range=fills), legend=LEGEND),
-        size=alt.condition("datum.outcome === 'no alarm'", alt.value(32), alt.value(110)),
-        description="description:N",
+    marks = (
+        rows("posts")
+        .mark_point(opacity=1, stroke="var(--paper)", strokeWidth=1)
+        .encode(
+            x=x,
+            y=PROBABILITY,
+            shape=alt.Shape("outcome:N", scale=alt.Scale(domain=outcomes, range=shapes), legend=LEGEND),
+            fill=alt.Fill("outcome:N", scale=alt.Scale(domain=outcomes, range=fills), legend=LEGEND),
+            size=alt.condition("datum.outcome === 'no alarm'", alt.value(32), alt.value(110)),
+            description="description:N",
+        )
     )
-    ring = alt.Chart(rows("current")).mark_point(size=320, stroke="var(--ink)", strokeWidth=2, opacity=1, aria=False)
-    rule = alt.Chart(rows("chosen")).mark_rule(stroke="var(--ink)", strokeWidth=1, aria=False)
+    ring = rows("current").mark_point(size=320, stroke="var(--ink)", strokeWidth=2, opacity=1, aria=False)
+    rule = rows("chosen").mark_rule(stroke="var(--ink)", strokeWidth=1, aria=False)
     return [rule.encode(x=x), marks, ring.encode(x=x, y=PROBABILITY)]
 
 
 def label_chart(x: alt.X, names: Sequence[str]) -> alt.LayerChart:
     """A row for each class: an open square where posts have it, a dot where they are predicted as it."""
     y = alt.Y("class:N", title=None, scale=alt.Scale(domain=list(names)), axis=alt.Axis(grid=True, labelLimit=90))
-    actual = alt.Chart(rows("actual")).mark_point(shape="square", size=70, stroke="var(--ink)", opacity=1, aria=False)
-    predicted = alt.Chart(rows("predicted")).mark_point(
+    actual = rows("actual").mark_point(shape="square", size=70, stroke="var(--ink)", opacity=1, aria=False)
+    predicted = rows("predicted").mark_point(
         shape="circle", size=14, filled=True, fill="var(--ink)", opacity=1, aria=False
     )
     chart = alt.layer(actual.encode(x=x, y=y), predicted.encode(x=x, y=y))
@@ -134,21 +130,20 @@ def why_chart(layers: int) -> alt.VConcatChart:
     axis = alt.Axis(format="+.1f", tickCount=5, labelOverlap=True)
     effect = alt.Y("effect:Q", title="log-odds", stack=None, scale=scale, axis=axis)
     colour = alt.condition("datum.effect < 0", alt.value("var(--warn)"), alt.value("var(--accent)"))
-    bars = alt.Chart(rows("stream")).mark_bar().encode(x=hidden, y=effect, color=colour, description="description:N")
-    zero = alt.Chart(rows("stream")).mark_rule(stroke="var(--edge)", aria=False).encode(y=alt.datum(0))
+    bars = rows("stream").mark_bar().encode(x=hidden, y=effect, color=colour, description="description:N")
+    zero = rows("stream").mark_rule(stroke="var(--edge)", aria=False).encode(y=alt.datum(0))
     charts = [alt.layer(bars, zero).properties(width=WIDTH, height=110)]
     for layer in range(layers):
-        y = alt.Y(
-            f"attention_{layer}:Q", title=f"layer {layer + 1}", stack=None, axis=alt.Axis(format=".0%", tickCount=2)
-        )
-        attention = alt.Chart(rows("stream")).mark_bar(color="var(--edge)", aria=False)
-        attention = attention.encode(x=x if layer == layers - 1 else hidden, y=y)
-        charts.append(attention.properties(width=WIDTH, height=48))
+        share = alt.Axis(format=".0%", tickCount=2)
+        y = alt.Y(f"attention_{layer}:Q", title=f"layer {layer + 1}", stack=None, axis=share)
+        bars = rows("stream").mark_bar(color="var(--edge)", aria=False)
+        bars = bars.encode(x=x if layer == layers - 1 else hidden, y=y)
+        charts.append(bars.properties(width=WIDTH, height=48))
     return alt.vconcat(*charts, spacing=8).resolve_scale(x="shared").add_params(reach)
 
 
 def sparkline() -> alt.Chart:
     """The probability of the watched class over the posts of a timeline."""
-    chart = alt.Chart(rows("posts")).mark_line(stroke="var(--accent)", strokeWidth=1.25, aria=False)
+    chart = rows("posts").mark_line(stroke="var(--accent)", strokeWidth=1.25, aria=False)
     y = alt.Y("p:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
     return chart.encode(x=alt.X("x:Q", axis=None, scale=alt.Scale(nice=False)), y=y).properties(width=100, height=24)

@@ -61,8 +61,8 @@ def timeline_page(
 
 def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str]) -> dict[str, Any]:
     """
-    A timeline as the page's script reads it: lists with a value for each post, in order of time, by class or by layer
-    where there are several. Labels are class ids, -1 without one; `stream` has places in these lists.
+    A timeline as the page's script reads it: lists with a value for each post, in order of time. Labels are class ids,
+    -1 without one; `stream` has places in these lists.
     """
     timed = all(post["timestamp"] is not None for post in posts)
     order = sorted(range(len(posts)), key=lambda post: posts[post]["timestamp"] if timed else post)
@@ -93,10 +93,8 @@ def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str])
 
 
 def floor_units(probability: float) -> int:
-    """
-    A probability in whole units, rounded down, so that it reaches a threshold of whole units if and only if the
-    probability does. What is added is less than its own rounding error in the pipeline's 32 bits.
-    """
+    """A probability in whole units, rounded down, so that it reaches a threshold in them only if it is as large."""
+    # What is added is less than its own rounding error in the pipeline's 32 bits.
     return math.floor(probability * UNIT + 1e-6)
 
 

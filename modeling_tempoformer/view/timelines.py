@@ -23,9 +23,7 @@ logger = logging.getLogger(__name__)
 
 # Files whose names begin with an underscore are never pushed.
 TIMELINES = "_timelines.html"
-MODEL_TYPES = [
-    config.model_type for config in (PostTempoFormerConfig, TemporalPostTempoFormerConfig, TempoFormerConfig)
-]
+MODELS = (PostTempoFormerConfig, TemporalPostTempoFormerConfig, TempoFormerConfig)
 
 
 def load_pipeline(
@@ -42,7 +40,7 @@ def load_pipeline(
     Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
     """
     kind = PreTrainedConfig.get_config_dict(name, **downloads)[0].get("model_type")
-    if kind not in MODEL_TYPES:
+    if kind not in [config.model_type for config in MODELS]:
         raise ValueError(f"{name} is not a TempoFormer: its kind is '{kind}'.")
     own_code = {"trust_remote_code": False, **downloads}
     model = AutoModelForSequenceClassification.from_pretrained(name, dtype=dtype, **own_code)
@@ -59,10 +57,7 @@ def write_view(
     verdict: Sequence[str],
     watched_speakers: Sequence[str] | None = None,
 ):
-    """
-    Explains timelines, as [`to_timelines`] returns them, by a trained model on its device, and writes their page with
-    their labels, a title and what the model's test says of it. `watched_speakers` as of [`timeline_page`].
-    """
+    """Explains timelines, as [`to_timelines`] returns them, on the model's device, and writes their page."""
     # Here, because the extra `view` is not always installed.
     from .timeline_page import timeline_page
 

@@ -10,10 +10,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from ..cards.markdown import escape_control_characters
 from ..data.dated_texts import numbers_in
-from ..semantic_change.measures import share_interval
 from ..semantic_change.report import LEVEL, measures_of
 from ..semantic_change.senses import find_senses, keywords, principal_components
 from ..semantic_change.usages import Frequencies, Usage, Usages, context
@@ -66,10 +66,7 @@ def words_page(
     frequencies: Frequencies | None = None,
     seed: int = 0,
 ) -> str:
-    """
-    The page of words as HTML. Words without vectors, and those after the first [`MAX_WORDS`], are in the table only.
-    Without `frequencies`, as where the corpus is not whole, there is no chart of them.
-    """
+    """The page of words as HTML. Words without vectors, and after the first [`MAX_WORDS`], are only in the table."""
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
     shown = {word for word in table["word"][:MAX_WORDS] if word in vectors}
@@ -98,11 +95,7 @@ def words_page(
 
 
 def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, Any]]:
-    """
-    The columns of the page's table with their cells. A reader sees those that are `main` at first: the measure that
-    orders the table, whether the change is more than chance, and how frequent the word is at the first and the last
-    time.
-    """
+    """The columns of the page's table with their cells. A reader sees those that are `main` at first."""
     if "p_fdr" in table:
         table = table.assign(**{SURE: table["p_fdr"] < LEVEL})
     by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
@@ -126,8 +119,9 @@ def describe_column(column: pd.Series) -> dict[str, Any]:
 
 
 def with_interval(count: int, total: int, unit: float = 1) -> list[float]:
-    """A share, in a unit, and the ends of its 95 % interval."""
-    return [round(unit * share, 4) for share in (count / total, *share_interval(count, total))]
+    """A share, in a unit, and the ends of its 95 % interval (Wilson)."""
+    ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
+    return [round(unit * share, 4) for share in (count / total, ends.low, ends.high)]
 
 
 def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarray], seed: int) -> dict[str, Any]:
@@ -201,46 +195,29 @@ def usage_map(names: list[str]) -> alt.LayerChart:
         shape=alt.Shape("time:N", scale=alt.Scale(domain=names, range=SHAPES), legend=legend),
         opacity=alt.when("sense < 0 || datum.sense == sense").then(alt.value(0.75)).otherwise(alt.value(0.12)),
     )
-    ring = (
-        usages.transform_filter("datum.index == chosen")
-        .mark_point(size=260, strokeWidth=3, color="var(--ink)", aria=False)
-        .encode(**place)
-    )
-    number = {"text": "name:N", **place}
+    is_chosen = usages.transform_filter("datum.index == chosen")
+    ring = is_chosen.mark_point(size=260, strokeWidth=3, color="var(--ink)", aria=False).encode(**place)
     style = {"fontSize": 17, "fontWeight": "bold", "aria": False}
-    halo = means.mark_text(stroke="var(--paper)", strokeWidth=5, **style).encode(**number)
-    names_of_senses = means.mark_text(**style).encode(**number)
-    return (
-        alt.layer(points, ring, halo, names_of_senses)
-        .add_params(sense, chosen, tall)
-        .properties(width=400, height=400, view=alt.ViewConfig(stroke="var(--line)"))
-    )
+    halo = means.mark_text(stroke="var(--paper)", strokeWidth=5, **style).encode(text="name:N", **place)
+    chart = alt.layer(points, ring, halo, halo.mark_text(**style)).add_params(sense, chosen, tall)
+    return chart.properties(width=400, height=400, view=alt.ViewConfig(stroke="var(--line)"))
 
 
 def curves(names: list[str], title: str, several: bool = False, **axis: Any) -> alt.LayerChart:
-    """
-    A curve for each series over the times, with intervals, which stand beside each other. Beside the series whose
-    index is the signal `sense` the others are faint; -1 is none.
-    """
+    """A curve for each series over the times, with intervals; all are faint but the one of the signal `sense`."""
     sense = alt.param(name="sense", value=-1)
-    along = {
-        "x": alt.X("time:O", sort=names, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        "xOffset": alt.XOffset("series:N", sort=None),
-    }
     up = alt.Y("value:Q", title=title, axis=alt.Axis(**axis))
     # From the last colour on: the first ones are of times.
     legend = alt.Legend(title=None, orient="top", direction="vertical", labelLimit=340) if several else None
     look = {
+        "x": alt.X("time:O", sort=names, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        # Intervals stand beside each other.
+        "xOffset": alt.XOffset("series:N", sort=None),
         "color": alt.Color("series:N", sort=None, scale=alt.Scale(range=COLOURS[::-1]), legend=legend),
         "opacity": alt.when("sense < 0 || datum.index == sense").then(alt.value(1)).otherwise(alt.value(0.15)),
     }
     rows = alt.Chart(alt.NamedData("rows"))
-    return (
-        alt.layer(
-            rows.mark_rule(strokeWidth=1.5).encode(**along, **look, y=alt.Y("low:Q"), y2="high:Q"),
-            rows.mark_line().encode(**along, **look, y=up),
-            rows.mark_point(filled=True, size=60).encode(**along, **look, y=up, description="label:N"),
-        )
-        .add_params(sense)
-        .properties(width=400, height=220)
-    )
+    intervals = rows.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q", **look)
+    lines = rows.mark_line().encode(y=up, **look)
+    points = rows.mark_point(filled=True, size=60).encode(y=up, description="label:N", **look)
+    return alt.layer(intervals, lines, points).add_params(sense).properties(width=400, height=220)
