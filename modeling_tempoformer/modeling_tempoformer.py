@@ -7,20 +7,19 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_post_tempoformer import (
-    NarrowLinear,
     StreamAttention,
     StreamClassificationMixin,
     StreamPositionEmbedding,
     StreamPreTrainedModel,
     StreamReaderMixin,
     Streams,
-    ZeroLinear,
     class_layers,
-    longest_input,
+    start_narrow,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
 from .online_tempoformer import StreamState
@@ -59,6 +58,14 @@ class TempoFormerModelOutput(ModelOutput):
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+class ZeroLinear(nn.Linear):
+    """A linear layer that starts at 0, so that adding its output changes nothing at first."""
+
+
+class NarrowLinear(nn.Linear):
+    """A linear layer that starts as [`start_narrow`] does."""
 
 
 class StreamPosition(nn.Module):
@@ -161,6 +168,16 @@ class TempoFormerPreTrainedModel(StreamPreTrainedModel):
     # Modules that must not be split across devices.
     _no_split_modules = ["StreamPosition", "StreamAttention", "GateAndNorm"]
 
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, nn.LSTM):
+            start_narrow(module, module.hidden_size)
+        elif isinstance(module, NarrowLinear):
+            start_narrow(module, module.in_features)
+        elif isinstance(module, ZeroLinear):
+            init.zeros_(module.weight)
+
     @classmethod
     def load_encoder(cls, name: str, config: TempoFormerConfig, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
         """The pretrained encoder `name`, with its pooler if the model uses it, and the library's loading info."""
@@ -198,16 +215,6 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in layers)
         self.fusion = GateAndNorm(config) if config.fusion == "gate" and layers else None
         self.post_init()
-
-    @property
-    def takes_time_ids(self) -> bool:
-        """Whether the encoder reads the calendar time of tokens."""
-        return self.adapter.takes_time_ids
-
-    @property
-    def max_tokens(self) -> int:
-        """The largest number of tokens in a post that the encoder has positions for."""
-        return longest_input(self.encoder)
 
     @can_return_tuple
     def forward(
@@ -269,10 +276,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         )
 
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
-        """
-        What `forward` takes of posts, without what it would compute again for each of their streams: their tokens, as
-        given, since stream layers read all of them.
-        """
+        """As of the post model; here the tokens, as given, since stream layers read all of them."""
         return {"attention_mask": attention_mask, **tokens}
 
     def encode_posts(
@@ -284,9 +288,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         output_hidden_states: bool,
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """
-        Passes each real post once, by itself, through the embeddings and the layers below the stream layers. `inputs`
-        are those of the embeddings, (posts, tokens) or (posts, tokens, hidden). Returns the last layer's output
-        (posts, width, hidden) of each group, and if asked for all hidden states (rows, posts, tokens, hidden).
+        Passes each real post once, by itself, through the embeddings and the layers below the stream layers. Returns
+        the last layer's output (posts, width, hidden) of each group, and if asked for all hidden states (rows, posts,
+        tokens, hidden).
         """
         groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
         states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
@@ -325,10 +329,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         output_attentions: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
         """
-        Passes streams of encoded posts, `states` (posts, width, hidden) of each group, through the stream layers.
-        `slots` are the posts in the slots of all streams, -1 where there is none, or None while compiling. Returns the
-        posts' vectors (streams, window, hidden); the pooled newest posts (streams, hidden), if the head reads them;
-        and the attention of each stream layer. All are 0 where there is no post.
+        Passes streams of encoded posts through the stream layers. `slots` are the posts in all slots, -1 where there
+        is none, or None while compiling. Returns the posts' vectors (streams, window, hidden); the pooled newest posts
+        (streams, hidden), if the head reads them; and the attention of each layer. All are 0 where there is no post.
         """
         slot_post, slot_mask = streams.slot_post, streams.slot_mask
         pooled = None
@@ -383,10 +386,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         slots: list[int] | None,
         output_attentions: bool,
     ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-        """
-        Runs the stream layers, and returns the posts' vectors (streams, window, hidden) and the attention of each
-        layer. The last layer computes [CLS] only, because nothing else is used. Arguments as in `read_streams`.
-        """
+        """What `read_streams` returns of the stream layers, with any values where there is no post."""
         window, device = streams.slot_post.shape[1], streams.slot_post.device
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
         numbers = shared = None

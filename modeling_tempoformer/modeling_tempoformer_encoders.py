@@ -122,7 +122,6 @@ class EncoderAdapter:
     # The family has a pooler, and its class takes `add_pooling_layer`.
     own_pooler = False
     takes_token_types = False
-    takes_time_ids = False
     # Layers normalise what they read, not what they return; the encoder normalises its output once.
     is_pre_norm = False
 
@@ -336,8 +335,6 @@ class ModernBertAdapter(EncoderAdapter):
 
 class TemporalAdapter(BertAdapter):
     """BERT or RoBERTa with temporal attention: queries depend on the times of their post."""
-
-    takes_time_ids = True
 
     def __init__(self, encoder_class: type[PreTrainedModel]):
         self.encoder_class = encoder_class
