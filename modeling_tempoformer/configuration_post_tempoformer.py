@@ -86,15 +86,12 @@ class StreamFields(CheckedFields):
 
     def validate_stream_width(self):
         """The stream layers must have whole heads, and whole pairs to rotate."""
-        head_dim, rest = divmod(self.stream_width, self.encoder_config.num_attention_heads)
-        if rest or head_dim < 1:
+        width, heads = self.stream_width, self.encoder_config.num_attention_heads
+        rotates = self.num_stream_layers > 0 and self.stream_attention != "full"
+        if width < 1 or width % (2 * heads if rotates else heads):
             raise ValueError(
-                f"The stream layers' width must be a positive multiple of their "
-                f"{self.encoder_config.num_attention_heads} heads, got {self.stream_width}."
-            )
-        if self.num_stream_layers and self.stream_attention != "full" and head_dim % 2:
-            raise ValueError(
-                f"`stream_attention='{self.stream_attention}'` needs an even head dimension, not {head_dim}."
+                f"The stream layers' width must be {heads} heads times {'an even' if rotates else 'a whole'} head "
+                f"dimension, got {width}, {heads} times {width / heads:g}."
             )
 
     def get_text_config(self, decoder=None, encoder=None) -> PreTrainedConfig:

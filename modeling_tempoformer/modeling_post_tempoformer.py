@@ -95,7 +95,7 @@ class Streams:
     token_mask: torch.BoolTensor  # (posts, tokens)
     slot_post: torch.LongTensor  # the post in each place of a stream (streams, window)
     slot_mask: torch.BoolTensor  # where there is one; nowhere in a stream without newest post
-    tau: torch.FloatTensor | None  # how far each post is from the newest one
+    tau: torch.FloatTensor | None  # how far each post is from the newest one; None to ignore it
     shape: tuple[int, int]  # rows, and streams of each
 
     @property
@@ -217,33 +217,24 @@ class StreamAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self,
-        posts: torch.Tensor,
-        visible: torch.BoolTensor,
-        tau: torch.Tensor | None,
-        output_attentions: bool = False,
-        only_newest: bool = False,
+        self, posts: torch.Tensor, streams: Streams, output_attentions: bool = False, only_newest: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         The context of `posts` (members, streams, window, width), or with `only_newest` of the newest, and if asked for
-        their attention, in which the members' heads stand side by side. `tau=None` does not rotate.
+        their attention, in which the members' heads stand side by side.
         """
         asking = slice(-1, None) if only_newest else slice(None)
         query, key, value = (
             projection(states).unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 0, 3, 2, 4).flatten(1, 2)
-            for projection, states in (
-                (self.q_proj, posts[:, :, asking]),
-                (self.k_proj, posts),
-                (self.v_proj, posts),
-            )
+            for projection, states in ((self.q_proj, posts[:, :, asking]), (self.k_proj, posts), (self.v_proj, posts))
         )
-        if tau is not None:
+        if streams.tau is not None:
             exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
-            tau = tau.to(posts.device)
+            tau = streams.tau.to(posts.device)
             angles = (tau[:, None, :, None] * self.rope_theta**-exponents).repeat_interleave(2, dim=-1)
             cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
             query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
-        bias = ((~visible).to(query) * MASKED)[:, None, None]
+        bias = ((~streams.visible).to(query) * MASKED)[:, None, None]
         weights = None
         if output_attentions:
             scores = query @ key.mT * self.head_dim**-0.5 + bias
@@ -378,8 +369,8 @@ class StreamReaderMixin:
             raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{encoder.model_type}'.")
         reads_time = config.num_stream_layers > 0 and config.stream_attention == "temporal_rotary"
         if reads_time and config.timed is not None and config.timed != (elapsed is not None):
-            trained, given = ("with", "no times are given") if config.timed else ("without", "times are given")
-            raise ValueError(f"The model was trained {trained} times (`timed={config.timed}`), but {given}.")
+            problem = "no times are given" if config.timed else "times are given"
+            raise ValueError(f"The model was trained with `timed={config.timed}` in its configuration, but {problem}.")
 
     def lay_out(
         self,
@@ -478,12 +469,7 @@ class StreamLayer(nn.Module):
         self.mlp = nn.Sequential(linear(width, 4 * width), nn.GELU(), linear(4 * width, width), self.dropout)
 
     def forward(
-        self,
-        posts: torch.Tensor,
-        visible: torch.BoolTensor,
-        tau: torch.Tensor | None,
-        output_attentions: bool,
-        only_newest: bool,
+        self, posts: torch.Tensor, streams: Streams, output_attentions: bool, only_newest: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As [`StreamAttention.forward`]."""
         # The newest post always has the last position.
@@ -491,7 +477,7 @@ class StreamLayer(nn.Module):
         positions = self.position(torch.arange(last - window, last, device=posts.device))
         positions = positions.unflatten(-1, (posts.shape[0], -1)).transpose(0, 1).unsqueeze(1)
         posts = posts + self.dropout(positions)
-        context, weights = self.attention(self.attention_norm(posts), visible, tau, output_attentions, only_newest)
+        context, weights = self.attention(self.attention_norm(posts), streams, output_attentions, only_newest)
         context = context + posts[:, :, -context.shape[2] :]
         return context + self.mlp(self.mlp_norm(context)), weights
 
@@ -520,11 +506,10 @@ class StreamLayers(nn.Module):
         projected = self.projection(self.norm(vectors.unsqueeze(0)))
         states = projected[:, slot_post]
         all_states, attentions = [states], []
-        visible = streams.visible.to(states.device)
         for index, layer in enumerate(self.layers):
             # All that is read of the last layer.
             only_newest = index == len(self.layers) - 1 and not (output_attentions or all_posts)
-            states, weights = layer(states, visible, streams.tau, output_attentions, only_newest)
+            states, weights = layer(states, streams, output_attentions, only_newest)
             all_states.append(states)
             attentions.append(weights)
         previous, newest = projected[:, pair].unbind(2)

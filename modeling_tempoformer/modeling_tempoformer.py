@@ -427,9 +427,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                 cls = [group[:, 0] for group in states]
             raw_cls = scatter(posts.join(cls), filled, streams.slot_post.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
-            context, weights = stream_layer.attention(
-                cls.unsqueeze(0), streams.visible, streams.tau, output_attentions
-            )
+            context, weights = stream_layer.attention(cls.unsqueeze(0), streams, output_attentions)
             context = context.squeeze(0)
             if self.config.stream_residual:
                 context = context + (cls if is_last else raw_cls).to(context.device)

@@ -261,7 +261,7 @@ class StreamClassificationPipeline(Pipeline):
 
     def finish(self, timelines: list[dict], batch_size: int, postprocess: dict) -> Iterator[list[dict]]:
         """Yields the results of timelines, whose rows share batches."""
-        explains, outputs = postprocess["explains"], []
+        explains = postprocess["explains"]
         rows = (row for timeline in timelines for row in timeline["rows"])
         for timed, alike in groupby(rows, lambda row: "timestamps" in row):
             # One post more: without a post of a stream, one that is older enters.
@@ -270,10 +270,8 @@ class StreamClassificationPipeline(Pipeline):
                 found = self.forward(dict(collator(batch)), explains=explains)
                 for place, row in enumerate(batch):
                     num_targets = len(row["input_ids"]) - row["num_context"]
-                    outputs.append({name: tensor[place, :num_targets] for name, tensor in found.items()})
-        of_rows = iter(outputs)
+                    row["outputs"] = {name: tensor[place, :num_targets] for name, tensor in found.items()}
         for timeline in timelines:
-            timeline["outputs"] = [next(of_rows) for _ in timeline["rows"]]
             yield self.postprocess(timeline, **postprocess)
 
     def preprocess(
@@ -311,7 +309,8 @@ class StreamClassificationPipeline(Pipeline):
         order, config = timeline["order"], self.model.config
         if not order:
             return []
-        outputs = {name: torch.cat([row[name] for row in timeline["outputs"]]) for name in timeline["outputs"][0]}
+        of_rows = [row["outputs"] for row in timeline["rows"]]
+        outputs = {name: torch.cat([of_row[name] for of_row in of_rows]) for name in of_rows[0]}
         logits, calibration = outputs["logits"], config.calibration if calibrated else None
         check_finite(logits.flatten(1), lambda place: f"Timeline {timeline['number']}, post {order[place]}")
         if explains:
