@@ -101,10 +101,9 @@ class TimeColumn:
     def read(self, place: Any, value: Any) -> float | None:
         """[`to_seconds`]. Raises a `ValueError` that names the first `place`, such as "row 0", if the kind differs."""
         kind, seconds = read_time(value)
-        if self.first is None:
-            self.first = kind, place, value
-        elif self.first[0] != kind:
-            was, where, other = self.first
+        self.first = self.first or (kind, place, value)
+        was, where, other = self.first
+        if was != kind:
             raise ValueError(
                 f"the time is {kind}, while {where} is {was} ({other!r}); the times of a column must be all ISO-8601 "
                 "dates (2024-05-01), all numbers of seconds, or all missing"
@@ -219,16 +218,6 @@ def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) ->
     return (times[:, -1:] - times).masked_fill(stream_index < 0, 0).float()
 
 
-def stream_places(
-    targets: torch.LongTensor, num_before: int, timestamps: torch.Tensor | None = None, start_time: float | None = None
-) -> torch.FloatTensor:
-    """How many posts of their timeline come before targets, and seconds since its first one, 0 without times."""
-    seconds = torch.zeros(len(targets))
-    if timestamps is not None:
-        seconds = (timestamps[targets] - (timestamps[0] if start_time is None else start_time)).float()
-    return torch.stack(((targets + num_before).float(), seconds), dim=-1)
-
-
 @dataclass
 class StreamCollator:
     """
@@ -305,13 +294,14 @@ class StreamCollator:
         if classes.is_floating_point() and len(targets):
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
         streams = {"stream_index": stream_windows(targets, self.window), "labels": classes.long()}
-        times = None
+        num_before, since_first = (targets + row.get("num_before", 0)).float(), torch.zeros(len(targets))
         if self.timed:
-            times = read_times(row.get("timestamps"), num_posts)
+            times, start_time = read_times(row.get("timestamps"), num_posts), row.get("start_time")
             streams["elapsed"] = elapsed_seconds(times, streams["stream_index"])
+            since_first = (times[targets] - (times[0] if start_time is None else start_time)).float()
         elif row.get("timestamps") is not None:
             raise ValueError("has 'timestamps', but the collator has `timed=False`.")
-        streams["place"] = stream_places(targets, row.get("num_before", 0), times, row.get("start_time"))
+        streams["place"] = torch.stack((num_before, since_first), dim=-1)
         return streams
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

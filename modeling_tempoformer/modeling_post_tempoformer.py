@@ -447,9 +447,8 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         cls, name: str, config: PostTempoFormerConfig, **kwargs
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """The pretrained encoder `name`, without its pooler, and the library's loading info."""
-        encoder, info = cls.encoder_class(config.encoder_config).from_pretrained(
-            name, output_loading_info=True, **kwargs
-        )
+        encoder_class = cls.encoder_class(config.encoder_config)
+        encoder, info = encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
         encoder.pooler = None
         return encoder, info
 
@@ -507,7 +506,7 @@ class StreamLayers(nn.Module):
         states = projected[:, slot_post]
         all_states, attentions = [states], []
         for index, layer in enumerate(self.layers):
-            # All that is read of the last layer.
+            # The newest post is all that is read of the last layer.
             only_newest = index == len(self.layers) - 1 and not (output_attentions or all_posts)
             states, weights = layer(states, streams, output_attentions, only_newest)
             all_states.append(states)
@@ -520,7 +519,7 @@ class StreamLayers(nn.Module):
 
 
 def likeness(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
-    """The cosines (streams, 2) of the newest of (streams, window, hidden) with the one before, and the mean before."""
+    """Of (streams, window, hidden) the newest vector's cosines with the one before it, and the mean of all before."""
     units = nn.functional.normalize(vectors, dim=-1) * slot_mask.unsqueeze(-1)
     newest, earlier = units[:, -1:], units[:, :-1]
     references = torch.stack((nn.functional.pad(earlier, (0, 0, 1, 0))[:, -1], earlier.sum(1)), dim=1)
@@ -597,20 +596,15 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         if vectors is None:
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
         newest, states, attentions = self.stream_layers(vectors, streams, output_attentions, output_hidden_states)
-        mask = streams.slot_mask.to(newest.device)
+        mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
         pair, has_pair = (tensor.to(vectors.device) for tensor in streams.pair)
-        pairs = vectors[pair] * has_pair.unsqueeze(-1)
         return PostTempoFormerModelOutput(
-            last_hidden_state=side_by_side(newest).masked_fill(~mask[:, -1:], 0.0).unflatten(0, streams.shape),
-            stream_mask=mask.unflatten(0, streams.shape),
-            pairs=pairs.unflatten(0, streams.shape),
-            stream_attentions=tuple((weights * queries).unflatten(0, streams.shape) for weights in attentions)
-            if output_attentions
-            else None,
-            hidden_states=tuple(side_by_side(layer).unflatten(0, streams.shape) for layer in states)
-            if output_hidden_states
-            else None,
+            last_hidden_state=by_row(side_by_side(newest).masked_fill(~mask[:, -1:], 0.0)),
+            stream_mask=by_row(mask),
+            pairs=by_row(vectors[pair] * has_pair.unsqueeze(-1)),
+            stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
+            hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
 
     def embed_posts(
@@ -648,9 +642,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 parts.append((states * tokens).sum(1) / tokens.sum(1).clamp_min(1))
             order.append(chosen)
         if not parts:
-            return torch.zeros(
-                mask.shape[0], self.config.encoder_config.hidden_size, dtype=self.dtype, device=mask.device
-            )
+            width = self.config.encoder_config.hidden_size
+            return torch.zeros(len(mask), width, dtype=self.dtype, device=mask.device)
         vectors = torch.cat(parts)
         empty = vectors.new_zeros(mask.shape[0], vectors.shape[-1])
         vectors = empty.index_copy(0, torch.cat(order).to(vectors.device), vectors)

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack
 
 import torch
@@ -236,9 +237,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                 `return_dict`.
 
         Returns:
-            [`TempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that is
-            missing or given unlike in training; a `TypeError` for an unknown argument. Values are not checked, as
-            [`StreamCollator`] checks them.
+            [`TempoFormerModelOutput`]. Raises the errors of [`PostTempoFormerModel.forward`].
         """
         output_hidden_states, output_attentions, output_stream_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
@@ -259,14 +258,12 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             posts, states, times, streams, slots, output_stream_attentions
         )
 
-        per_layer = len(posts.members)
+        per_layer, by_row = len(posts.members), partial(torch.unflatten, dim=0, sizes=streams.shape)
         return TempoFormerModelOutput(
-            last_hidden_state=outputs.unflatten(0, streams.shape),
-            pooler_output=None if pooled is None else pooled.unflatten(0, streams.shape),
-            stream_mask=streams.slot_mask.unflatten(0, streams.shape),
-            stream_attentions=tuple(weights.unflatten(0, streams.shape) for weights in stream_attentions)
-            if output_stream_attentions
-            else None,
+            last_hidden_state=by_row(outputs),
+            pooler_output=None if pooled is None else by_row(pooled),
+            stream_mask=by_row(streams.slot_mask),
+            stream_attentions=tuple(map(by_row, stream_attentions)) if output_stream_attentions else None,
             hidden_states=tuple(hidden_states) or None,
             attentions=tuple(
                 posts.join_attentions(attentions[first : first + per_layer]).unflatten(0, rows)

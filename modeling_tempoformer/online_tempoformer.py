@@ -254,9 +254,8 @@ class StreamStepMixin:
             if is_context[post]:
                 continue
             targets.append(post)
-            absent = window - len(stream)
+            absent, since_first = window - len(stream), 0.0
             streams["stream_index"].append([-1] * absent + stream)
-            since_first = 0.0
             if seconds is not None:
                 streams["elapsed"].append([0.0] * absent + [seconds - time for time in timeline.times[-len(stream) :]])
                 since_first = seconds - timeline.start_time
