@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from huggingface_hub.dataclasses import strict, validated_field
+from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 
 from .checks_tempoformer import CheckedFields
@@ -11,12 +11,6 @@ from .checks_tempoformer import CheckedFields
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
 CLASS_FIELDS = ("class_weights", "calibration", "tree_weights")
-
-
-def check_problem_type(problem_type: str | None):
-    """Raises a `ValueError` for a problem that the focal loss is not for."""
-    if problem_type not in (None, "single_label_classification"):
-        raise ValueError(f"The focal loss is for posts that have one class each, not for '{problem_type}'.")
 
 
 @dataclass(kw_only=True)
@@ -39,7 +33,6 @@ class StreamFields(CheckedFields):
     class_weights: list[float | int] | None = None
     calibration: dict[str, Any] | None = None
     timed: bool | None = None
-    problem_type: str | None = validated_field(check_problem_type, default=None)
 
     def __post_init__(self, **kwargs):
         if self.encoder_config is None:
@@ -70,7 +63,9 @@ class StreamFields(CheckedFields):
         return super().from_dict(values, **kwargs)
 
     def validate_classes(self):
-        """The loss needs two classes and a positive weight for each, decisions a positive threshold."""
+        """The loss is for one of several classes, with a positive weight each; decisions take a positive threshold."""
+        if self.problem_type not in (None, "single_label_classification"):
+            raise ValueError(f"The focal loss is for posts that have one class each, not for '{self.problem_type}'.")
         if self.num_labels < 2:
             raise ValueError(f"The focal loss needs at least 2 classes, got `num_labels={self.num_labels}`.")
         calibration = self.calibration or {}
@@ -91,15 +86,12 @@ class StreamFields(CheckedFields):
 
     def validate_stream_width(self):
         """The stream layers must have whole heads, and whole pairs to rotate."""
-        head_dim, rest = divmod(self.stream_width, self.encoder_config.num_attention_heads)
-        if rest or head_dim < 1:
+        width, heads = self.stream_width, self.encoder_config.num_attention_heads
+        rotates = self.num_stream_layers > 0 and self.stream_attention != "full"
+        if width < 1 or width % (2 * heads if rotates else heads):
             raise ValueError(
-                f"The stream layers' width must be a positive multiple of their "
-                f"{self.encoder_config.num_attention_heads} heads, got {self.stream_width}."
-            )
-        if self.num_stream_layers and self.stream_attention != "full" and head_dim % 2:
-            raise ValueError(
-                f"`stream_attention='{self.stream_attention}'` needs an even head dimension, not {head_dim}."
+                f"The stream layers' width must be {heads} heads times {'an even' if rotates else 'a whole'} head "
+                f"dimension, got {width}, {heads} times {width / heads:g}."
             )
 
     def get_text_config(self, decoder=None, encoder=None) -> PreTrainedConfig:
@@ -134,22 +126,20 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         encoder_config (`PreTrainedConfig` or `dict`, *optional*):
             Configuration of the encoder that reads the posts, of any type that `AutoModel` knows; `BertConfig()` if
             omitted.
-        window (`int`, *optional*, defaults to 20):
-            The largest number of posts in a stream (paper, section 5: 20 for LRS, 10 for TalkLife).
+        window (`int`, *optional*, defaults to 20): The most posts in a stream (paper: 20 for LRS, 10 for TalkLife).
         post_pooling (`str`, *optional*, defaults to `"mean"`):
             A post's vector: the `"mean"` of its tokens in the encoder's last layer, or the first of them (`"cls"`).
         num_stream_layers (`int`, *optional*, defaults to 1): Layers over the vectors of a stream's posts, at least 1.
         num_members (`int`, *optional*, defaults to 5):
-            How many sets of stream layers and head there are. Their logits are averaged. Over a frozen encoder each
-            is trained without another part of the timelines (`held_out`).
+            Sets of stream layers and head, whose logits are averaged. Over a frozen encoder each is trained without
+            another part of the timelines (`held_out`).
         num_trees (`int`, *optional*, defaults to 40):
-            How many decision trees each member has, as a second expert ([`~trees_tempoformer.Trees`]); 0 for none.
+            Decision trees of each member, a second expert ([`~trees_tempoformer.Trees`]); 0 for none.
         tree_weights (`list[float]`, *optional*):
-            What the logits of a member and the log-probabilities of its trees count in its logits, as chosen on posts
-            that neither has learned from. Trees that are not grown yet have none, and count nothing.
+            What a member's network and its trees count, as chosen on posts that neither has learned from. None where
+            the trees are not grown yet, and count nothing.
         stream_hidden_size (`int`, *optional*, defaults to 192):
-            Width of these layers. They have as many heads as the encoder, and the width must be an even multiple of
-            that number.
+            Width of these layers, an even multiple of the number of their heads, which is the encoder's.
         stream_dropout (`float`, *optional*, defaults to 0.1): Dropout in these layers.
         stream_attention (`str`, *optional*, defaults to `"temporal_rotary"`):
             Attention across the posts of a stream: `"temporal_rotary"` rotates queries and keys by the logarithm of
@@ -159,17 +149,14 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         rope_theta (`float`, *optional*, defaults to 10000.0): Base of the rotary frequencies.
         head_hidden_sizes (`list[int]`, *optional*, defaults to `(64, 64)`): Hidden widths of the classifier.
         head_dropout (`float`, *optional*, defaults to 0.1): Dropout in the classifier.
-        focal_gamma (`float`, *optional*, defaults to 2.0):
-            Focusing exponent of the focal loss; 0 gives cross-entropy.
-        class_weights (`list[float]`, *optional*):
-            Weight of each class in the loss, in the order of `id2label`; 1 for all if omitted.
+        focal_gamma (`float`, *optional*, defaults to 2.0): Exponent of the focal loss; 0 gives cross-entropy.
+        class_weights (`list[float]`, *optional*): Weight of each class in the loss; 1 for all if omitted.
         calibration (`dict`, *optional*):
-            What was tuned on posts that were not trained on; the pipeline and the scripts apply it. `"temperature"`, a
-            positive number, divides the logits before the softmax. `"thresholds"`, a positive number for each class:
-            a post gets the class with the largest probability / threshold. Either may be missing.
+            What was tuned on posts that were not trained on, each positive: `"temperature"` divides the logits before
+            the softmax; a post gets the class with the largest probability / `"thresholds"`. Either may be missing.
         timed (`bool`, *optional*):
-            Whether the model was trained with the time between posts. If the stream layers read time
-            (`stream_attention="temporal_rotary"`), streams must match it. If None, this is not checked.
+            Whether the model was trained with the time between posts. With `stream_attention="temporal_rotary"`
+            streams must match it; if None, this is not checked.
         problem_type (`str`, *optional*):
             `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
 

@@ -28,13 +28,12 @@ def to_seconds(value: Any) -> float | None:
 
     Args:
         value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime` or a `date` (UTC where they have no
-            zone), or seconds as a number or numeric string. A numeric string is always seconds: a date needs its
-            dashes.
+            zone), or seconds as a number or numeric string: a date needs its dashes.
 
     Returns:
         `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
-        anything else, including NaN, moments outside the years 1 to 5138 (UTC), floats of fewer than 64 bits, which
-        are off by minutes, and numbers that a spreadsheet has shortened (`"1.71455E+09"`).
+        anything else, including NaN, moments outside the years 1 to 5138 (UTC), floats of fewer than 64 bits, and
+        numbers that a spreadsheet has shortened (`"1.71455E+09"`).
     """
     return read_time(value)[1]
 
@@ -91,8 +90,8 @@ def looks_shortened(value: Any) -> bool:
 
 class TimeColumn:
     """
-    Reads the times of one column: all ISO-8601, all numbers of seconds, or all missing. A bare number among dates
-    (`20240502` among `2024-05-01`) would be a moment in 1970, so a value of another kind than the first is an error.
+    Reads the times of one column, all of one kind: a bare number among dates (`20240502` among `2024-05-01`) would be
+    a moment in 1970.
     """
 
     def __init__(self):
@@ -100,12 +99,11 @@ class TimeColumn:
         self.smallest, self.largest = math.inf, -math.inf
 
     def read(self, place: Any, value: Any) -> float | None:
-        """[`to_seconds`]. Raises a `ValueError` that names the first `place`, such as "row 0", if the kinds differ."""
+        """[`to_seconds`]. Raises a `ValueError` that names the first `place`, such as "row 0", if the kind differs."""
         kind, seconds = read_time(value)
-        if self.first is None:
-            self.first = kind, place, value
-        elif self.first[0] != kind:
-            was, where, other = self.first
+        self.first = self.first or (kind, place, value)
+        was, where, other = self.first
+        if was != kind:
             raise ValueError(
                 f"the time is {kind}, while {where} is {was} ({other!r}); the times of a column must be all ISO-8601 "
                 "dates (2024-05-01), all numbers of seconds, or all missing"
@@ -116,7 +114,7 @@ class TimeColumn:
 
     @property
     def warning(self) -> str | None:
-        """What to tell the user about the numbers read so far; `None` where they look like seconds since 1970."""
+        """What to tell the user about numbers that do not look like seconds since 1970."""
         if not 0 <= self.smallest < END_OF_1970 or END_OF_1970 <= self.largest < START_OF_1990:
             return None
         return (
@@ -135,12 +133,9 @@ def tokenize_posts(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int, timestamps: list[float] | None = None
 ) -> tuple[dict[str, list], int]:
     """
-    Tokenizes posts, each cut to `limit` tokens.
-
-    From `timestamps` (seconds) a tokenizer of dated texts takes the calendar time in UTC. Returns the tokenizer's
-    columns except the attention mask, which the collator makes (for each a list of token lists); and the number of
-    posts that were cut. Raises a `ValueError` that names a post whose time the tokenizer does not know, or whose text
-    has half of a surrogate pair.
+    Tokenizes posts, each cut to `limit` tokens; a tokenizer of dated texts reads the time from `timestamps` (seconds).
+    Returns its columns but the mask, which the collator makes, and how many posts were cut. Raises a `ValueError` that
+    names a post whose time the tokenizer does not know, or whose text has half of a surrogate pair.
     """
     dates = None
     if "time_ids" in tokenizer.model_input_names:
@@ -150,10 +145,9 @@ def tokenize_posts(
             text.encode()
             if dates is not None:
                 tokenizer.time_id(dates[post])
-        except UnicodeEncodeError:
-            problem = f"the text {text!r:.80} has half of a surrogate pair, as of an emoji that was cut"
-            raise ValueError(f"post {post} in order of time: {problem}.") from None
         except ValueError as problem:
+            if isinstance(problem, UnicodeEncodeError):
+                problem = f"the text {text!r:.80} has half of a surrogate pair, as of an emoji that was cut."
             raise ValueError(f"post {post} in order of time: {problem}") from None
 
     def tokenize(posts: list[int], **settings) -> dict[str, list]:
@@ -175,9 +169,8 @@ def row_bounds(
     num_posts: int, window: int, targets_per_row: int, num_context: int = 0
 ) -> Iterator[tuple[int, int, int]]:
     """
-    Cuts a timeline to rows: yields (start, first, end) for each. The row has the posts from `start` to `end`; its
-    targets are those from `first` on, and the posts before are the context that the first target needs. The first
-    `num_context` posts of the timeline are no targets.
+    The rows of a timeline, whose first `num_context` posts are no targets. Yields (start, first, end) for each: it has
+    the posts from `start` to `end`, of which those before `first` are the context of the first target.
     """
     for first in range(num_context, num_posts, targets_per_row):
         yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)
@@ -186,10 +179,7 @@ def row_bounds(
 def cut_rows(
     columns: dict[str, list], window: int, targets_per_row: int, num_context: int = 0
 ) -> Iterator[dict[str, list | int]]:
-    """
-    The rows of a timeline for [`StreamCollator`]: its columns, cut by [`row_bounds`], `num_context`, `num_before` and
-    with times `start_time`.
-    """
+    """The rows of a timeline for [`StreamCollator`], from the columns of its posts, by [`row_bounds`]."""
     start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
     for start, first, end in row_bounds(len(columns["input_ids"]), window, targets_per_row, num_context):
         of_posts = {name: values[start:end] for name, values in columns.items()}
@@ -205,8 +195,7 @@ def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
         window (`int`): Number of posts in a stream, at least 1.
 
     Returns:
-        `torch.LongTensor` of shape `(num_targets, window)`: positions, oldest to newest, -1 on the left where the row
-        has no earlier post.
+        `torch.LongTensor` of shape `(num_targets, window)`: positions, oldest to newest, -1 before the row's first.
     """
     return (targets.unsqueeze(-1) + torch.arange(1 - window, 1, device=targets.device)).clamp_min(-1)
 
@@ -229,19 +218,6 @@ def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) ->
     return (times[:, -1:] - times).masked_fill(stream_index < 0, 0).float()
 
 
-def stream_places(
-    targets: torch.LongTensor, num_before: int, timestamps: torch.Tensor | None = None, start_time: float | None = None
-) -> torch.FloatTensor:
-    """
-    Where in their timeline posts are (targets, 2), however much of it a row has: how many posts come before them,
-    `num_before` of which are not in the row, and seconds since the timeline's first post, 0 without times.
-    """
-    seconds = torch.zeros(len(targets))
-    if timestamps is not None:
-        seconds = (timestamps[targets] - (timestamps[0] if start_time is None else start_time)).float()
-    return torch.stack(((targets + num_before).float(), seconds), dim=-1)
-
-
 @dataclass
 class StreamCollator:
     """
@@ -261,10 +237,10 @@ class StreamCollator:
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
-    in seconds of the same shape if timed, `place` (B, streams, 2) as [`stream_places`] describes it, and if the rows
-    have them `labels` (B, streams) and `held_out` (B,). Raises a `ValueError` that names the row for missing columns,
-    posts without tokens, labels that are not integers or not as many as targets, and timestamps that are out of order
-    or in floats of fewer than 64 bits.
+    in seconds of the same shape if timed, `place` (B, streams, 2), how many posts of the timeline come before and
+    seconds since the first of them, and if the rows have them `labels` (B, streams) and `held_out` (B,). Raises a
+    `ValueError` that names the row for missing columns, posts without tokens, labels that are not integers or not as
+    many as targets, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -318,13 +294,14 @@ class StreamCollator:
         if classes.is_floating_point() and len(targets):
             raise ValueError(f"must have class ids or -100 as labels, got {labels!r:.80}.")
         streams = {"stream_index": stream_windows(targets, self.window), "labels": classes.long()}
-        times = None
+        num_before, since_first = (targets + row.get("num_before", 0)).float(), torch.zeros(len(targets))
         if self.timed:
-            times = read_times(row.get("timestamps"), num_posts)
+            times, start_time = read_times(row.get("timestamps"), num_posts), row.get("start_time")
             streams["elapsed"] = elapsed_seconds(times, streams["stream_index"])
+            since_first = (times[targets] - (times[0] if start_time is None else start_time)).float()
         elif row.get("timestamps") is not None:
             raise ValueError("has 'timestamps', but the collator has `timed=False`.")
-        streams["place"] = stream_places(targets, row.get("num_before", 0), times, row.get("start_time"))
+        streams["place"] = torch.stack((num_before, since_first), dim=-1)
         return streams
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@ shares with the paper's model, `modeling_tempoformer.py`, is here, too.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -66,9 +67,8 @@ class PostTempoFormerModelOutput(ModelOutput):
     Args:
         last_hidden_state (`torch.FloatTensor` of shape `(batch_size, num_streams, num_members * head_width)`):
             What a head reads of each stream, the members side by side; 0 for a stream without posts. Of a member it is
-            the newest post after the stream layers, the step from the post before it, the absolute value of that
-            (each `stream_hidden_size`), and the newest post's cosines with the post before it and with the mean of all
-            posts before it.
+            the newest post after the stream layers, the step from the post before it, its absolute value (each
+            `stream_hidden_size`), and the newest post's cosines with the post before it and the mean of all before it.
         stream_mask (`torch.BoolTensor` of shape `(batch_size, num_streams, window)`): Where a stream has a post.
         pairs (`torch.FloatTensor` of shape `(batch_size, num_streams, 2, hidden_size)`):
             The vectors of the post before the newest one of each stream, and of the newest; 0 where there is none.
@@ -95,7 +95,7 @@ class Streams:
     token_mask: torch.BoolTensor  # (posts, tokens)
     slot_post: torch.LongTensor  # the post in each place of a stream (streams, window)
     slot_mask: torch.BoolTensor  # where there is one; nowhere in a stream without newest post
-    tau: torch.FloatTensor | None  # how far each post is from the newest one
+    tau: torch.FloatTensor | None  # how far each post is from the newest one; None to ignore it
     shape: tuple[int, int]  # rows, and streams of each
 
     @property
@@ -126,8 +126,7 @@ def focal_loss(
         gamma (`float`, *optional*, defaults to 2.0): 0 gives weighted cross-entropy.
         class_weights (`list[float]`, *optional*): `w`; 1 for every class if omitted.
         num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-            The number of labelled streams to divide by, where gradients are accumulated over several batches; the
-            number in `labels` if omitted.
+            The number of labelled streams in all batches of an optimiser step; that in `labels` if omitted.
 
     Returns:
         A scalar in float32; 0 where no stream has a label.
@@ -153,26 +152,19 @@ def rotate_pairs(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> 
 
 
 class StreamPositionEmbedding(nn.Embedding):
-    """Embeddings of stream positions. A separate class, so that `_init_weights` can give it its own scale."""
-
-
-class ZeroLinear(nn.Linear):
-    """A linear layer that starts at 0, so that adding its output changes nothing at first."""
-
-
-class NarrowLinear(nn.Linear):
-    """A linear layer with PyTorch's default initialisation: the encoder's scale is too small for a narrow head."""
+    """Embeddings of stream positions; a class of its own for its initial scale."""
 
 
 class MemberLinear(nn.Module):
     """
     A linear layer of each member, from (members, ..., inputs), or the same for all (1, ..., inputs), to (members, ...,
-    outputs). It starts at the "encoder"'s scale, at "zero", or "narrow" as [`NarrowLinear`].
+    outputs). It starts at the "encoder"'s scale; at "zero", so that adding its output changes nothing at first; or at
+    PyTorch's own for a "narrow" head, for which the encoder's is too small.
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, bias: bool = True, start: str = "encoder"):
         super().__init__()
-        self.start, self.in_features = start, inputs
+        self.start = start
         self.weight = nn.Parameter(torch.empty(members, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(members, 1, outputs)) if bias else None
 
@@ -183,8 +175,8 @@ class MemberLinear(nn.Module):
         return found.unflatten(1, states.shape[1:-1])
 
 
-class MemberNorm(nn.Module):
-    """A layer norm of each member, of (members, ..., width)."""
+class MemberLayerNorm(nn.Module):
+    """A layer norm of each member, of (members, ..., width). By its name the library knows how it starts."""
 
     def __init__(self, members: int, width: int):
         super().__init__()
@@ -209,8 +201,7 @@ def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], 
 class StreamAttention(nn.Module):
     """
     Multi-head attention across the vectors of a stream's posts (paper, section 4.2). Queries and keys are rotated by
-    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`. `linear` makes
-    its projections, `last` that of the output.
+    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`.
     """
 
     def __init__(
@@ -226,34 +217,24 @@ class StreamAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self,
-        posts: torch.Tensor,
-        visible: torch.BoolTensor,
-        tau: torch.Tensor | None,
-        output_attentions: bool = False,
-        only_newest: bool = False,
+        self, posts: torch.Tensor, streams: Streams, output_attentions: bool = False, only_newest: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        `posts` (members, streams, window, width), `visible` and `tau` (streams, window); `tau=None` does not rotate.
-        Returns the context of all posts, or with `only_newest` of the newest alone, and their attention if asked for,
-        in which the heads of the members stand side by side.
+        The context of `posts` (members, streams, window, width), or with `only_newest` of the newest, and if asked for
+        their attention, in which the members' heads stand side by side.
         """
         asking = slice(-1, None) if only_newest else slice(None)
         query, key, value = (
             projection(states).unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 0, 3, 2, 4).flatten(1, 2)
-            for projection, states in (
-                (self.q_proj, posts[:, :, asking]),
-                (self.k_proj, posts),
-                (self.v_proj, posts),
-            )
+            for projection, states in ((self.q_proj, posts[:, :, asking]), (self.k_proj, posts), (self.v_proj, posts))
         )
-        if tau is not None:
+        if streams.tau is not None:
             exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
-            tau = tau.to(posts.device)
+            tau = streams.tau.to(posts.device)
             angles = (tau[:, None, :, None] * self.rope_theta**-exponents).repeat_interleave(2, dim=-1)
             cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
             query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
-        bias = ((~visible).to(query) * MASKED)[:, None, None]
+        bias = ((~streams.visible).to(query) * MASKED)[:, None, None]
         weights = None
         if output_attentions:
             scores = query @ key.mT * self.head_dim**-0.5 + bias
@@ -263,6 +244,12 @@ class StreamAttention(nn.Module):
             context = nn.functional.scaled_dot_product_attention(query, key, value, bias)
         context = context.unflatten(1, (-1, self.num_heads)).permute(1, 0, 3, 2, 4).flatten(-2)
         return self.dropout(self.o_proj(context)), weights
+
+
+def start_narrow(module: nn.Module, width: int):
+    """PyTorch's own initialisation of a layer of `width` inputs: the encoder's scale is too small for a head."""
+    for weight in module.parameters():
+        init.uniform_(weight, -(width**-0.5), width**-0.5)
 
 
 class StreamPreTrainedModel(PreTrainedModel):
@@ -279,42 +266,29 @@ class StreamPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module):
         super()._init_weights(module)
-        # PyTorch's own initialisation of these layers.
-        if isinstance(module, (nn.LSTM, NarrowLinear)) or getattr(module, "start", None) == "narrow":
-            bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
-            for weight in module.parameters():
-                init.uniform_(weight, -bound, bound)
-        elif isinstance(module, ZeroLinear):
-            init.zeros_(module.weight)
+        if isinstance(module, StreamPositionEmbedding):
+            init.normal_(module.weight, std=self.config.stream_position_initializer_range)
+        elif isinstance(module, MemberLinear) and module.start == "narrow":
+            start_narrow(module, module.weight.shape[1])
         elif isinstance(module, MemberLinear):
             std = 0.0 if module.start == "zero" else getattr(self.config.encoder_config, "initializer_range", 0.02)
             init.normal_(module.weight, std=std)
             if module.bias is not None:
                 init.zeros_(module.bias)
-        elif isinstance(module, MemberNorm):
-            init.ones_(module.weight)
-            init.zeros_(module.bias)
         elif isinstance(module, Trees):
             for name, values in module.named_buffers():
                 init.constant_(values, float(name == "scale"))
-        elif isinstance(module, StreamPositionEmbedding):
-            init.normal_(module.weight, std=self.config.stream_position_initializer_range)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
         """
-        As in the library, but from safetensors only, since a pickle can hold code, and only from a checkpoint that has
-        all weights of the model.
+        As in the library, but from safetensors only, since a pickle can hold code, and from a checkpoint that has all
+        weights of the model.
 
         Args:
-            pretrained_model_name_or_path (`str` or `Path`): Folder or Hub id of a checkpoint.
+            pretrained_model_name_or_path, model_args, kwargs: As in the library.
             output_loading_info (`bool`, *optional*, defaults to `False`):
-                Whether to return the names of the weights that differ beside the model, instead of raising an error;
-                those that are missing are then new.
-            model_args, kwargs: As in the library.
-
-        Returns:
-            The model in evaluation mode. Raises a `ValueError` that names weights that are missing.
+                Whether to return names of weights, too, instead of raising a `ValueError` that names missing ones.
         """
         kwargs |= {"output_loading_info": True, "use_safetensors": True}
         model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
@@ -336,7 +310,7 @@ class StreamPreTrainedModel(PreTrainedModel):
                 The model's configuration; its `encoder_config` is replaced by the checkpoint's.
             kwargs: Without `config`, fields of the configuration and `num_labels` set it. All else, such as
                 `revision`, `token`, `dtype` or `attn_implementation`, goes to the encoder's `from_pretrained`.
-                Default `dtype`: float32, also for 16-bit checkpoints, since 16 bits are too coarse for training.
+                Default `dtype`: float32, since 16 bits are too coarse for training.
 
         Returns:
             The model in evaluation mode, as after `from_pretrained`. Raises a `ValueError` for an encoder that the
@@ -371,7 +345,12 @@ class StreamPreTrainedModel(PreTrainedModel):
 
 
 class StreamReaderMixin:
-    """What models of streams do with their inputs. They have `takes_time_ids`, `max_tokens` and `post_inputs`."""
+    """What models of streams do with their inputs."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens in a post that the encoder has positions for."""
+        return longest_input(self.encoder)
 
     def output_settings(self, kwargs: dict[str, Any]) -> tuple[Any, bool, bool]:
         """What to return: hidden states (as the caller asked for them), attention inside posts, and across posts."""
@@ -385,15 +364,13 @@ class StreamReaderMixin:
 
     def check_times(self, elapsed: object | None, time_ids: torch.Tensor | None):
         """Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training."""
-        config = self.config
-        if time_ids is not None and not self.takes_time_ids:
-            family = config.encoder_config.model_type
-            raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{family}'.")
+        config, encoder = self.config, self.config.encoder_config
+        if time_ids is not None and not hasattr(encoder, "num_time_ids"):
+            raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{encoder.model_type}'.")
         reads_time = config.num_stream_layers > 0 and config.stream_attention == "temporal_rotary"
         if reads_time and config.timed is not None and config.timed != (elapsed is not None):
-            trained, given = ("with", "no times are given") if config.timed else ("without", "times are given")
-            setting = f"`timed={config.timed}` in its configuration"
-            raise ValueError(f"The model was trained {trained} the time between posts ({setting}), but {given}.")
+            problem = "no times are given" if config.timed else "times are given"
+            raise ValueError(f"The model was trained with `timed={config.timed}` in its configuration, but {problem}.")
 
     def lay_out(
         self,
@@ -402,7 +379,7 @@ class StreamReaderMixin:
         stream_index: torch.LongTensor | None,
         elapsed: torch.FloatTensor | None,
     ) -> tuple[dict[str, torch.Tensor], Streams]:
-        """The inputs of the posts of all rows, (posts, tokens) or (posts, tokens, hidden), and their streams."""
+        """The given inputs of the posts of all rows, (posts, ...), and their streams."""
         given = {name: tensor for name, tensor in posts.items() if tensor is not None}
         # First, as it is what a pipeline for single texts gives.
         if "input_ids" in given and given["input_ids"].dim() != 3:
@@ -419,8 +396,8 @@ class StreamReaderMixin:
         check_shape("post_embeds", given.get("post_embeds"), None, None, self.config.encoder_config.hidden_size)
         shape = (*first.shape[:2], 1 if chosen == ["post_embeds"] else first.shape[2])
         check_shape("attention_mask", attention_mask, *shape)
-        mask = torch.ones(shape, dtype=torch.bool, device=first.device)
-        mask = mask if attention_mask is None else attention_mask.bool()
+        mask = torch.ones(shape, device=first.device) if attention_mask is None else attention_mask
+        mask = mask.bool()
         batch_size, num_posts = shape[:2]
         is_post = mask.any(-1)
         if stream_index is None:
@@ -470,9 +447,8 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         cls, name: str, config: PostTempoFormerConfig, **kwargs
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """The pretrained encoder `name`, without its pooler, and the library's loading info."""
-        encoder, info = cls.encoder_class(config.encoder_config).from_pretrained(
-            name, output_loading_info=True, **kwargs
-        )
+        encoder_class = cls.encoder_class(config.encoder_config)
+        encoder, info = encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
         encoder.pooler = None
         return encoder, info
 
@@ -482,28 +458,17 @@ class StreamLayer(nn.Module):
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
-        width, dropout = config.stream_hidden_size, nn.Dropout(config.stream_dropout)
-
-        def linear(*sizes: int, **settings) -> MemberLinear:
-            return MemberLinear(config.num_members, *sizes, **settings)
-
-        def last(*sizes: int) -> MemberLinear:
-            return linear(*sizes, start="zero")
-
-        self.position = StreamPositionEmbedding(config.window, config.num_members * width)
-        self.dropout = dropout
-        self.attention_norm = MemberNorm(config.num_members, width)
-        self.attention = StreamAttention(config, config.stream_dropout, linear, last)
-        self.mlp_norm = MemberNorm(config.num_members, width)
-        self.mlp = nn.Sequential(linear(width, 4 * width), nn.GELU(), linear(4 * width, width), dropout)
+        members, width = config.num_members, config.stream_hidden_size
+        linear = partial(MemberLinear, members)
+        self.position = StreamPositionEmbedding(config.window, members * width)
+        self.dropout = nn.Dropout(config.stream_dropout)
+        self.attention_norm = MemberLayerNorm(members, width)
+        self.attention = StreamAttention(config, config.stream_dropout, linear, partial(linear, start="zero"))
+        self.mlp_norm = MemberLayerNorm(members, width)
+        self.mlp = nn.Sequential(linear(width, 4 * width), nn.GELU(), linear(4 * width, width), self.dropout)
 
     def forward(
-        self,
-        posts: torch.Tensor,
-        visible: torch.BoolTensor,
-        tau: torch.Tensor | None,
-        output_attentions: bool,
-        only_newest: bool,
+        self, posts: torch.Tensor, streams: Streams, output_attentions: bool, only_newest: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As [`StreamAttention.forward`]."""
         # The newest post always has the last position.
@@ -511,32 +476,28 @@ class StreamLayer(nn.Module):
         positions = self.position(torch.arange(last - window, last, device=posts.device))
         positions = positions.unflatten(-1, (posts.shape[0], -1)).transpose(0, 1).unsqueeze(1)
         posts = posts + self.dropout(positions)
-        context, weights = self.attention(self.attention_norm(posts), visible, tau, output_attentions, only_newest)
+        context, weights = self.attention(self.attention_norm(posts), streams, output_attentions, only_newest)
         context = context + posts[:, :, -context.shape[2] :]
         return context + self.mlp(self.mlp_norm(context)), weights
 
 
 class StreamLayers(nn.Module):
-    """
-    From the vectors of posts to what the head of each member reads: the newest post in the light of its stream, and
-    beside it how it differs from what came before.
-    """
+    """From the vectors of posts to what the head of each member reads, as [`PostTempoFormerModelOutput`] lists it."""
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         members, width = config.num_members, config.stream_hidden_size
-        self.norm = MemberNorm(members, config.encoder_config.hidden_size)
+        self.norm = MemberLayerNorm(members, config.encoder_config.hidden_size)
         self.projection = MemberLinear(members, config.encoder_config.hidden_size, width)
         self.layers = nn.ModuleList(StreamLayer(config) for _ in range(config.num_stream_layers))
-        self.final_norm = MemberNorm(members, width)
+        self.final_norm = MemberLayerNorm(members, width)
 
     def forward(
         self, vectors: torch.Tensor, streams: Streams, output_attentions: bool = False, all_posts: bool = False
     ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """
-        `vectors` (posts, hidden). Returns what a head reads of each stream (members, streams, `config.head_width`);
-        what the first layer reads and the output of each layer (members, streams, window, width); and the attention of
-        each layer. The last layer computes the newest post alone, unless attention or `all_posts` is asked for.
+        From `vectors` (posts, hidden) what a head reads of each stream (members, streams, `config.head_width`); what
+        the first layer reads and the output of each (members, streams, window, width); and the attention of each.
         """
         slot_post, slot_mask, pair, has_pair = (
             tensor.to(vectors.device) for tensor in (streams.slot_post, streams.slot_mask, *streams.pair)
@@ -544,10 +505,10 @@ class StreamLayers(nn.Module):
         projected = self.projection(self.norm(vectors.unsqueeze(0)))
         states = projected[:, slot_post]
         all_states, attentions = [states], []
-        visible = streams.visible.to(states.device)
         for index, layer in enumerate(self.layers):
+            # The newest post is all that is read of the last layer.
             only_newest = index == len(self.layers) - 1 and not (output_attentions or all_posts)
-            states, weights = layer(states, visible, streams.tau, output_attentions, only_newest)
+            states, weights = layer(states, streams, output_attentions, only_newest)
             all_states.append(states)
             attentions.append(weights)
         previous, newest = projected[:, pair].unbind(2)
@@ -558,10 +519,7 @@ class StreamLayers(nn.Module):
 
 
 def likeness(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
-    """
-    The cosines (streams, 2) of the newest post's vector with that of the post before it, and with the mean of the unit
-    vectors of all posts before it, from (streams, window, hidden); 0 without a post before.
-    """
+    """Of (streams, window, hidden) the newest vector's cosines with the one before it, and the mean of all before."""
     units = nn.functional.normalize(vectors, dim=-1) * slot_mask.unsqueeze(-1)
     newest, earlier = units[:, -1:], units[:, :-1]
     references = torch.stack((nn.functional.pad(earlier, (0, 0, 1, 0))[:, -1], earlier.sum(1)), dim=1)
@@ -585,23 +543,13 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
         encoder_class = self.encoder_class(config.encoder_config)
-        own = config.encoder_config.model_type in self.own_encoders
-        build = encoder_class._from_config if own else encoder_class.from_config
+        is_own = config.encoder_config.model_type in self.own_encoders
+        build = encoder_class._from_config if is_own else encoder_class.from_config
         # The dtype of our own parts, not the one that the encoder was saved in.
         self.encoder = build(config.encoder_config, dtype=torch.get_default_dtype())
         self.encoder.pooler = None
         self.stream_layers = StreamLayers(config)
         self.post_init()
-
-    @property
-    def takes_time_ids(self) -> bool:
-        """Whether the encoder reads the calendar time of tokens."""
-        return hasattr(self.config.encoder_config, "num_time_ids")
-
-    @property
-    def max_tokens(self) -> int:
-        """The largest number of tokens in a post that the encoder has positions for."""
-        return longest_input(self.encoder)
 
     @can_return_tuple
     def forward(
@@ -627,8 +575,8 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 The posts of each stream, oldest to newest, -1 on the left where there is none; `window` at most
                 `config.window`. If omitted, the posts of a row are one stream up to its last real one.
             elapsed (`torch.FloatTensor` of shape `(batch_size, num_streams, window)`, *optional*):
-                Seconds from each post to the stream's newest, in float32 whatever the model's dtype. If omitted, `tau`
-                is the distance in posts instead of the logarithm of the seconds.
+                Seconds from each post to the newest, in float32 whatever the model's dtype. If omitted, the rotation
+                is by the distance in posts.
             inputs_embeds (`torch.FloatTensor`, *optional*):
                 Of shape `(batch_size, num_posts, num_tokens, width of the word embeddings)`, instead of `input_ids`.
             post_embeds (`torch.FloatTensor` of shape `(batch_size, num_posts, hidden_size)`, *optional*):
@@ -641,27 +589,22 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
             [`StreamCollator`] checks them.
         """
         output_hidden_states, _, output_attentions = self.output_settings(kwargs)
-        posts = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
-        posts |= {"time_ids": time_ids, "post_embeds": post_embeds}
-        inputs, streams = self.lay_out(posts, attention_mask, stream_index, elapsed)
+        given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
+        given |= {"time_ids": time_ids, "post_embeds": post_embeds}
+        inputs, streams = self.lay_out(given, attention_mask, stream_index, elapsed)
         vectors = inputs.pop("post_embeds", None)
         if vectors is None:
             vectors = self.embed_posts(attention_mask=streams.token_mask, **inputs)
         newest, states, attentions = self.stream_layers(vectors, streams, output_attentions, output_hidden_states)
-        mask = streams.slot_mask.to(newest.device)
+        mask, by_row = streams.slot_mask.to(newest.device), partial(torch.unflatten, dim=0, sizes=streams.shape)
         queries = mask[:, None, :, None]
         pair, has_pair = (tensor.to(vectors.device) for tensor in streams.pair)
-        pairs = vectors[pair] * has_pair.unsqueeze(-1)
         return PostTempoFormerModelOutput(
-            last_hidden_state=side_by_side(newest).masked_fill(~mask[:, -1:], 0.0).unflatten(0, streams.shape),
-            stream_mask=mask.unflatten(0, streams.shape),
-            pairs=pairs.unflatten(0, streams.shape),
-            stream_attentions=tuple((weights * queries).unflatten(0, streams.shape) for weights in attentions)
-            if output_attentions
-            else None,
-            hidden_states=tuple(side_by_side(layer).unflatten(0, streams.shape) for layer in states)
-            if output_hidden_states
-            else None,
+            last_hidden_state=by_row(side_by_side(newest).masked_fill(~mask[:, -1:], 0.0)),
+            stream_mask=by_row(mask),
+            pairs=by_row(vectors[pair] * has_pair.unsqueeze(-1)),
+            stream_attentions=tuple(by_row(layer * queries) for layer in attentions) if output_attentions else None,
+            hidden_states=tuple(by_row(side_by_side(layer)) for layer in states) if output_hidden_states else None,
         )
 
     def embed_posts(
@@ -699,16 +642,15 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
                 parts.append((states * tokens).sum(1) / tokens.sum(1).clamp_min(1))
             order.append(chosen)
         if not parts:
-            return torch.zeros(
-                mask.shape[0], self.config.encoder_config.hidden_size, dtype=self.dtype, device=mask.device
-            )
+            width = self.config.encoder_config.hidden_size
+            return torch.zeros(len(mask), width, dtype=self.dtype, device=mask.device)
         vectors = torch.cat(parts)
         empty = vectors.new_zeros(mask.shape[0], vectors.shape[-1])
         vectors = empty.index_copy(0, torch.cat(order).to(vectors.device), vectors)
         return vectors.masked_fill(~mask.any(-1, keepdim=True).to(vectors.device), 0.0)
 
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
-        """What `forward` takes of posts (batch_size, num_posts, num_tokens), without their tokens: their vectors."""
+        """What `forward` takes of posts (batch_size, num_posts, num_tokens) that need not be encoded again."""
         flat = {name: values.flatten(0, 1) for name, values in tokens.items()}
         vectors = self.embed_posts(attention_mask=attention_mask.flatten(0, 1), **flat)
         is_post = attention_mask.amax(-1, keepdim=True)
@@ -726,11 +668,9 @@ def longest_input(encoder: PreTrainedModel) -> int:
 
 
 def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:
-    """
-    Posts of similar length in batches, from the mask of their tokens (posts, tokens): for each the posts' indices and
-    their length with padding. Absent posts are in none. While compiling, all posts are one batch.
-    """
+    """Batches of posts of similar length, from the mask of tokens (posts, tokens): their indices, and their length."""
     if torch.compiler.is_compiling():
+        # Shapes must not depend on values.
         return [(torch.arange(mask.shape[0], device=mask.device), mask.shape[1])]
     lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(-1).tolist()
     batches: list[list[int]] = [[]]
@@ -770,19 +710,15 @@ class StreamClassificationMixin(StreamStepMixin):
         r"""
         Args:
             input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids, post_embeds:
-                As the model without the head takes them, [`PostTempoFormerModel.forward`] or
-                [`TempoFormerModel.forward`].
+                As the model without the head takes them.
             place (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
-                How many posts of the timeline come before each stream's newest one, and seconds since the first of
-                them. The trees of the post model need it.
+                Posts of the timeline before the newest one, and seconds since the first, for the post model's trees.
             labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
                 Class of each stream's newest post; -100 for none.
             held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
-                The member of the post model that does not learn from a row. In evaluation mode it alone gives the
-                row's logits, so that these are of posts that it was not trained on.
+                The member of the post model that does not learn from a row, and alone gives the row's logits.
             num_items_in_batch (`int` or `torch.Tensor`, *optional*):
-                The number of labelled streams in all batches of an optimiser step; the number in `labels` if omitted.
-                Refused without `labels`: so a Trainer calls the model that computes another loss by itself.
+                As of [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the model.
             kwargs: As the model without the head takes them.
 
         Returns:
@@ -802,37 +738,30 @@ class StreamClassificationMixin(StreamStepMixin):
             elapsed=elapsed,
             inputs_embeds=inputs_embeds,
             time_ids=time_ids,
-            **({} if post_embeds is None else {"post_embeds": post_embeds}),
+            post_embeds=post_embeds,
             **kwargs,
             return_dict=True,
         )
         scores = self.classify_streams(outputs, place, elapsed)
         scores = scores.masked_fill(~outputs.stream_mask[..., -1:].to(scores.device), 0.0)
         check_shape("held_out", held_out, scores.shape[1])
-        held_out = None if held_out is None else held_out.to(scores.device)
         logits = scores.mean(0)
         if held_out is not None:
-            rows = torch.arange(len(held_out), device=scores.device)
-            logits = scores[held_out, rows]
+            held_out = held_out.to(scores.device)
+            logits = scores[held_out, torch.arange(len(held_out), device=scores.device)]
         loss = None
         if labels is not None:
             check_shape("labels", labels, *logits.shape[:2])
-            labels = labels.to(logits.device)
+            judged, labels = logits, labels.to(logits.device)
             if self.training:
                 # Each member learns by itself.
-                members = torch.arange(len(scores), device=scores.device)
-                labels = labels.expand(scores.shape[:-1])
+                judged, labels = scores, labels.expand(scores.shape[:-1])
                 if held_out is not None:
+                    members = torch.arange(len(scores), device=scores.device)
                     labels = labels.masked_fill(members[:, None, None] == held_out[:, None], -100)
                 if num_items_in_batch is not None:
                     num_items_in_batch = num_items_in_batch * len(scores)
-            loss = focal_loss(
-                scores if self.training else logits,
-                labels,
-                self.config.focal_gamma,
-                self.config.class_weights,
-                num_items_in_batch,
-            )
+            loss = focal_loss(judged, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
         return StreamClassifierOutput(
             loss=loss,
             logits=logits,
@@ -856,21 +785,16 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
         self.tempoformer = self.base_class(config)
-
-        def linear(*sizes: int) -> MemberLinear:
-            return MemberLinear(config.num_members, *sizes, start="narrow")
-
-        self.classifier = class_layers(config, config.head_width, linear)
+        self.classifier = class_layers(
+            config, config.head_width, partial(MemberLinear, config.num_members, start="narrow")
+        )
         self.trees = Trees(config) if config.num_trees else None
         self.post_init()
 
     def classify_streams(
         self, outputs: PostTempoFormerModelOutput, place: torch.Tensor | None, elapsed: torch.Tensor | None
     ) -> torch.Tensor:
-        """
-        Each member's logits (members, batch_size, num_streams, num_labels) of what the model returns, and of what
-        `forward` takes. The trees, which learn by themselves, count in evaluation mode.
-        """
+        """Each member's logits (members, batch_size, num_streams, num_labels); in evaluation mode trees count, too."""
         states = outputs.last_hidden_state.unflatten(-1, (self.config.num_members, -1)).movedim(-2, 0)
         logits = self.classifier(states)
         if self.trees is None or self.config.tree_weights is None or self.training:
@@ -887,9 +811,9 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         """What [`Trees.read`] takes, from the arguments of `classify_streams`."""
         timed = elapsed is not None and elapsed.shape[-1] > 1
         gap = elapsed[..., -2:-1] if timed else torch.zeros_like(place[..., :1])
-        # The last two of what a head reads.
-        alike = outputs.last_hidden_state[..., -2:]
-        return outputs.pairs, alike, torch.cat((place, gap), dim=-1).to(outputs.pairs.device)
+        place = torch.cat((place, gap), dim=-1).to(outputs.pairs.device)
+        # The last two of what a head reads are cosines.
+        return outputs.pairs, outputs.last_hidden_state[..., -2:], place
 
 
 __all__ = [

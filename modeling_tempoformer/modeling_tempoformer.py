@@ -2,25 +2,25 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_post_tempoformer import (
-    NarrowLinear,
     StreamAttention,
     StreamClassificationMixin,
     StreamPositionEmbedding,
     StreamPreTrainedModel,
     StreamReaderMixin,
     Streams,
-    ZeroLinear,
     class_layers,
-    longest_input,
+    start_narrow,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
 from .online_tempoformer import StreamState
@@ -59,6 +59,14 @@ class TempoFormerModelOutput(ModelOutput):
     stream_attentions: tuple[torch.FloatTensor, ...] | None = None
     hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+class ZeroLinear(nn.Linear):
+    """A linear layer that starts at 0, so that adding its output changes nothing at first."""
+
+
+class NarrowLinear(nn.Linear):
+    """A linear layer that starts as [`start_narrow`] does."""
 
 
 class StreamPosition(nn.Module):
@@ -161,6 +169,16 @@ class TempoFormerPreTrainedModel(StreamPreTrainedModel):
     # Modules that must not be split across devices.
     _no_split_modules = ["StreamPosition", "StreamAttention", "GateAndNorm"]
 
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, nn.LSTM):
+            start_narrow(module, module.hidden_size)
+        elif isinstance(module, NarrowLinear):
+            start_narrow(module, module.in_features)
+        elif isinstance(module, ZeroLinear):
+            init.zeros_(module.weight)
+
     @classmethod
     def load_encoder(cls, name: str, config: TempoFormerConfig, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
         """The pretrained encoder `name`, with its pooler if the model uses it, and the library's loading info."""
@@ -199,16 +217,6 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         self.fusion = GateAndNorm(config) if config.fusion == "gate" and layers else None
         self.post_init()
 
-    @property
-    def takes_time_ids(self) -> bool:
-        """Whether the encoder reads the calendar time of tokens."""
-        return self.adapter.takes_time_ids
-
-    @property
-    def max_tokens(self) -> int:
-        """The largest number of tokens in a post that the encoder has positions for."""
-        return longest_input(self.encoder)
-
     @can_return_tuple
     def forward(
         self,
@@ -229,9 +237,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                 `return_dict`.
 
         Returns:
-            [`TempoFormerModelOutput`]. Raises a `ValueError` for tensors of other shapes, and for `elapsed` that is
-            missing or given unlike in training; a `TypeError` for an unknown argument. Values are not checked, as
-            [`StreamCollator`] checks them.
+            [`TempoFormerModelOutput`]. Raises the errors of [`PostTempoFormerModel.forward`].
         """
         output_hidden_states, output_attentions, output_stream_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
@@ -252,14 +258,12 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             posts, states, times, streams, slots, output_stream_attentions
         )
 
-        per_layer = len(posts.members)
+        per_layer, by_row = len(posts.members), partial(torch.unflatten, dim=0, sizes=streams.shape)
         return TempoFormerModelOutput(
-            last_hidden_state=outputs.unflatten(0, streams.shape),
-            pooler_output=None if pooled is None else pooled.unflatten(0, streams.shape),
-            stream_mask=streams.slot_mask.unflatten(0, streams.shape),
-            stream_attentions=tuple(weights.unflatten(0, streams.shape) for weights in stream_attentions)
-            if output_stream_attentions
-            else None,
+            last_hidden_state=by_row(outputs),
+            pooler_output=None if pooled is None else by_row(pooled),
+            stream_mask=by_row(streams.slot_mask),
+            stream_attentions=tuple(map(by_row, stream_attentions)) if output_stream_attentions else None,
             hidden_states=tuple(hidden_states) or None,
             attentions=tuple(
                 posts.join_attentions(attentions[first : first + per_layer]).unflatten(0, rows)
@@ -269,10 +273,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         )
 
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
-        """
-        What `forward` takes of posts, without what it would compute again for each of their streams: their tokens, as
-        given, since stream layers read all of them.
-        """
+        """As of the post model; here the tokens, as given, since stream layers read all of them."""
         return {"attention_mask": attention_mask, **tokens}
 
     def encode_posts(
@@ -284,9 +285,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         output_hidden_states: bool,
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """
-        Passes each real post once, by itself, through the embeddings and the layers below the stream layers. `inputs`
-        are those of the embeddings, (posts, tokens) or (posts, tokens, hidden). Returns the last layer's output
-        (posts, width, hidden) of each group, and if asked for all hidden states (rows, posts, tokens, hidden).
+        Passes each real post once, by itself, through the embeddings and the layers below the stream layers. Returns
+        the last layer's output (posts, width, hidden) of each group, and if asked for all hidden states (rows, posts,
+        tokens, hidden).
         """
         groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
         states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
@@ -325,10 +326,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         output_attentions: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
         """
-        Passes streams of encoded posts, `states` (posts, width, hidden) of each group, through the stream layers.
-        `slots` are the posts in the slots of all streams, -1 where there is none, or None while compiling. Returns the
-        posts' vectors (streams, window, hidden); the pooled newest posts (streams, hidden), if the head reads them;
-        and the attention of each stream layer. All are 0 where there is no post.
+        Passes streams of encoded posts through the stream layers. `slots` are the posts in all slots, -1 where there
+        is none, or None while compiling. Returns the posts' vectors (streams, window, hidden); the pooled newest posts
+        (streams, hidden), if the head reads them; and the attention of each layer. All are 0 where there is no post.
         """
         slot_post, slot_mask = streams.slot_post, streams.slot_mask
         pooled = None
@@ -383,10 +383,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         slots: list[int] | None,
         output_attentions: bool,
     ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-        """
-        Runs the stream layers, and returns the posts' vectors (streams, window, hidden) and the attention of each
-        layer. The last layer computes [CLS] only, because nothing else is used. Arguments as in `read_streams`.
-        """
+        """What `read_streams` returns of the stream layers, with any values where there is no post."""
         window, device = streams.slot_post.shape[1], streams.slot_post.device
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
         numbers = shared = None
@@ -427,9 +424,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                 cls = [group[:, 0] for group in states]
             raw_cls = scatter(posts.join(cls), filled, streams.slot_post.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
-            context, weights = stream_layer.attention(
-                cls.unsqueeze(0), streams.visible, streams.tau, output_attentions
-            )
+            context, weights = stream_layer.attention(cls.unsqueeze(0), streams, output_attentions)
             context = context.squeeze(0)
             if self.config.stream_residual:
                 context = context + (cls if is_last else raw_cls).to(context.device)

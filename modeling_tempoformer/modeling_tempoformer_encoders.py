@@ -20,9 +20,8 @@ def make_mask(
     config: PreTrainedConfig, tokens: torch.BoolTensor, dtype: torch.dtype, window: int | None = None
 ) -> Any:
     """
-    The mask of real tokens (posts, tokens) in the form of the attention backend that `config` names; with `window`
-    each token sees so many others on each side. The library makes it, but for eager and SDPA attention, where it would
-    wait for the device to see whether there is padding.
+    The mask of real tokens (posts, tokens) for the attention backend that `config` names; with `window` each token
+    sees so many others on each side. For eager and SDPA attention the library would wait for the device.
     """
     if config._attn_implementation not in ("eager", "sdpa"):
         make = create_bidirectional_mask if window is None else create_bidirectional_sliding_window_mask
@@ -55,10 +54,7 @@ class ClsAttention(nn.Module):
     def forward(
         self, hidden_states: torch.Tensor, attention_mask: torch.Tensor | None = None, cls_only: bool = False, **kwargs
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """
-        `hidden_states` (posts, tokens, hidden). With `cls_only`, `attention_mask` is (posts, tokens), True for real
-        tokens.
-        """
+        """With `cls_only`, `attention_mask` is (posts, tokens), True for real tokens."""
         if not cls_only:
             context, weights = self.self(hidden_states, attention_mask=attention_mask, **kwargs)
             return self.output(context, hidden_states), weights
@@ -122,7 +118,6 @@ class EncoderAdapter:
     # The family has a pooler, and its class takes `add_pooling_layer`.
     own_pooler = False
     takes_token_types = False
-    takes_time_ids = False
     # Layers normalise what they read, not what they return; the encoder normalises its output once.
     is_pre_norm = False
 
@@ -297,12 +292,9 @@ class DebertaV2Adapter(EncoderAdapter):
 
 class ModernBertAdapter(EncoderAdapter):
     """
-    ModernBERT: pre-norm layers with local or global attention and rotary positions, no token types.
-
-    The residual stream between pre-norm layers is never normalised. So stream positions are added to it without
-    LayerNorm, and a post's [CLS] vector passes the encoder's final norm before the pooler, the attention across posts
-    and Gate&Norm read it. The context that replaces [CLS] in the residual stream is not normalised, as the next layer
-    normalises what it reads. With `stream_residual` the context is added to the residual stream itself.
+    ModernBERT: pre-norm layers with local or global attention and rotary positions, no token types. Their residual
+    stream is never normalised: stream positions and the context of [CLS] enter it without a norm, and what reads [CLS]
+    outside the layers, the pooler, the attention across posts and Gate&Norm, reads it after the encoder's final norm.
     """
 
     is_pre_norm = True
@@ -336,8 +328,6 @@ class ModernBertAdapter(EncoderAdapter):
 
 class TemporalAdapter(BertAdapter):
     """BERT or RoBERTa with temporal attention: queries depend on the times of their post."""
-
-    takes_time_ids = True
 
     def __init__(self, encoder_class: type[PreTrainedModel]):
         self.encoder_class = encoder_class

@@ -1,7 +1,7 @@
 """BERT and RoBERTa with temporal attention (Rosin and Radinsky, 2022), which read the time of each token."""
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Unpack
 
 import torch
@@ -49,11 +49,8 @@ class TextTimes:
 
     def to(self, device: torch.device | int | str, non_blocking: bool = False) -> "TextTimes":
         """Moves the tensors to the device of a layer, as Accelerate's hooks do; `embeddings` stays where it is."""
-        moved = {
-            name: getattr(self, name).to(device, non_blocking=non_blocking)
-            for name in ("points", "text_points", "counts")
-        }
-        return replace(self, **moved)
+        tensors = (self.points, self.text_points, self.counts)
+        return TextTimes(self.embeddings, *(tensor.to(device, non_blocking=non_blocking) for tensor in tensors))
 
 
 def collect_times(
@@ -68,9 +65,8 @@ def collect_times(
     if torch.compiler.is_compiling():
         # An upper bound, to keep shapes static.
         counts, text_points = counts.topk(torch.sym_min(counts.shape[1], time_ids.shape[1]))
-        return TextTimes(
-            embeddings, torch.arange(embeddings.num_embeddings, device=time_ids.device), text_points, counts
-        )
+        points = torch.arange(embeddings.num_embeddings, device=time_ids.device)
+        return TextTimes(embeddings, points, text_points, counts)
     counts, text_points = counts.topk(max(1, int((counts > 0).sum(1).max())))
     return TextTimes(embeddings, *text_points.unique(return_inverse=True), counts)
 
@@ -111,10 +107,7 @@ class TemporalSelfAttention(BertSelfAttention):
         query_scale: torch.Tensor | None = None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """
-        `hidden_states` (batch, sequence, hidden), `query_scale` (batch, sequence). Without `text_times` and
-        `query_scale` this is BERT's own self-attention.
-        """
+        """`hidden_states` (batch, sequence, hidden); BERT's own self-attention without what `apply_time` takes."""
         kwargs.pop("past_key_values", None)
         shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
         query, key, value = (
@@ -149,11 +142,8 @@ class TemporalSelfAttention(BertSelfAttention):
         self, query: torch.Tensor, time: torch.Tensor, text_points: torch.LongTensor, counts: torch.FloatTensor
     ) -> torch.Tensor:
         """
-        Queries (batch, heads, sequence, d) times `T^T T / |T|`, or with the residual times `I + alpha T^T T / |T|`.
-        Queries of a text without any known time stay as they are, which is plain attention.
-
-        `time` (points, heads, d) holds the projected time points; `text_points` and `counts` are (batch, points of a
-        text).
+        Queries times `T^T T / |T|`, or with the residual times `I + alpha T^T T / |T|`; those of a text without known
+        time stay as they are. `time` (points, heads, d) holds the projected time points; the rest as in [`TextTimes`].
         """
         heads = torch.arange(time.shape[1], device=time.device)
         # Tokens of one time share a row of T; keep it once, scaled by the square root of their count.
@@ -377,14 +367,8 @@ class TemporalHead(TemporalInitialisation):
             `(batch_size, num_labels)` for texts, `(batch_size, sequence_length, num_labels)` for tokens, and
             `(labelled tokens, vocab_size)` with `sparse_prediction`.
         """
-        inputs = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "inputs_embeds": inputs_embeds,
-            "time_ids": time_ids,
-        }
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        inputs |= {"position_ids": position_ids, "inputs_embeds": inputs_embeds, "time_ids": time_ids}
         if labels is None or not self.sparse_prediction:
             return super().forward(**inputs, labels=labels, **kwargs)
         outputs = self.base_model(**inputs, **kwargs)

@@ -20,10 +20,7 @@ class LatePostError(ValueError):
 
 @dataclass
 class RememberedTimeline:
-    """
-    What is remembered of a timeline: what `forward` takes of its last `window - 1` posts and their times, that of the
-    newest also if no post is kept; how many posts it had, and when it began.
-    """
+    """What is remembered of a timeline: what `forward` takes of its last posts, and their times; when it began."""
 
     posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
     times: list[float] | None = None
@@ -31,7 +28,6 @@ class RememberedTimeline:
     start_time: float = 0.0
 
     def copy(self) -> "RememberedTimeline":
-        """The same posts and times in lists of its own."""
         return replace(self, posts=list(self.posts), times=None if self.times is None else list(self.times))
 
     def add(self, post: dict[str, torch.Tensor], seconds: float | None):
@@ -62,14 +58,13 @@ class RememberedTimeline:
 
 class StreamState:
     """
-    The memory of `step`, on the CPU: for each timeline what `forward` takes of the last `window - 1` posts, and their
-    times; and how many posts it had, and when it began. In the post model that is a vector of each post, in float32
-    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline: 58,672 with BERT-base and a window of 20. In bfloat16 the
-    4 is a 2. In the paper's model it is what the tokenizer returned, 8 bytes for each number: with the
-    three columns of a BERT `(window - 1) * (24 * tokens + 8)`, for 29 tokens a post 13,376 bytes.
+    The memory of `step`, on the CPU: for each timeline how many posts it had, when it began, and what `forward` takes
+    of the last `window - 1` posts. In the post model that is a vector of each post, in float32
+    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline; in the paper's model it is what the tokenizer returned,
+    with the three columns of a BERT `(window - 1) * (24 * tokens + 8)` bytes.
 
-    The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). It belongs to the
-    model that it began with: it keeps its window and a number of each weight, and no other model takes it.
+    The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). No other model
+    takes it than the one that it began with: it keeps its window and a number of each weight.
 
     Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
     """
@@ -88,8 +83,10 @@ class StreamState:
 
     def evict(self, timeline_ids: Iterable[str]):
         """
-        Forgets timelines. A later post of such a timeline is the first of a new one. Raises a `KeyError` for one that
-        is not remembered.
+        Forgets timelines. A later post of such a timeline is the first of a new one.
+
+        Args:
+            timeline_ids (`Iterable[str]`): Raises a `KeyError` for one that is not remembered.
         """
         for timeline_id in timeline_ids:
             del self.timelines[timeline_id]
@@ -105,9 +102,11 @@ class StreamState:
 
     def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """
-        The memory of all timelines, or of those with `timeline_ids`, as a few tensors that safetensors can save:
-        `about`, the bytes of a JSON text; `weights`, numbers of the model's; and as `posts.NAME` each input of
-        `forward`, of all posts one after the other.
+        The memory as a few tensors that safetensors can save: `about`, the bytes of a JSON text; `weights`, numbers of
+        the model's; `posts.NAME`, inputs of `forward`.
+
+        Args:
+            timeline_ids (`Iterable[str]`, *optional*): The timelines to save, all by default.
         """
         timelines, columns = [], {}
         for timeline_id in self.timelines if timeline_ids is None else timeline_ids:
@@ -125,8 +124,10 @@ class StreamState:
     @classmethod
     def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
         """
-        Restores a state from what [`StreamState.state_dict`] returns. Raises a `ValueError` if a tensor is missing, or
-        a number of a post is not finite.
+        Restores a state. Raises a `ValueError` if a tensor is missing, or a number of a post is not finite.
+
+        Args:
+            tensors (`dict[str, torch.Tensor]`): What [`StreamState.state_dict`] returned.
         """
         if missing := {"about", "weights"} - set(tensors):
             raise ValueError(f"The state lacks {', '.join(sorted(missing))}.")
@@ -183,9 +184,8 @@ class StreamStepMixin:
         Classifies new posts as they arrive, each in the stream of the posts of its timeline that came before it. The
         logits are those of a batch that holds the whole timelines; `model.decide` turns them into labels and scores.
 
-        What the model can compute of a post without its stream is remembered: in the post model its vector, so that
-        a new post costs one pass of the encoder; in the paper's model its tokens alone, so that it costs its window
-        again. Leave the new posts on the CPU: the step checks them there and moves them itself.
+        A new post costs one pass of the encoder, in the paper's model one of its window. Leave the new posts on the
+        CPU: the step checks them there.
 
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
@@ -197,14 +197,11 @@ class StreamStepMixin:
             timestamps (`Sequence`, *optional*):
                 As [`~data_collator_tempoformer.to_seconds`] takes them. All posts of a timeline have them, or none.
             is_context (`Sequence[bool]`, *optional*):
-                True for a new post that is remembered and not classified: the posts after it read it. By default all
-                posts are classified.
+                True for a new post that is remembered for those after it and not classified; False for all if omitted.
             state (`StreamState`, *optional*):
-                The `state` that the last step of this model returned. It is changed in place, unless an error is
-                raised.
+                The `state` of the last step of this model. It is changed in place, unless an error is raised.
             drop_late (`bool`, *optional*, defaults to `False`):
-                Whether a post that is older than the newest seen of its timeline is left out, instead of raising a
-                [`LatePostError`].
+                Whether a post that is older than the newest seen of its timeline is left out instead of an error.
 
         Returns:
             [`StreamStepOutput`]. Raises a [`LatePostError`] for a late post. Raises a `ValueError` in training mode
@@ -216,17 +213,17 @@ class StreamStepMixin:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
         self.tempoformer.check_times(timestamps, time_ids)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        inputs = {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": token_type_ids}
-        inputs = {name: tensor for name, tensor in {**inputs, "time_ids": time_ids}.items() if tensor is not None}
-        for name, tensor in inputs.items():
+        given = {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": token_type_ids}
+        given["time_ids"] = time_ids
+        for name, tensor in given.items():
             check_shape(name, tensor, len(input_ids), input_ids.shape[-1])
+        inputs = {name: tensor.cpu() for name, tensor in given.items() if tensor is not None}
         is_context = [False] * len(input_ids) if is_context is None else is_context
         of_posts = {"timeline_ids": timeline_ids, "timestamps": timestamps, "is_context": is_context}
         for name, values in of_posts.items():
             if values is not None and len(values) != len(input_ids):
                 raise ValueError(f"`{name}` has {len(values)} values for {len(input_ids)} posts.")
         names = [f"Post {post} of timeline {timeline_id!r}" for post, timeline_id in enumerate(timeline_ids)]
-        inputs = {name: tensor.cpu() for name, tensor in inputs.items()}
         self.check_values(inputs, timeline_ids, names)
         window, weights = self.config.window, self.sample_weights()
         state = StreamState() if state is None else state
@@ -257,9 +254,8 @@ class StreamStepMixin:
             if is_context[post]:
                 continue
             targets.append(post)
-            absent = window - len(stream)
+            absent, since_first = window - len(stream), 0.0
             streams["stream_index"].append([-1] * absent + stream)
-            since_first = 0.0
             if seconds is not None:
                 streams["elapsed"].append([0.0] * absent + [seconds - time for time in timeline.times[-len(stream) :]])
                 since_first = seconds - timeline.start_time
@@ -267,7 +263,7 @@ class StreamStepMixin:
 
         logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype)
         if targets:
-            found = self.classify(row, {name: values for name, values in streams.items() if values})
+            found = self.classify(row, streams)
             # Under autocast they need not have the model's dtype.
             logits = logits.to(found.dtype).index_copy(0, torch.tensor(targets), found)
             check_finite(logits, names.__getitem__)
@@ -281,20 +277,21 @@ class StreamStepMixin:
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
-        Labels and scores as the pipeline gives them, with the `calibration` of the configuration, if there is one.
+        [`~pipeline_tempoformer.decide`] with the `calibration` of the configuration: as the pipeline decides.
 
         Args:
             logits (`torch.Tensor` of shape `(..., num_labels)`): As `step` and `forward` return them.
-
-        Returns:
-            The probability of each class, in 32 bits or more, and the class ids from the label of a post to its least
-            likely one, both of the shape of `logits`.
         """
         return decide(logits, self.config.calibration)
 
     @classmethod
     def restore_state(cls, tensors: dict[str, torch.Tensor]) -> StreamState:
-        """[`StreamState.from_state_dict`], also for a model from the Hub, whose `StreamState` cannot be imported."""
+        """
+        [`StreamState.from_state_dict`], also for a model from the Hub, whose `StreamState` cannot be imported.
+
+        Args:
+            tensors (`dict[str, torch.Tensor]`): What `state_dict` returned.
+        """
         return StreamState.from_state_dict(tensors)
 
     def sample_weights(self) -> torch.Tensor:
@@ -339,7 +336,7 @@ class StreamStepMixin:
     def classify(self, posts: list[dict[str, torch.Tensor]], streams: dict[str, list]) -> torch.Tensor:
         """Logits (streams, classes), on the host, of streams of posts, which are one row whatever their timelines."""
         fill = {"input_ids": getattr(self.config.encoder_config, "pad_token_id", None) or 0}
-        row = {name: torch.tensor(values) for name, values in streams.items()}
+        row = {name: torch.tensor(values) for name, values in streams.items() if values}
         for name in posts[0]:
             row[name] = nn.utils.rnn.pad_sequence([post[name] for post in posts], True, fill.get(name, 0))
         return self(**{name: values.unsqueeze(0).to(self.device) for name, values in row.items()}).logits[0].cpu()

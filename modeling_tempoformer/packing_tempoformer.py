@@ -46,10 +46,7 @@ def group_cost(device: torch.device) -> float:
 
 
 def group_by_length(lengths: list[int], cost: float) -> list[list[int]]:
-    """
-    The indices of posts that have tokens, longest first, in groups of similar length. A group ends where its padding
-    would cost more than another one does.
-    """
+    """Posts with tokens, longest first, in groups. A group ends where its padding would cost more than another."""
     groups: list[list[int]] = []
     longest = padding = 0
     for post in sorted((post for post, length in enumerate(lengths) if length), key=lengths.__getitem__, reverse=True):

@@ -13,13 +13,7 @@ from .data_collator_tempoformer import StreamCollator, TimeColumn, cut_rows, tok
 
 
 def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
-    """
-    Raises a `ValueError` that names the first post with a logit that is NaN or infinite: it would get the first class.
-
-    Args:
-        logits (`torch.Tensor` of shape `(posts, num_labels)`): As the model returns them. Waits for their device.
-        name_post (`Callable[[int], str]`): The name of a post, by its place in `logits`.
-    """
+    """Raises a `ValueError` that names the first post (of posts, num_labels) with a logit that is NaN or infinite."""
     wrong = (~logits.isfinite().all(-1)).nonzero()
     if len(wrong):
         post = int(wrong[0])
@@ -66,20 +60,13 @@ def explain_streams(
 ) -> dict[str, torch.Tensor]:
     """
     Logits of streams, and of the same streams with one thing changed: `forward` on the same posts with more streams,
-    no more of them at a time than the batch has.
+    no more of them at a time than the batch has. The batch is of a window of one post more than the model's: where a
+    post is left out, those before it move up by one place, and this one enters.
 
-    Args:
-        model (`PreTrainedModel`): A model of streams, in evaluation mode.
-        stream_index, elapsed, place, posts:
-            A batch of [`StreamCollator`] with a window of one post more than the model's: where a post is left out,
-            those before it move up by one place, and this one enters.
-
-    Returns:
-        `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts but
-        the newest, oldest first; with the post before the newest once more in the newest one's place and time; with
-        no time between these two; and at the beginning of the timeline. `attention` (batch_size, num_streams,
-        num_stream_layers, window), from the newest post to each post of its stream, oldest first, mean over heads. The
-        values of absent posts mean nothing.
+    Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
+    but the newest, oldest first; with the post before the newest once more in the newest one's place and time; with no
+    time between these two; and at the beginning of the timeline. `attention` (batch_size, num_streams,
+    num_stream_layers, window) is from the newest post, mean over heads. The values of absent posts mean nothing.
     """
     window, num_streams = model.config.window, stream_index.shape[1]
     posts = model.base_model.post_inputs(**posts)
@@ -164,23 +151,21 @@ class StreamClassificationPipeline(Pipeline):
         pipe({"text": ["so happy today", "leave me alone"], "timestamp": ["2024-05-01", "2024-05-02T22:10"]})
         # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
 
-    A timeline is a dict with `text`, a list of strings, and optionally `timestamp`, a list of the same length that
-    holds ISO-8601 strings (UTC without a zone), seconds, or datetimes. Posts that are out of order are sorted by time,
-    with one warning; results come in the order of the input.
+    A timeline is a dict with `text`, a list of strings, and optionally `timestamp`, a list of the same length of times
+    as [`~data_collator_tempoformer.to_seconds`] takes them. Posts that are out of order are sorted by time, with one
+    warning; results come in the order of the input.
 
-    A score is the probability of the label that is returned, calibrated if the model is; with decision thresholds
-    another label can have a larger one. The options can be given to a call or to the constructor.
+    A score is the probability of the label that is returned; with decision thresholds another label can have a larger
+    one. The options can be given to a call or to the constructor.
 
     Args:
-        batch_size (`int`, *optional*, defaults to 8):
-            The number of rows in a batch, at least 1; rows of different timelines share batches.
+        batch_size (`int`, *optional*, defaults to 8): Rows in a batch, at least 1; timelines share batches.
         targets_per_row (`int`, *optional*, defaults to 64):
             The number of posts classified in a row, at least 1; fewer take less memory.
         top_k (`int`, *optional*):
             At least 1. Return a list of the `top_k` best labels of each post, best first, instead of the best one.
         calibrated (`bool`, *optional*, defaults to `True`):
-            Whether to apply the `calibration` of the model's configuration, if it has one: its temperature to the
-            scores, and its thresholds to the ranks of labels.
+            Whether [`decide`] gets the `calibration` of the model's configuration, if it has one.
     """
 
     _load_processor = False
@@ -195,12 +180,11 @@ class StreamClassificationPipeline(Pipeline):
         for name, number in (("targets_per_row", targets_per_row), ("top_k", top_k)):
             if number is not None and number < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {number}.")
-        postprocess = {"top_k": top_k, "calibrated": calibrated}
-        return (
-            {} if targets_per_row is None else {"targets_per_row": targets_per_row},
-            {},
-            {name: value for name, value in postprocess.items() if value is not None},
-        )
+
+        def given(**options: Any) -> dict[str, Any]:
+            return {name: value for name, value in options.items() if value is not None}
+
+        return given(targets_per_row=targets_per_row), {}, given(top_k=top_k, calibrated=calibrated)
 
     def __call__(self, inputs: dict | Iterable[dict], batch_size: int | None = None, **kwargs):
         """
@@ -208,8 +192,7 @@ class StreamClassificationPipeline(Pipeline):
 
         Args:
             inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
-            batch_size (`int`, *optional*): Overrides the constructor's value; so do the other options.
-            kwargs: `targets_per_row`, `top_k`, `calibrated`.
+            batch_size, kwargs: The options, instead of the constructor's.
 
         Returns:
             For a timeline, a list with a dict of `label` and `score` (0 to 1) for each post, in the order of the
@@ -234,23 +217,18 @@ class StreamClassificationPipeline(Pipeline):
             inputs, batch_size, targets_per_row, calibrated: As of a call.
 
         Returns:
-            As a call, with other dicts, of plain Python. Their keys:
+            As a call, with its errors, but for each post a dict of plain Python with
 
             - `text`, and `timestamp` in seconds, None without times.
             - `label` and `score`, as a call returns them, and `probabilities`, a dict from each class to its own.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
-            - `attention`, for each stream layer a list with one number for each post of `stream`: how much the post
-              looked at it, mean over heads, summing to 1.
-            - `effects`, a dict from each class to a list: the probability of the class minus what it would be if one
-              thing were otherwise. First, for each earlier post of `stream`, had it never been written (leave one
-              out): then the posts before it move up by one, and one older post enters. Then had the post itself said
-              what the post before it said; had it come at once after that one; and were it said to be the first of
-              its timeline, which the trees of the post model read. 0 where there is no post before, or where the model
-              does not read it.
-            - `log_odds_effects`, the same of the log-odds `log(p / (1 - p))`, which tell effects apart also where a
-              probability is close to 0 or 1.
-
-            Raises the errors of a call.
+            - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
+              heads, summing to 1.
+            - `effects`, a dict from each class to a list: its probability minus what it would be, for each earlier
+              post of `stream`, had that never been written (those before it move up by one, and one older post
+              enters); then had the post itself said what the post before it said; had it come at once after that one;
+              and were it said to be the first of its timeline, which trees read. 0 where nothing changes.
+            - `log_odds_effects`, the same of `log(p / (1 - p))`, also where a probability is close to 0 or 1.
         """
         options = {"targets_per_row": targets_per_row, "calibrated": calibrated}
         return self.answer(inputs, batch_size, options, explains=True)
@@ -283,7 +261,7 @@ class StreamClassificationPipeline(Pipeline):
 
     def finish(self, timelines: list[dict], batch_size: int, postprocess: dict) -> Iterator[list[dict]]:
         """Yields the results of timelines, whose rows share batches."""
-        explains, outputs = postprocess["explains"], []
+        explains = postprocess["explains"]
         rows = (row for timeline in timelines for row in timeline["rows"])
         for timed, alike in groupby(rows, lambda row: "timestamps" in row):
             # One post more: without a post of a stream, one that is older enters.
@@ -292,16 +270,14 @@ class StreamClassificationPipeline(Pipeline):
                 found = self.forward(dict(collator(batch)), explains=explains)
                 for place, row in enumerate(batch):
                     num_targets = len(row["input_ids"]) - row["num_context"]
-                    outputs.append({name: tensor[place, :num_targets] for name, tensor in found.items()})
-        of_rows = iter(outputs)
+                    row["outputs"] = {name: tensor[place, :num_targets] for name, tensor in found.items()}
         for timeline in timelines:
-            timeline["outputs"] = [next(of_rows) for _ in timeline["rows"]]
             yield self.postprocess(timeline, **postprocess)
 
     def preprocess(
         self, timeline: Any, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
-        """The number, texts, times and rows of a timeline, its posts in order of time, and how many were truncated."""
+        """The number, texts, times and rows of a timeline, and its posts in order of time."""
         texts, times = read_timeline(timeline, number)
         order = list(range(len(texts)))
         if times is not None:
@@ -319,7 +295,7 @@ class StreamClassificationPipeline(Pipeline):
         if sorted_times is not None:
             columns["timestamps"] = sorted_times
         rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
-        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order, "truncated": cut}
+        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order}
 
     def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
         if explains:
@@ -333,7 +309,8 @@ class StreamClassificationPipeline(Pipeline):
         order, config = timeline["order"], self.model.config
         if not order:
             return []
-        outputs = {name: torch.cat([row[name] for row in timeline["outputs"]]) for name in timeline["outputs"][0]}
+        of_rows = [row["outputs"] for row in timeline["rows"]]
+        outputs = {name: torch.cat([of_row[name] for of_row in of_rows]) for name in of_rows[0]}
         logits, calibration = outputs["logits"], config.calibration if calibrated else None
         check_finite(logits.flatten(1), lambda place: f"Timeline {timeline['number']}, post {order[place]}")
         if explains:
@@ -351,10 +328,7 @@ class StreamClassificationPipeline(Pipeline):
 
 
 def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | None]:
-    """
-    The texts of a timeline and their times in seconds, None without times. Raises a `ValueError` that names the
-    timeline, the post and the value.
-    """
+    """The texts of a timeline, and their times in seconds or None. Raises a `ValueError` that names what is wrong."""
     if not isinstance(timeline, dict) or not isinstance(timeline.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {timeline!r:.80}.")
     if unknown := sorted(set(timeline) - {"text", "timestamp"}):

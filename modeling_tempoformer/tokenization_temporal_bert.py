@@ -6,14 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    AddedToken,
-    BatchEncoding,
-    BertTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    RobertaTokenizer,
-)
+from transformers import AddedToken, BatchEncoding, BertTokenizer, PreTrainedModel, RobertaTokenizer
 from transformers.tokenization_utils_tokenizers import processors
 from transformers.utils import logging
 
@@ -28,13 +21,12 @@ NO_TIME = object()
 
 
 class TemporalTokenizer:
-    r"""
-    Adds time to a tokenizer; see [`TemporalBertTokenizer`]. A subclass has `_template`, which makes the post-processor
-    that adds special tokens, with a mask token in place of the time token.
-    """
+    """Adds time to a tokenizer; see [`TemporalBertTokenizer`]."""
 
     # Whether the token of a word includes the space before it.
     _spaces_in_words = False
+    # What follows the first text of a pair, in the form of `TemplateProcessing`.
+    _second_text = "$B:1 {sep}:1"
 
     def __init__(
         self,
@@ -64,7 +56,16 @@ class TemporalTokenizer:
         if prepend_time:
             tokens = [AddedToken(f"[{name}]", special=True, normalized=False) for name in self.times]
             self.add_tokens(tokens, special_tokens=True)
-            self._tokenizer.post_processor = self._template()
+            self._tokenizer.post_processor = self._post_processor()
+
+    def _post_processor(self) -> Any:
+        """What adds the special tokens, with a mask token in the place of the time token."""
+        text = f"{self.cls_token} {self.mask_token} $A {self.sep_token}"
+        return processors.TemplateProcessing(
+            single=text,
+            pair=f"{text} {self._second_text.format(sep=self.sep_token)}",
+            special_tokens=[(token, self.convert_tokens_to_ids(token)) for token in text.split() if token != "$A"],
+        )
 
     @property
     def times(self) -> list[str]:
@@ -126,18 +127,12 @@ class TemporalTokenizer:
             time_id = text_time_ids[text_index]
             if self.prepend_time and kwargs.get("add_special_tokens", True) and time_id != UNKNOWN_TIME:
                 tokens[row.attention_mask.index(1) + 1] = time_tokens[time_id - NUM_SPECIAL_TIMES]
-            time_ids.append(
-                [
-                    PADDING_TIME if not real else self._time_of_token(token, time_id)
-                    for token, real in zip(tokens, row.attention_mask, strict=True)
-                ]
-            )
+            masks_have_time = self.mask_token_time and time_id != UNKNOWN_TIME
+            of_token = {self.mask_token_id: MASK_TIME} if masks_have_time else {}
+            real_tokens = zip(tokens, row.attention_mask, strict=True)
+            time_ids.append([of_token.get(token, time_id) if real else PADDING_TIME for token, real in real_tokens])
         encoding["time_ids"] = time_ids[0] if is_flat else time_ids
         return encoding.convert_to_tensors(return_tensors, prepend_batch_axis=is_flat)
-
-    def _time_of_token(self, token: int, time_id: int) -> int:
-        is_masked = self.mask_token_time and token == self.mask_token_id and time_id != UNKNOWN_TIME
-        return MASK_TIME if is_masked else time_id
 
     def _pad(self, encoded_inputs, *args, padding_side: str | None = None, **kwargs) -> dict:
         padded = super()._pad(encoded_inputs, *args, padding_side=padding_side, **kwargs)
@@ -212,14 +207,6 @@ class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
 
     model_input_names = [*BertTokenizer.model_input_names, "time_ids"]
 
-    def _template(self):
-        start = f"{self.cls_token} {self.mask_token} $A {self.sep_token}"
-        return processors.TemplateProcessing(
-            single=start,
-            pair=f"{start} $B:1 {self.sep_token}:1",
-            special_tokens=special_ids(self, "cls_token", "sep_token", "mask_token"),
-        )
-
 
 class TemporalRobertaTokenizer(TemporalTokenizer, RobertaTokenizer):
     r"""
@@ -235,20 +222,11 @@ class TemporalRobertaTokenizer(TemporalTokenizer, RobertaTokenizer):
 
     model_input_names = [*RobertaTokenizer.model_input_names, "time_ids"]
     _spaces_in_words = True
+    _second_text = "{sep} $B {sep}"
 
-    def _template(self):
-        start = f"{self.cls_token} {self.mask_token} $A {self.sep_token}"
-        template = processors.TemplateProcessing(
-            single=start,
-            pair=f"{start} {self.sep_token} $B {self.sep_token}",
-            special_tokens=special_ids(self, "cls_token", "sep_token", "mask_token"),
-        )
-        return processors.Sequence([processors.ByteLevel(trim_offsets=self.trim_offsets), template])
-
-
-def special_ids(tokenizer: PreTrainedTokenizerBase, *names: str) -> list[tuple[str, int]]:
-    """Some special tokens and their ids."""
-    return [(str(getattr(tokenizer, name)), getattr(tokenizer, f"{name}_id")) for name in names]
+    def _post_processor(self) -> Any:
+        offsets = processors.ByteLevel(trim_offsets=self.trim_offsets)
+        return processors.Sequence([offsets, super()._post_processor()])
 
 
 __all__ = ["TemporalBertTokenizer", "TemporalRobertaTokenizer"]

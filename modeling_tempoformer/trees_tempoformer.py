@@ -40,16 +40,15 @@ class Trees(nn.Module):
 
     def read(self, pairs: torch.Tensor, alike: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         """
-        What the trees read of streams, (..., features): the principal components of the newest post and of the post
-        before it, and their difference; how alike they are; and the logarithms of how many posts came before, of the
-        seconds since the first and since the last of them. Each feature has the mean 0 and the standard deviation 1.
-        `pairs` (..., 2, hidden) are the vectors of the post before the newest, 0 if there is none, and of the newest;
-        `alike` (..., 2) as [`likeness`] returns it; `place` (..., 3) what the logarithms are of.
+        What the trees read of streams, (..., features), each with the mean 0 and the standard deviation 1: principal
+        components of the newest post, of the post before it, 0 if there is none, and their difference, from `pairs`
+        (..., 2, hidden); `alike` (..., 2), cosines of posts; and the logarithms of `place` (..., 3): how many posts
+        came before, and the seconds since the first and since the last of them.
         """
-        has_previous = (pairs[..., :1, :] != 0).any(-1, keepdim=True)
+        has_previous = (pairs[..., 0, :] != 0).any(-1, keepdim=True)
         previous, newest = ((pairs - self.mean) @ self.components.T).unbind(-2)
-        previous = previous * has_previous[..., 0, :]
-        step = (newest - previous) * has_previous[..., 0, :]
+        previous = previous * has_previous
+        step = (newest - previous) * has_previous
         place = place.float().log1p().to(pairs)
         return (torch.cat((newest, previous, step, alike, place), dim=-1) - self.center) / self.scale
 

@@ -82,7 +82,7 @@ def member_logits(
         """A layer of this member alone, on one vector."""
         if isinstance(layer, nn.Sequential):
             return lambda vector: reduce(lambda found, part: of(part)(found), layer, vector)
-        if type(layer).__name__ == "MemberNorm":
+        if type(layer).__name__ == "MemberLayerNorm":
             weight, bias = layer.weight[member], layer.bias[member]
             return lambda vector: nn.functional.layer_norm(vector, vector.shape, weight, bias)
         if type(layer).__name__ == "MemberLinear":
