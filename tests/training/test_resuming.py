@@ -114,14 +114,12 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
         begin(tmp_path, tokenization, max_steps=2)
 
 
-def test_weights_alone_are_not_resumed(tmp_path, tokenization):
+def test_a_training_that_lacks_weights_or_has_nothing_else_is_refused(tmp_path, tokenization):
+    alone = {"max_steps": 3, "save_steps": 1, "save_only_model": True}
     with pytest.raises(KeyboardInterrupt):
-        begin(tmp_path, tokenization, callbacks=[Stop(5)], save_only_model=True)
-    with pytest.raises(ValueError, match="checkpoint-4"):
-        begin(tmp_path, tokenization, save_only_model=True)
-
-
-def test_an_ended_training_that_lacks_weights_is_refused(tmp_path, tokenization):
+        begin(tmp_path / "alone", tokenization, callbacks=[Stop(2)], **alone)
+    with pytest.raises(ValueError, match="checkpoint-1"):
+        begin(tmp_path / "alone", tokenization, **alone)
     begin(tmp_path, tokenization, max_steps=1)
     path = tmp_path / "model.safetensors"
     save_file({name: weight for name, weight in load_file(path).items() if "classifier" not in name}, path)
