@@ -1,6 +1,5 @@
 """A training that goes on from its checkpoint, one that has ended, and one of other posts or settings."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
-from helpers import make_trainer, read_json
+from helpers import make_trainer
 from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
-from modeling_tempoformer.evaluation.figures import learning_curve, save_figure
 from modeling_tempoformer.training.resuming import train
 
 
@@ -130,24 +128,8 @@ def test_a_training_that_lacks_weights_or_has_nothing_else_is_refused(tmp_path, 
 def test_without_checkpoints_a_training_begins_anew(tmp_path, tokenization):
     """Scores and predictions of the model before are not those of the new one."""
     begin(tmp_path, tokenization, max_steps=1, save_strategy="no")
-    results = tmp_path / "all_results.json"
-    results.write_text(json.dumps({**read_json(results), "predict_macro_f1": 1.0}))
-    stale = ["_predictions.csv", "_predictions.parquet", "confusion_matrix.png", "reliability.png"]
-    for name in stale:
-        (tmp_path / name).touch()
+    (tmp_path / "all_results.json").write_text('{"predict_macro_f1": 1.0}')
+    (tmp_path / "_predictions.csv").touch()
     assert begin(tmp_path, tokenization, max_steps=2, save_strategy="no").state.global_step == 2
-    assert "predict_macro_f1" not in read_json(results)
-    assert not [name for name in stale if (tmp_path / name).exists()]
-
-
-@pytest.mark.parametrize("keeps_best", [True, False])
-def test_the_learning_curve_marks_the_step_that_is_kept(tmp_path, tokenization, keeps_best):
-    """Of falling losses the first is the highest. A training that has ended is drawn again as it was."""
-    highest = {"eval_strategy": "steps", "eval_steps": 2, "metric_for_best_model": "loss", "greater_is_better": True}
-    for _ in range(2):
-        state = begin(tmp_path / "out", tokenization, load_best_model_at_end=keeps_best, **highest).state
-        figure = learning_curve(state.log_history, 2 if keeps_best else 6, 2)
-        save_figure(figure, tmp_path / "expected.png")
-        drawn = tmp_path / "out" / "learning_curve.png"
-        assert drawn.read_bytes() == (tmp_path / "expected.png").read_bytes()
-        drawn.write_bytes(b"of another run")
+    assert "predict_macro_f1" not in (tmp_path / "all_results.json").read_text()
+    assert not (tmp_path / "_predictions.csv").exists()
