@@ -54,10 +54,7 @@ COLLATOR = {
     "a label that is no class id": (row(labels=[0, 0.5]), "Row 1…-100…0.5"),
     "vectors, where others have tokens": (row(input_ids=None, post_embeds=torch.zeros(3, 4)), "Row 1…'input_ids'"),
     "no times": (row(timestamps=None), "Row 1…'timestamps'…`remove_unused_columns=False`"),
-    "times, where the collator is told that there are none": (
-        collate(ROW, timed=False),
-        "Row 0…'timestamps'…`timed=False`",
-    ),
+    "times that nobody asked for": (collate(ROW, timed=False), "Row 0…'timestamps'…`timed=False`"),
     "times out of order": (row(timestamps=[9, 5, 6]), "Row 1…9.0…5.0"),
     "times that are rounded to 32 bits": (row(timestamps=torch.tensor(ROW["timestamps"])), "Row 1…1970"),
 }

@@ -65,14 +65,10 @@ def test_parquet_keeps_its_types(tmp_path, dtype):
     assert found == [str(2**64 - 1), [1704067199.0, 1714554000.0], ["nan"] * 2, [-100, 0]]
 
 
-@pytest.mark.parametrize(
-    ("mark", "end"),
-    [("\ufeff", "\n"), ("", "\r\n"), ("", "\r"), ("", "\n\n"), ("", "\r\r\n")],
-    ids=["BOM", "CRLF", "CR", "blank", "CRCRLF"],
-)
-def test_csv_as_programs_write_it(tmp_path, mark, end):
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", "\r\r\n"], ids=ascii)
+def test_csv_as_programs_write_it(tmp_path, end):
     cells = ["timeline_id,text,label", 'NA,"so, ""glad""",O', "007,,", '008,"5"" high",', '9,"so\nhappy",O']
-    (tmp_path / "a.csv").write_bytes((mark + end.join(cells) + end).encode())
+    (tmp_path / "a.csv").write_bytes(("\ufeff" + end.join(cells) + end).encode())
     rows = [tuple(row.values()) for row in load_table(tmp_path / "a.csv")]
     assert rows == [("NA", 'so, "glad"', "O"), ("007", "", ""), ("008", '5" high', ""), ("9", "so\nhappy", "O")]
 

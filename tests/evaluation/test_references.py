@@ -68,17 +68,13 @@ def test_scores_beside_those_that_cost_nothing():
     constant = f1_score(actual[labelled], np.zeros(labelled.sum()), average="macro")
     of_class, learned = found["compared_with"]["larger_class"], found["compared_with"]["position_and_time"]
     assert of_class["class"] == "No-Switch" and of_class["macro_f1"] == pytest.approx(constant)
-    assert learned["macro_f1"] == pytest.approx(1)
-    assert learned["difference"] == pytest.approx(ours - 1) and of_class["difference"] == pytest.approx(
-        ours - constant
-    )
+    assert learned["macro_f1"] == pytest.approx(1) and learned["difference"] == pytest.approx(ours - 1)
+    assert of_class["difference"] == pytest.approx(ours - constant)
     low, high = learned["difference_interval"]
     assert low < ours - 1 < high < 0
     low, high = found["macro_f1_interval"]
     assert low < ours < high
-
-
-def test_one_timeline_has_no_interval_and_one_class_teaches_nothing():
+    # One timeline has no interval, and one class teaches nothing.
     test = Dataset.from_list([{"labels": [0, 1, 0]}, {"labels": [-100]}])
     train = Dataset.from_list([{"labels": [1, -100, 1]}])
     found = compared(test, np.array([0, 0, 0, 1]), train)
