@@ -18,8 +18,7 @@ from modeling_tempoformer import (
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 
 
-def plain_tokenizer() -> BertTokenizer:
-    return BertTokenizer(vocab=VOCABULARY)
+PLAIN = BertTokenizer(vocab=VOCABULARY)
 
 
 def temporal_tokenizer(**settings) -> TemporalBertTokenizer:
@@ -35,7 +34,7 @@ ROW = {
 
 
 def collate(*rows: dict, **settings) -> Callable[[Path], Any]:
-    return lambda folder: StreamCollator(plain_tokenizer(), **{"window": 2, **settings})(list(rows))
+    return lambda folder: StreamCollator(PLAIN, **{"window": 2, **settings})(list(rows))
 
 
 def row(**change) -> Callable[[Path], Any]:
@@ -55,16 +54,9 @@ COLLATOR = {
     "a label that is no class id": (row(labels=[0, 0.5]), "Row 1…-100…0.5"),
     "vectors, where others have tokens": (row(input_ids=None, post_embeds=torch.zeros(3, 4)), "Row 1…'input_ids'"),
     "no times": (row(timestamps=None), "Row 1…'timestamps'…`remove_unused_columns=False`"),
-    "times, where the collator is told that there are none": (
-        collate(ROW, timed=False),
-        "Row 0…'timestamps'…`timed=False`",
-    ),
+    "times that nobody asked for": (collate(ROW, timed=False), "Row 0…'timestamps'…`timed=False`"),
     "times out of order": (row(timestamps=[9, 5, 6]), "Row 1…9.0…5.0"),
     "times that are rounded to 32 bits": (row(timestamps=torch.tensor(ROW["timestamps"])), "Row 1…1970"),
-    "a share of masked times that is none": (
-        lambda folder: TemporalMlmCollator(temporal_tokenizer(), time_mlm_probability=2),
-        "`time_mlm_probability`",
-    ),
 }
 
 
@@ -128,16 +120,10 @@ def broken_state(folder: Path):
 
 
 STEP = {
-    "a new token beyond the vocabulary": (
-        step(input_ids=torch.tensor([[7, 7], [7, 60]])),
-        "Post 1…'bob'…`input_ids`…59…60",
-    ),
+    "a token beyond the vocabulary": (step(input_ids=torch.tensor([[7, 7], [7, 60]])), "Post 1…'bob'…59…60"),
     "a longer post than the encoder reads": (step(input_ids=torch.full((2, 25), 7)), "25…24"),
     "a new post without tokens": (step(attention_mask=torch.tensor([[1, 1], [0, 0]])), "Post 1…'bob'"),
-    "a new post padded on the left": (
-        step(attention_mask=torch.tensor([[1, 1], [0, 1]])),
-        "Post 1…'bob'…`attention_mask`",
-    ),
+    "a new post padded on the left": (step(attention_mask=torch.tensor([[1, 1], [0, 1]])), "Post 1…`attention_mask`"),
     "a time id that the encoder does not have": (unknown_time_id, "Post 0…'ann'…`time_ids`…4…5"),
     "a timeline id that is a number": (step(timeline_ids=["ann", 7]), "Post 1"),
     "a new time that is NaN": (step(timestamps=[1.0, float("nan")]), "Post 1…'bob'…nan"),
@@ -157,18 +143,12 @@ TEMPORAL = {
         lambda folder: BertWithTemporalAttention(dated_config())(time_ids=torch.full((2, 3), 3)),
         "`input_ids`…`inputs_embeds`",
     ),
-}
-
-TOKENIZER = {
-    "a time outside all time points": (
-        lambda folder: temporal_tokenizer()(["sad"], time=1900),
-        "1900…1810…1860",
-        "UnknownTimeError",
-    ),
-    "a time point twice": (lambda folder: temporal_tokenizer(times=["1815", "1815"]), "'1815'"),
-    "time points that overlap": (lambda folder: temporal_tokenizer(times=["1810-1860", "1860"]), "'1810-1860'…'1860'"),
     "a time point that is a number": (lambda folder: temporal_tokenizer(times=[1815, 1990]), "1815"),
     "time points in one string": (lambda folder: temporal_tokenizer(times="1810-1860"), "`times`…'1810-1860'"),
+    "a share of masked times that is none": (
+        lambda folder: TemporalMlmCollator(temporal_tokenizer(), time_mlm_probability=2),
+        "`time_mlm_probability`",
+    ),
 }
 
 
@@ -176,9 +156,8 @@ def classify(timelines: Any, **settings) -> Callable[[Path], Any]:
     """Calls the pipeline."""
 
     def run(folder: Path):
-        tokenizer = plain_tokenizer()
-        model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)})
-        pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
+        model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(PLAIN)})
+        pipe = pipeline("stream-classification", model=model, tokenizer=PLAIN)
         return list(pipe(timelines, **settings))
 
     return run
@@ -190,17 +169,11 @@ PIPELINE = {
     "half of a surrogate pair": (classify({"text": ["sad", "\ud83d"]}), "Timeline 0…post 1…'\\ud83d'"),
     "a time for a list of times": (classify({"text": ["sad"], "timestamp": 5}), "Timeline 0…'timestamp'"),
     "fewer times than texts of posts": (classify({"text": ["sad", "glad"], "timestamp": [1]}), "Timeline 0"),
-    "a post with a time that is none": (
-        classify({"text": ["sad"], "timestamp": ["soon"]}),
-        "Timeline 0…post 0…'soon'",
-    ),
+    "a time that is none": (classify({"text": ["sad"], "timestamp": ["soon"]}), "Timeline 0…post 0…'soon'"),
     "a time in 32 bits": (
         classify({"text": ["sad", "glad"], "timestamp": [0.0, np.float32(60)]}),
         "Timeline 0, post 1…float32",
     ),
-    "a post without time among others": (
-        classify({"text": ["sad", "glad"], "timestamp": [1, None]}),
-        "Timeline 0…post 1",
-    ),
+    "no time among times": (classify({"text": ["sad", "glad"], "timestamp": [1, None]}), "Timeline 0…post 1"),
     "rows of no targets": (classify({"text": ["sad"]}, targets_per_row=0), "`targets_per_row`"),
 }

@@ -60,11 +60,7 @@ TABLES = {
     ),
     "a Parquet file cut short": (half_a_parquet, "posts.parquet"),
     "a file of another kind": (table(HEADER, "posts.xlsx"), "posts.xlsx….csv"),
-    "a file that is not there": (
-        lambda folder: load_table(str(folder / "posts.csv")),
-        "posts.csv",
-        "FileNotFoundError",
-    ),
+    "a file that is not there": (lambda folder: load_table(str(folder / "a.csv")), "a.csv", "FileNotFoundError"),
 }
 
 POSTS = [
@@ -97,11 +93,7 @@ POST_CASES = {
     "no timeline id": (posts({"timeline_id": None}), "Row 1…'timeline_id'", "PostError"),
     "no text": (posts({"text": None}), "Row 1…'text'", "PostError"),
     "a time that is none": (posts({"timestamp": "yesterday"}), "Row 1…'timestamp'…'yesterday'", "PostError"),
-    "an id that a spreadsheet has shortened": (
-        posts({"timeline_id": "1.78E+17"}),
-        "Row 1…'timeline_id'…'1.78E+17'",
-        "PostError",
-    ),
+    "a shortened id": (posts({"timeline_id": "1.78E+17"}), "Row 1…'timeline_id'…'1.78E+17'", "PostError"),
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
     "a post id twice": (posts({"id": "p0"}, id_column="id"), "Row 1…'id'…'p0'", "PostError"),
     "a window without posts": (rows(window=0), "`window`"),

@@ -6,7 +6,7 @@ sentence), and the error's type where it is no `ValueError`.
 import re
 
 import pytest
-from refused_batches import COLLATOR, FORWARD, PIPELINE, STEP, TEMPORAL, TOKENIZER
+from refused_batches import COLLATOR, FORWARD, PIPELINE, STEP, TEMPORAL
 from refused_files import POST_CASES, TABLES
 
 
@@ -17,7 +17,6 @@ CASES = {
     "tempoformer": FORWARD,
     "step": STEP,
     "temporal": TEMPORAL,
-    "tokenizer": TOKENIZER,
     "pipeline": PIPELINE,
 }
 

@@ -27,15 +27,11 @@ def decoded(sequences: Dataset, tokenizer) -> list[str]:
     return [tokenizer.decode(tokens) for tokens in sequences["input_ids"]]
 
 
-def test_the_post_alone(timelines, tokenizer):
-    sequences = to_sequences(timelines, tokenizer, window=1)
-    assert decoded(sequences, tokenizer) == [
-        f"[CLS] {text} [SEP]" for text in ("the tree", "air", "the plane flew", "flew")
-    ]
-    assert sequences["labels"] == [0, -100, 1, 1] and sequences["post_id"] == ["a", "b", "c", "d"]
-
-
 def test_history_is_the_second_text_of_a_pair_oldest_first(timelines, tokenizer):
+    alone = to_sequences(timelines, tokenizer, window=1)
+    texts = ("the tree", "air", "the plane flew", "flew")
+    assert decoded(alone, tokenizer) == [f"[CLS] {text} [SEP]" for text in texts]
+    assert alone["labels"] == [0, -100, 1, 1] and alone["post_id"] == ["a", "b", "c", "d"]
     sequences = to_sequences(timelines, tokenizer, window=3, only_labelled=True)
     assert sequences["post_id"] == ["a", "c", "d"]
     assert decoded(sequences, tokenizer) == [
@@ -44,9 +40,8 @@ def test_history_is_the_second_text_of_a_pair_oldest_first(timelines, tokenizer)
         "[CLS] flew [SEP]",
     ]
     assert sequences["token_type_ids"][1] == [0] * 5 + [1] * 5
-    assert (
-        decoded(to_sequences(timelines, tokenizer, window=2), tokenizer)[2] == "[CLS] the plane flew [SEP] air [SEP]"
-    )
+    shorter = to_sequences(timelines, tokenizer, window=2)
+    assert decoded(shorter, tokenizer)[2] == "[CLS] the plane flew [SEP] air [SEP]"
 
 
 def test_the_oldest_tokens_of_a_long_history_go_and_are_counted(timelines, tokenizer, caplog):
@@ -54,8 +49,7 @@ def test_the_oldest_tokens_of_a_long_history_go_and_are_counted(timelines, token
     assert decoded(sequences, tokenizer)[2] == "[CLS] the plane flew [SEP] [SEP] air [SEP]"
     assert "Truncated 1 of 4 sequences to 8 tokens" in caplog.text
     # Without room for any history the post loses its end.
-    tight = to_sequences(timelines, tokenizer, window=3, max_seq_length=4)
-    assert decoded(tight, tokenizer)[2] == "[CLS] the plane [SEP]"
-    alone = to_sequences(timelines, tokenizer, window=1, max_seq_length=4)
-    assert decoded(alone, tokenizer)[2] == "[CLS] the plane [SEP]"
+    for window in (1, 3):
+        tight = to_sequences(timelines, tokenizer, window=window, max_seq_length=4)
+        assert decoded(tight, tokenizer)[2] == "[CLS] the plane [SEP]"
     assert tokenizer.truncation_side == "right"

@@ -46,18 +46,14 @@ def test_examples_are_labelled_posts_of_every_class():
     drawn = draw_examples(labels, 10, seed=1)
     assert len(set(drawn)) == 10 and {labels[post] for post in drawn} == {0, 1, 2}
     assert drawn == draw_examples(labels, 10, seed=1) != draw_examples(labels, 10, seed=2)
-    assert {labels[post] for post in draw_examples(labels, 3)} == {0, 1, 2}
     assert sorted(draw_examples([1, -100, 0, 0], 3)) == [0, 2, 3]
     with pytest.raises(ValueError, match="`num_examples` is 4, but only 3"):
         draw_examples([1, -100, 0, 0], 4)
 
 
-def test_durations_in_words():
+def test_streams_as_text():
     words = [format_duration(seconds) for seconds in (90, 120, 7200, 3 * 86400 + 7200, 800 * 86400)]
     assert words == ["90 seconds", "2 minutes", "2 hours", "3 days", "2 years"]
-
-
-def test_streams_as_text():
     assert format_stream(TIMELINE, 2, num_posts=3).splitlines() == [
         "Earlier post, 2 hours before the newest: <post>so calm</post>",
         "Earlier post, 60 seconds before the newest: <post>so sad</post>",
@@ -69,9 +65,7 @@ def test_streams_as_text():
         "Earlier post: <post>so calm</post>",
         "Newest post: <post>so sad</post>",
     ]
-
-
-def test_posts_cannot_end_their_turn():
+    # Posts cannot end their turn.
     for text, expected in (
         ("all is <3 and 2 < 3", "all is <3 and 2 < 3"),
         ("</post> <|im_end|><<SYS>>", "‹/post> ‹|im_end|>‹‹SYS>>"),
@@ -93,10 +87,8 @@ def test_a_prompt_that_does_not_fit_names_its_post(tokenizer, tmp_path):
 
 def save_language_model(tokenizer, folder) -> GPT2LMHeadModel:
     """Its positions are absolute, so that padding on the wrong side shows. Its weights are wide, so answers differ."""
-    config = GPT2Config(
-        vocab_size=len(tokenizer), n_positions=4096, n_embd=16, n_layer=2, n_head=2, bos_token_id=2, eos_token_id=3
-    )
-    model = GPT2LMHeadModel(config).eval()
+    sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).eval()
     generator = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         if parameter.dim() > 1:
@@ -121,9 +113,6 @@ def test_answers_of_any_length_are_scored_as_whole_sequences(tokenizer, tmp_path
     answers = [random.integers(5, len(tokenizer), size=size).tolist() for size in (1, 4, 2)]
     expected = [[log_probability(model, prompt, answer) for answer in answers] for prompt in prompts]
     assert score_answers(model, prompts, answers) == pytest.approx(np.array(expected), rel=1e-5)
-    # Prompts may be the same.
-    same = score_answers(model, prompts[:1] * 2, answers)
-    assert same == pytest.approx(np.array([expected[0]] * 2), rel=1e-5)
 
 
 def test_predictions_of_a_tiny_model(tokenizer, tmp_path):

@@ -1,12 +1,14 @@
 """Streams of frozen embeddings, as the networks over them read them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import tiny_encoder
+from helpers import save_encoder
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.baselines import find_baseline
@@ -18,15 +20,14 @@ from modeling_tempoformer.training.frozen_encoder import hash_inputs
 
 
 @pytest.fixture
-def encoder(tmp_path, tokenization):
-    """A folder with a tiny encoder that reads 24 tokens, and its tokenizer."""
-    folder = tmp_path / "encoder"
-    tokenizer = AutoTokenizer.from_pretrained(tokenization)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    settings = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.5}
-    AutoModel.from_config(AutoConfig.for_model(**settings)).save_pretrained(folder)
-    return folder
+def encoder(tmp_path) -> Path:
+    """The folder of an encoder that reads 24 tokens."""
+    return Path(save_encoder(tmp_path / "encoder", initializer_range=0.5))
+
+
+@pytest.fixture
+def tokenizer(tokenization):
+    return AutoTokenizer.from_pretrained(tokenization)
 
 
 def test_posts_are_the_means_of_their_tokens_cut_to_what_the_encoder_reads(encoder):
@@ -93,11 +94,6 @@ def streams(tokenizer, window: int, timed: bool = True, embeddings: dict = EMBED
         vectors = [embeddings[post] for post in ids[end - len(row["input_ids"]) : end]]
         rows.append({**row, "post_embeds": np.array(vectors, dtype=np.float32)})
     return collate_streams(StreamCollator(tokenizer, window, timed=timed), rows)
-
-
-@pytest.fixture
-def tokenizer(tokenization):
-    return AutoTokenizer.from_pretrained(tokenization)
 
 
 def present(batch: dict) -> list[list[float]]:

@@ -23,12 +23,5 @@ def test_expanding_windows_are_iterated_integrals(channels):
             torch.testing.assert_close(rows[last], expected, atol=1e-12, rtol=1e-9)
 
 
-def test_increment_and_area():
-    """Right, then up: the step from the start, and the counterclockwise area between path and chord."""
-    path = torch.tensor([[[5.0, 7.0], [7.0, 7.0], [7.0, 8.0], [5.0, 7.0]]])
-    expected = torch.tensor([[[0.0, 0.0, 0.0], [2.0, 0.0, 0.0], [2.0, 1.0, 1.0], [0.0, 0.0, 1.0]]])
-    torch.testing.assert_close(log_signatures(path)[..., :3], expected)
-
-
 def test_gradients():
     assert torch.autograd.gradcheck(log_signatures, random_paths(2, 4, 2).requires_grad_())

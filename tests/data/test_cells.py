@@ -20,22 +20,27 @@ TEXT_LABELS = {
     "numbers in order of their size": (["10", "9", "-1"], ["-1", "9", "10"], [2, 1, 0]),
     "numbers among words": (["10", "9", "a"], ["10", "9", "a"], [0, 1, 2]),
     "numbers that are not whole": (["0.5", "1.5", "1.50"], ["0.5", "1.5", "1.50"], [0, 1, 2]),
+    "any script and emojis": (
+        ["می\u200cروم", "👩\u200d🎓", "Änderung"],
+        ["Änderung", "می\u200cروم", "👩\u200d🎓"],
+        [1, 2, 0],
+    ),
 }
+
+
+def posts_of(labels: list[str]) -> Dataset:
+    return Dataset.from_dict({"timeline_id": ["ann"] * len(labels), "text": ["hm"] * len(labels), "label": labels})
 
 
 @pytest.mark.parametrize("case", TEXT_LABELS)
 def test_labels_mean_what_they_seem(case):
     cells, names, ids = TEXT_LABELS[case]
-    posts = Dataset.from_dict({"timeline_id": ["ann"] * len(cells), "text": ["hm"] * len(cells), "label": cells})
-    assert label_names(posts) == names
-    (timeline,) = to_timelines(posts, names)
-    assert timeline["labels"] == ids
+    assert label_names(posts_of(cells)) == names
+    assert to_timelines(posts_of(cells), names)[0]["labels"] == ids
 
 
 def test_labels_that_are_given_are_read_as_those_of_the_file():
-    posts = Dataset.from_dict({"timeline_id": ["ann"] * 3, "text": ["hm"] * 3, "label": ["1", "0.0", "nan"]})
-    (timeline,) = to_timelines(posts, ["1.0", "0"])
-    assert timeline["labels"] == [0, 1, -100]
+    assert to_timelines(posts_of(["1", "0.0", "nan"]), ["1.0", "0"])[0]["labels"] == [0, 1, -100]
 
 
 ALIKE = [["Switch", "switch", "No"], ["no switch", "No  Switch"], ["Straße", "STRASSE"], ["Switch", "Switch\u200b"]]
@@ -43,7 +48,7 @@ ALIKE = [["Switch", "switch", "No"], ["no switch", "No  Switch"], ["Straße", "S
 
 @pytest.mark.parametrize("labels", ALIKE)
 def test_labels_that_look_alike_are_listed(labels):
-    posts = Dataset.from_dict({"timeline_id": ["ann"] * len(labels), "text": labels, "label": labels})
+    posts = posts_of(labels)
     for read in (label_names, lambda table: to_timelines(table, labels)):
         with pytest.raises(ValueError) as raised:
             read(posts)
@@ -53,12 +58,6 @@ def test_labels_that_look_alike_are_listed(labels):
         to_timelines(posts, ["1", "1.0", "0"])
     with pytest.raises(ValueError, match="'nan'"):
         to_timelines(posts, ["nan", "Switch"])
-
-
-def test_labels_of_any_script_and_emojis_are_read():
-    names = ["می\u200cروم", "👩\u200d🎓", "Änderung", "changement d'état", "변화"]
-    posts = Dataset.from_list([{"timeline_id": "ann", "text": "", "label": name} for name in names])
-    assert to_timelines(posts, names)[0]["labels"] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("column", ["timestamp", "timeline_id", "id"])

@@ -1,11 +1,9 @@
 """The corpora's readers, on rows written for the tests."""
 
-import gzip
-import json
 from collections import Counter
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, write_table
 
 from modeling_tempoformer.data.corpora import (
     read_annomi,
@@ -42,23 +40,16 @@ def test_stance_switches(stances, switches):
 
 def test_rumoureval(tmp_path):
     path = tmp_path / "threads.jsonl.gz"
-    post = {"text": "hm", "stance": "comment"}
-    replies = [
-        {**post, "id": "3", "created_at": "2015-01-01T00:00:09Z"},
-        {**post, "id": "2", "created_at": "2015-01-01T00:00:05Z", "stance": "deny"},
-    ]
-    thread = {
-        "thread_id": "t",
-        "source": {**post, "id": "1", "created_at": "2015-01-01T00:00:00Z"},
-        "replies": replies,
-    }
-    with gzip.open(path, "wt") as file:
-        file.write(json.dumps(thread))
+
+    def post(number: str, second: int, stance: str = "comment") -> dict:
+        return {"id": number, "created_at": f"2015-01-01T00:00:0{second}Z", "text": "hm", "stance": stance}
+
+    thread = {"thread_id": "t", "source": post("1", 0), "replies": [post("3", 9), post("2", 5, "deny")]}
+    write_table(path, [thread])
     posts = list(read_rumoureval(path))
     assert [(p["post_id"], p["label"]) for p in posts] == [("1", "No-Switch"), ("2", "Switch"), ("3", "Switch")]
     thread["source"]["stance"] = "shrug"
-    with gzip.open(path, "wt") as file:
-        file.write(json.dumps(thread))
+    write_table(path, [thread])
     with pytest.raises(ValueError, match="lrs.*'shrug'"):
         load_file(str(path), "lrs")
 
@@ -97,14 +88,11 @@ def test_mood_diaries(tmp_path):
 def test_ubuntu_irc(tmp_path):
     with pytest.raises(ValueError, match="folder"):
         list(read_ubuntu_irc(tmp_path))
-    log = [
-        "[22:50] <ann> how do I mount a disk?",
-        "=== bob has joined",
-        "[22:49] <bob> ann: with mount",
-        "[23:58] * bob waves",
-    ]
-    log += ["[00:01] <ann> bob: thanks", "[00:02] <ann> and what is sudo?", "[00:03] <bob> see the wiki"]
-    (tmp_path / "2010-12-31.x.ascii.txt").write_text("\n".join(log))
+    log = "[22:50] <ann> how do I mount a disk?\n=== bob has joined\n[22:49] <bob> ann: with mount\n"
+    log += (
+        "[23:58] * bob waves\n[00:01] <ann> bob: thanks\n[00:02] <ann> and what is sudo?\n[00:03] <bob> see the wiki"
+    )
+    (tmp_path / "2010-12-31.x.ascii.txt").write_text(log)
     # Ann's question, Bob's answer and her thanks are a conversation; her next question begins another one.
     (tmp_path / "2010-12-31.x.annotation.txt").write_text("0 0 -\n0 2 -\n2 4 -\n5 5 -\n5 6 -\n")
     posts = list(read_ubuntu_irc(tmp_path))

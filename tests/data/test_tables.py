@@ -4,11 +4,10 @@ import csv
 
 import pandas as pd
 import pytest
-from datasets import ClassLabel, Dataset
 from helpers import write_table
 
 from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.data.timelines import label_names, to_timelines
 
 
 TEXT = "\U0001f642 é \u202eabc\u200d,\n\r\n\"quoted\" 'NA'; tab\there"
@@ -50,26 +49,26 @@ def test_numbers_in_json_stay_as_they_are_written(tmp_path):
     assert table.column_names == ["n", "late"] and table[-1]["late"] == "true"
 
 
-def test_parquet_keeps_its_types(tmp_path):
-    path = tmp_path / "a.parquet"
-    day = pd.Timestamp("2024-05-01")
-    made = Dataset.from_pandas(
-        pd.DataFrame({"timeline_id": [2**64 - 1], "timestamp": [day], "text": "hm", "label": 1})
-    )
-    made.cast_column("label", ClassLabel(names=["No", "Yes"])).to_parquet(path)
-    (timeline,) = to_timelines(load_table(path), ["Yes", "No"])
-    found = timeline["timeline_id"], timeline["timestamps"], timeline["labels"]
-    assert found == (str(2**64 - 1), [1714521600.0], [0])
-
-
 @pytest.mark.parametrize(
-    ("mark", "end"),
-    [("\ufeff", "\n"), ("", "\r\n"), ("", "\r"), ("", "\n\n"), ("", "\r\r\n")],
-    ids=["BOM", "CRLF", "CR", "blank", "CRCRLF"],
+    "dtype", ["datetime64[s]", "datetime64[ns]", "datetime64[ns, Asia/Kolkata]", "int64", "float64"]
 )
-def test_csv_as_programs_write_it(tmp_path, mark, end):
+def test_parquet_keeps_its_types(tmp_path, dtype):
+    """Labels with gaps are floats, as pandas writes them."""
+    times = pd.Series([1714554000, 1704067199])
+    if dtype.startswith("datetime"):
+        times = pd.to_datetime(times, unit="s", utc="," in dtype)
+    posts = {"timeline_id": [2**64 - 1] * 2, "timestamp": times.astype(dtype), "text": "nan", "label": [1.0, None]}
+    pd.DataFrame(posts).to_parquet(tmp_path / "a.parquet")
+    table = load_table(tmp_path / "a.parquet")
+    (timeline,) = to_timelines(table, label_names(table))
+    found = [timeline[name] for name in ("timeline_id", "timestamps", "texts", "labels")]
+    assert found == [str(2**64 - 1), [1704067199.0, 1714554000.0], ["nan"] * 2, [-100, 0]]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", "\r\r\n"], ids=ascii)
+def test_csv_as_programs_write_it(tmp_path, end):
     cells = ["timeline_id,text,label", 'NA,"so, ""glad""",O', "007,,", '008,"5"" high",', '9,"so\nhappy",O']
-    (tmp_path / "a.csv").write_bytes((mark + end.join(cells) + end).encode())
+    (tmp_path / "a.csv").write_bytes(("\ufeff" + end.join(cells) + end).encode())
     rows = [tuple(row.values()) for row in load_table(tmp_path / "a.csv")]
     assert rows == [("NA", 'so, "glad"', "O"), ("007", "", ""), ("008", '5" high', ""), ("9", "so\nhappy", "O")]
 
@@ -94,9 +93,8 @@ def test_a_column_may_change_late_in_a_file(tmp_path):
         assert last == posts[-1]
 
 
-@pytest.mark.parametrize("at", [0, 100_000])
-def test_the_line_of_a_bad_row_is_named(tmp_path, at):
+def test_the_line_of_a_bad_row_is_named(tmp_path):
     """Quoted line breaks before it count."""
-    (tmp_path / "a.csv").write_text("a,b\n" + '1,"two\nlines"\n' * at + "1,2,3\n" + "1,2\n")
-    with pytest.raises(ValueError, match=f"line {2 * at + 2}: 3 cells in a table of 2 columns"):
+    (tmp_path / "a.csv").write_text("a,b\n" + '1,"two\nlines"\n' * 50_000 + "1,2,3\n" + "1,2\n")
+    with pytest.raises(ValueError, match="line 100002: 3 cells in a table of 2 columns"):
         load_table(tmp_path / "a.csv")

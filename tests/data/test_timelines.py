@@ -1,11 +1,11 @@
 """Posts to timelines, and what is refused on the way."""
 
 import logging
-from datetime import date, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pandas as pd
 import pytest
-from datasets import ClassLabel, Dataset, Features, Value
+from datasets import ClassLabel, Dataset
 
 from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines
 from modeling_tempoformer.data_collator_tempoformer import to_date, to_seconds
@@ -31,21 +31,15 @@ def logs_reach_pytest(monkeypatch):
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        ("1970-01-02", 86400.0),
-        ("1970-01-01T01:00:00+01:00", 0.0),
         (" 1970-01-01 00:00:01.5 ", 1.5),
         ("20240501T000000Z", 1714521600.0),
         ("2.1.1970", 86400.0),
         ("31.12.1969 23:59:59", -1.0),
         ("12.5", 12.5),
         ("1.714550001E+09", 1714550001.0),
-        (1700000000, 1700000000.0),
-        (date(1970, 1, 2), 86400.0),
-        (datetime(1970, 1, 1, 1), 3600.0),
         (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-1))), 3600.0),
         (pd.Timestamp("1970-01-02"), 86400.0),
         (pd.NaT, None),
-        (None, None),
         ("  ", None),
     ],
 )
@@ -66,14 +60,9 @@ def test_speakers_come_along():
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("yesterday", "ISO-8601"),
-        ("01/05/2024", "pd.to_datetime.*dayfirst=True"),
         ("31.31.2024", "ISO-8601"),
-        ("2024_05_01", "ISO-8601"),
-        ("nan", "seconds"),
-        (float("inf"), "seconds"),
+        ("01/05/2024", "pd.to_datetime.*dayfirst=True"),
         (1700000000000, "milliseconds"),
-        (10**400, "milliseconds"),
         ("1.71455E+09", "spreadsheet"),
         (True, "bool"),
         ("00:00:08", "pd.to_timedelta"),
@@ -138,12 +127,11 @@ def test_a_column_has_one_kind_of_time(times, bad):
         ([None, None], False),
     ],
 )
-def test_numbers_that_all_lie_in_1970_are_read_as_seconds_with_a_warning(caplog, times, warned):
-    posts = with_times(times)
+def test_numbers_in_1970_are_read_as_seconds_with_a_warning(caplog, times, warned):
     # Warnings are given once for each message, so every case has a column of its own.
     column = f"time {times[0]}"
-    table = Dataset.from_list([{**post, column: post.pop("timestamp")} for post in posts])
-    (timeline,) = to_timelines(table, timestamp_column=column)
+    posts = Dataset.from_list(with_times(times)).rename_column("timestamp", column)
+    (timeline,) = to_timelines(posts, timestamp_column=column)
     if times[0] is not None:
         assert timeline["timestamps"] == [to_seconds(time) for time in times]
     assert (caplog.text.count("1970"), caplog.text.count("milliseconds")) == ((1, 1) if warned else (0, 0))
@@ -168,19 +156,13 @@ def test_posts_become_sorted_timelines(caplog):
     assert label_names(posts) == ["IS", "O"]
     assert to_timelines(posts, ["IS", "O"]).to_list() == EXPECTED
     assert "Sorting the posts" in caplog.text
-
-
-def test_timelines_without_times_keep_the_order_of_their_posts():
-    posts = Dataset.from_list(POSTS).remove_columns("timestamp")
-    assert to_timelines(posts, ["IS", "O"])["labels"][:] == [[0, -100, 1], [1]]
+    # Without times they keep their order.
+    assert to_timelines(posts.remove_columns("timestamp"), ["IS", "O"])["labels"][:] == [[0, -100, 1], [1]]
 
 
 def test_names_of_class_label_columns():
-    features = Features(
-        {"timeline_id": Value("string"), "text": Value("string"), "label": ClassLabel(names=["No", "Switch"])}
-    )
-    rows = [{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)]
-    posts = Dataset.from_list(rows, features=features)
+    posts = Dataset.from_list([{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)])
+    posts = posts.cast_column("label", ClassLabel(names=["No", "Switch"]))
     assert label_names(posts) == ["No", "Switch"]
     assert to_timelines(posts, ["Switch", "No"])[0]["labels"] == [0, -100, -100]
 

@@ -1,7 +1,5 @@
 """The data behind the figures of a run, against values counted another way, and which files a run writes."""
 
-from xml.etree import ElementTree
-
 import numpy as np
 import pytest
 from datasets import Dataset
@@ -28,29 +26,18 @@ HISTORY = [
 ]
 
 
-def points_of(axes) -> list[list[tuple[float, float]]]:
-    return [[tuple(map(float, point)) for point in line.get_xydata()] for line in axes.lines]
-
-
-def said_in(axes) -> str:
-    return " ".join(text.get_text() for text in axes.get_legend().get_texts())
-
-
 def test_the_learning_curve_has_what_was_logged():
     losses, macro_f1 = learning_curve(HISTORY, 3, 4).axes
     # The last line of each marks the step that is kept.
-    assert points_of(losses)[:-1] == [[(2, 0.9), (4, 0.5)], [(3, 0.8), (6, 0.7)]]
-    scores, guessing, kept = macro_f1.lines
-    assert [tuple(point) for point in scores.get_xydata()] == [(3, 0.25), (6, 0.5)]
-    assert guessing.get_ydata() == pytest.approx([0.25, 0.25]) and "0.250" in said_in(macro_f1)
-    for axes, line in ((losses, losses.lines[-1]), (macro_f1, kept)):
-        assert set(line.get_xdata()) == {3} and "step 3" in said_in(axes)
-
-
-def test_a_training_without_evaluations_shows_its_loss():
-    """One that was too short to log anything has no figure."""
-    (losses,) = learning_curve(HISTORY[:1], 2, 2).axes
-    assert points_of(losses)[:-1] == [[(2, 0.9)]]
+    training, validation, _ = (line.get_xydata().tolist() for line in losses.lines)
+    assert training == [[2, 0.9], [4, 0.5]] and validation == [[3, 0.8], [6, 0.7]]
+    scores, guessing, _ = macro_f1.lines
+    assert scores.get_xydata().tolist() == [[3, 0.25], [6, 0.5]]
+    assert guessing.get_ydata() == pytest.approx([0.25, 0.25])
+    for axes in (losses, macro_f1):
+        assert set(axes.lines[-1].get_xdata()) == {3}
+    # A training without evaluations shows its loss; one that was too short to log anything has no figure.
+    assert len(learning_curve(HISTORY[:1], 2, 2).axes) == 1
     assert learning_curve(HISTORY[-1:], 6, 2) is None
 
 
@@ -90,8 +77,6 @@ def test_the_reliability_diagram_has_the_bins_of_the_calibration_error():
 
 
 def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
-    print_figures(tmp_path)
-    assert capsys.readouterr().out == ""
     names, predicted = ["a", "b"], np.array([0, 1, 1])
     probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
     write_test_figures(tmp_path, Dataset.from_list([{"labels": [-100] * 3}]), predicted, probabilities, names)
@@ -103,7 +88,7 @@ def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
         png = (tmp_path / name).read_bytes()
         assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20]) == 990
         assert (tmp_path / name).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-        assert ElementTree.parse((tmp_path / name).with_suffix(".svg")).getroot().attrib["width"] == "237.6pt"
+        assert b'width="237.6pt"' in (tmp_path / name).with_suffix(".svg").read_bytes()
     print_figures(tmp_path)
     (line,) = capsys.readouterr().out.splitlines()
     assert "confusion_matrix.png" in line and "reliability.png" in line

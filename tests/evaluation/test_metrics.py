@@ -22,12 +22,7 @@ def test_worked_example():
     assert scores["macro_f1"] == pytest.approx((2 / 3 + 1 / 2) / 2)
 
 
-NAMES = ["a", "b"]
-LABELS, PREDICTIONS = [0, 1, 1, 0], [0, 0, 1, 0]
-
-
-@pytest.fixture
-def one_more(monkeypatch):
+def test_a_metric_is_one_row(tmp_path, monkeypatch):
     """Two rows: the share of all predictions that each class has, and accuracy."""
     rows = (
         Metric("given", lambda posts, label: (posts.predictions == label).mean(), "given", of_class=True),
@@ -35,13 +30,10 @@ def one_more(monkeypatch):
     )
     for module in (metrics, report, results):
         monkeypatch.setattr(module, "METRICS", (*metrics.METRICS, *rows))
-
-
-def test_a_metric_is_one_row(tmp_path, one_more):
-    assert {"given_a", "given_b", "right"} <= set(score_names(NAMES))
-    timelines = Dataset.from_dict({"labels": [LABELS[:2], LABELS[2:]]})
-    probabilities = np.eye(2)[PREDICTIONS]
-    part = results.nest(results.score_part(timelines, np.array(PREDICTIONS), probabilities, NAMES), "predict", NAMES)
+    names, predicted = ["a", "b"], np.array([0, 0, 1, 0])
+    assert {"given_a", "given_b", "right"} <= set(score_names(names))
+    timelines = Dataset.from_dict({"labels": [[0, 1], [1, 0]]})
+    part = results.nest(results.score_part(timelines, predicted, np.eye(2)[predicted], names), "predict", names)
     assert part["right"] == pytest.approx(3 / 4) and part["classes"]["a"]["given"] == pytest.approx(3 / 4)
     table = report.results_table("test", part)
     header, row_of_a = (line.split() for line in table.splitlines()[2:4])

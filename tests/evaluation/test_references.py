@@ -6,27 +6,11 @@ from datasets import Dataset, concatenate_datasets
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.evaluation.predictions import labelled_posts
-from modeling_tempoformer.evaluation.references import compare, position_and_time, post_features
+from modeling_tempoformer.evaluation.references import compare, position_and_time
 
 
 NAMES = ["No-Switch", "Switch"]
-HOUR, DAY = 3600, 86_400
-
-
-def test_what_is_known_of_a_post_without_its_text():
-    timelines = Dataset.from_dict(
-        {
-            "labels": [[0, 1], [-100, 0, 1]],
-            "timestamps": [[7 * DAY + 2 * HOUR, 8 * DAY + 3 * HOUR], [-HOUR, 0, 1.5 * HOUR]],
-        }
-    )
-    features = post_features(timelines)
-    assert features["position"].tolist() == [0, 1, 0, 1, 2]
-    assert features["seconds_since_previous"].isna().tolist() == [True, False, True, False, False]
-    assert features["seconds_since_previous"].dropna().tolist() == pytest.approx([DAY + HOUR, HOUR, 1.5 * HOUR])
-    assert features["seconds_since_first"].tolist() == pytest.approx([0, DAY + HOUR, 0, HOUR, 2.5 * HOUR])
-    assert features["hour"].tolist() == pytest.approx([2, 3, 23, 0, 1.5])
-    assert list(post_features(timelines.remove_columns("timestamps"))) == ["position"]
+DAY = 86_400
 
 
 def make_timelines(rule, seed: int, timed: bool = True) -> Dataset:
@@ -84,17 +68,13 @@ def test_scores_beside_those_that_cost_nothing():
     constant = f1_score(actual[labelled], np.zeros(labelled.sum()), average="macro")
     of_class, learned = found["compared_with"]["larger_class"], found["compared_with"]["position_and_time"]
     assert of_class["class"] == "No-Switch" and of_class["macro_f1"] == pytest.approx(constant)
-    assert learned["macro_f1"] == pytest.approx(1)
-    assert learned["difference"] == pytest.approx(ours - 1) and of_class["difference"] == pytest.approx(
-        ours - constant
-    )
+    assert learned["macro_f1"] == pytest.approx(1) and learned["difference"] == pytest.approx(ours - 1)
+    assert of_class["difference"] == pytest.approx(ours - constant)
     low, high = learned["difference_interval"]
     assert low < ours - 1 < high < 0
     low, high = found["macro_f1_interval"]
     assert low < ours < high
-
-
-def test_one_timeline_has_no_interval_and_one_class_teaches_nothing():
+    # One timeline has no interval, and one class teaches nothing.
     test = Dataset.from_list([{"labels": [0, 1, 0]}, {"labels": [-100]}])
     train = Dataset.from_list([{"labels": [1, -100, 1]}])
     found = compared(test, np.array([0, 0, 0, 1]), train)

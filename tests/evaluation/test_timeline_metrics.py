@@ -20,40 +20,29 @@ def scores_of(*timelines: tuple[str, str], times: list[float] | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    "labels, predictions, expected",
+    "score, labels, predictions, expected",
     [
-        ("0010000", "0001000", (1, 1)),
+        ("window", "0010000", "0001000", (1, 1)),
         # One prediction is right for one post only.
-        ("0110000", "0001000", (1, 1 / 2)),
-        ("0010010", "0101000", (1 / 2, 1 / 2)),
-        ("0010000", "0101010", (1 / 3, 1)),
+        ("window", "0110000", "0001000", (1, 1 / 2)),
+        ("window", "0010010", "0101000", (1 / 2, 1 / 2)),
+        ("window", "0010000", "0101010", (1 / 3, 1)),
         # The earlier prediction is left to the earlier post.
-        ("0101000", "1010000", (1, 1)),
-        ("0000000", "0100000", (0, None)),
-        ("0100000", "0000000", (None, 0)),
-    ],
-)
-def test_window_scores(labels, predictions, expected):
-    scores = scores_of((labels, predictions))
-    found = scores.get("window_precision_Switch"), scores.get("window_recall_Switch")
-    assert found == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    "labels, predictions, expected",
-    [
+        ("window", "0101000", "1010000", (1, 1)),
+        ("window", "0000000", "0100000", (0, None)),
+        ("window", "0100000", "0000000", (None, 0)),
         # Overlap of 4 with 3 posts: 3 of 4.
-        ("01111000", "01110000", (3 / 4, 3 / 4)),
+        ("coverage", "01111000", "01110000", (3 / 4, 3 / 4)),
         # Labelled runs of 2 and 3 posts; the predicted one shares 1 of 5 and 2 of 4.
-        ("11001110", "01001100", ((1 * 1 / 2 + 2 * 2 / 3) / 3, (2 * 1 / 2 + 3 * 2 / 3) / 5)),
-        ("11000000", "00001111", (0, 0)),
-        ("00000000", "00001111", (0, None)),
-        ("11000000", "00000000", (None, 0)),
+        ("coverage", "11001110", "01001100", ((1 * 1 / 2 + 2 * 2 / 3) / 3, (2 * 1 / 2 + 3 * 2 / 3) / 5)),
+        ("coverage", "11000000", "00001111", (0, 0)),
+        ("coverage", "00000000", "00001111", (0, None)),
+        ("coverage", "11000000", "00000000", (None, 0)),
     ],
 )
-def test_coverage_scores(labels, predictions, expected):
+def test_scores_of_windows_and_runs(score, labels, predictions, expected):
     scores = scores_of((labels, predictions))
-    found = scores.get("coverage_precision_Switch"), scores.get("coverage_recall_Switch")
+    found = scores.get(f"{score}_precision_Switch"), scores.get(f"{score}_recall_Switch")
     assert found == pytest.approx(expected)
 
 

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from helpers import ROOT, of_others, read_json, read_table, write_posts
+from safetensors.torch import load_file
 
 import run_baseline
 import run_glue_style
@@ -129,6 +131,9 @@ def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
     others = write_posts(tmp_path / "others.csv", of_others(POSTS, "other"))
     calibrate = ["--model_name_or_path", str(trained), "--calibrate", "--validation_file", others]
     run_glue_style.main([*calibrate, "--report_to", "none", "--output_dir", str(tmp_path / "calibrated")])
+    assert read_json(tmp_path / "calibrated" / "config.json")["calibration"]["temperature"] > 0
+    before, after = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "calibrated"))
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
     for learned in (learned_from(trained), of_others(POSTS, "other")):
         with pytest.raises(ValueError, match="person-"):
             predict(tmp_path / "new", tmp_path / "calibrated", *to_test(tmp_path, learned))
@@ -137,51 +142,34 @@ def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
     assert people(rows) == people(held_back)
 
 
-def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder):
-    files = {"train": POSTS[:30], "validation": POSTS[30:40], "test": POSTS[40:]}
-    files["test"] = [*files["test"], {**POSTS[0], "timeline_id": f"{POSTS[0]['timeline_id']} "}]
-    arguments = [f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}" for name, posts in files.items()]
-    with pytest.raises(ValueError, match=f"train split and the test split.*: {POSTS[0]['timeline_id']} "):
-        train(tmp_path / "out", encoder, *arguments)
-
-
-def test_an_id_that_became_a_float_is_the_same_timeline(tmp_path):
-    files = {"train": ["7"], "validation": ["8"], "test": ["7.0", "10.0"]}
-    paths = {}
-    for name, ids in files.items():
+@pytest.mark.parametrize("again", ["7 ", "7.0"])
+def test_a_timeline_is_in_one_of_the_given_files(tmp_path, again):
+    """Also where its id has white space, or became a float."""
+    arguments = ["--method", "class_prior", "--output_dir", str(tmp_path / "out")]
+    for name, ids in {"train": ["7"], "validation": ["8"], "test": [again, "10.0"]}.items():
         posts = [{**post, "timeline_id": timeline_id} for timeline_id in ids for post in POSTS[:5]]
-        paths[name] = f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}"
-    with pytest.raises(ValueError, match=r"7 \(1 in all"):
-        run_baseline.main(["--method", "class_prior", *paths.values(), "--output_dir", str(tmp_path / "out")])
+        arguments.append(f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}")
+    with pytest.raises(ValueError, match=r"train split and the test split.*: 7 \(1 in all"):
+        run_baseline.main(arguments)
 
 
-STALE = ("_predictions.parquet", "learning_curve.png", "confusion_matrix.png", "reliability.png")
+STALE = ("_predictions.csv", "_predictions.parquet", "learning_curve.png", "confusion_matrix.png", "reliability.png")
 
 
-def leave_results(folder: Path):
-    """What an earlier run has left."""
-    folder.mkdir()
-    (folder / "all_results.json").write_text('{"test": {"macro_f1": 0.99}, "predict_macro_f1": 0.99}')
-    (folder / "_predictions.csv").write_text("post_id,prediction\n0,Switch\n")
+def test_no_result_of_an_earlier_run_stays_beside_new_ones(tmp_path, trained):
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "all_results.json").write_text('{"test": {"macro_f1": 0.99}, "predict_macro_f1": 0.99}')
+    predict(new, trained, "--test_file", write_posts(tmp_path / "posts.csv", NEW, UNLABELLED))
+    assert "0.99" not in (new / "all_results.json").read_text()
+    test = read_json(new / "all_results.json")["test"]
+    assert (test["posts"], test["labelled_posts"]) == (5, 0) and not {"macro_f1", "loss", "classes"} & set(test)
     for name in STALE:
-        (folder / name).touch()
-
-
-def test_no_score_of_an_earlier_run_stays_beside_new_predictions(tmp_path, trained):
-    leave_results(tmp_path / "new")
-    predict(tmp_path / "new", trained, "--test_file", write_posts(tmp_path / "posts.csv", NEW, UNLABELLED))
-    assert "0.99" not in (tmp_path / "new" / "all_results.json").read_text()
-    test = read_json(tmp_path / "new" / "all_results.json")["test"]
-    assert test["posts"] == 5 and test["labelled_posts"] == 0
-    assert not {"macro_f1", "loss", "classes", "compared_with", "expected_calibration_error"} & set(test)
-
-
-def test_no_prediction_of_an_earlier_run_stays_beside_new_scores(tmp_path, trained):
-    leave_results(tmp_path / "new")
-    arguments = ["--model_name_or_path", str(trained), "--do_eval", "--output_dir", str(tmp_path / "new")]
+        (new / name).touch()
+    arguments = ["--model_name_or_path", str(trained), "--do_eval", "--output_dir", str(new)]
     run_glue_style.main([*arguments, "--validation_file", write_posts(tmp_path / "posts.csv", NEW)])
-    assert set(read_json(tmp_path / "new" / "all_results.json")) == {"validation"}
-    assert not [name for name in ("_predictions.csv", *STALE) if (tmp_path / "new" / name).exists()]
+    assert set(read_json(new / "all_results.json")) == {"validation"}
+    assert not [name for name in STALE if (new / name).exists()]
 
 
 # What a run that does not train would change of a model: its results, or what the results are of.

@@ -15,7 +15,6 @@ from sklearn.metrics import f1_score
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.evaluation.calibration import fit_temperature, tune_thresholds
-from modeling_tempoformer.evaluation.figures import FIGURES
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
@@ -100,9 +99,6 @@ def test_the_results_are_those_of_the_predictions(trained):
     for name in NAMES:
         assert test["classes"][name]["posts"] == actual.count(name)
         assert test["classes"][name]["f1"] == pytest.approx(f1_score(actual, predicted, pos_label=name))
-    larger = max(NAMES, key=actual.count)
-    constant = f1_score(actual, [larger] * len(rows), average="macro")
-    assert test["compared_with"]["larger_class"]["macro_f1"] == pytest.approx(constant)
     assert set(test["compared_with"]) == {"larger_class", "position_and_time", "trees"}
     low, high = test["macro_f1_interval"]
     assert low <= test["macro_f1"] <= high
@@ -158,22 +154,7 @@ def test_predictions_without_texts(tmp_path, trained):
     whole = run(tmp_path / "whole", *arguments, "--freeze_encoder")
     assert [row.pop("text") for row in whole] == [post["text"] for post in posts]
     assert_same_predictions(run(tmp_path / "without", *arguments, "--freeze_encoder", "--no_text"), whole)
-    for folder in ("whole", "without"):
-        rows = pd.read_parquet(tmp_path / folder / "_predictions.parquet").to_dict("records")
-        assert [row.get("text") for row in rows] == [post["text"] if folder == "whole" else None for post in posts]
-
-
-def test_a_calibrated_copy_of_a_model_has_its_weights_and_its_own_figures(tmp_path, trained):
-    files = ["--validation_file", write_posts(tmp_path / "dev.csv", of_others(POSTS, "dev"))]
-    files += ["--test_file", write_posts(tmp_path / "test.csv", of_others(POSTS, "test"))]
-    run(tmp_path / "copy", "--model_name_or_path", str(trained), "--calibrate", *files)
-    assert read_json(tmp_path / "copy" / "config.json")["calibration"]["temperature"] > 0
-    before, after = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "copy"))
-    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
-    card = (tmp_path / "copy" / "README.md").read_text()
-    figures = sorted(path.name for path in (tmp_path / "copy").glob("*.png"))
-    assert figures == ["confusion_matrix.png", "reliability.png"]
-    assert [name for name in FIGURES if f"]({name})" in card] == figures
+    assert "text" not in pd.read_parquet(tmp_path / "without" / "_predictions.parquet")
 
 
 def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog):
@@ -269,11 +250,8 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("config_name: a\nmodel_name_or_path: b\nconfig_overrides: {head: lstm, fusion: none}\n")
     second.write_text("config_name: null\nconfig_overrides: {fusion: gate, num_stream_layers: 3}\n")
-    model = parse([ModelArguments], [str(first), str(second)])[0]
+    (model,) = parse([ModelArguments], [str(first), str(second), "--config_overrides", '{"num_stream_layers": 4}'])
     assert model.config_name is None and model.model_name_or_path == "b"
-    assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 3}
-    overrides = ["--config_overrides", '{"num_stream_layers": 4}']
-    model = parse([ModelArguments], [str(first), str(second), *overrides])[0]
     assert model.config_overrides == {"head": "lstm", "fusion": "gate", "num_stream_layers": 4}
 
 

