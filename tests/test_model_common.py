@@ -92,19 +92,17 @@ def test_embeddings_in_place_of_ids(batch, kind):
 
 @pytest.mark.parametrize(
     ("kind", "new"),
-    list(
-        zip(
-            MODELS,
-            (["position", "o_proj", "fusion", "classifier"], ["tempoformer.stream_layers", "classifier"]),
-            strict=True,
-        )
-    ),
+    [
+        (MODELS[0], ["position", "o_proj", "fusion", "classifier"]),
+        (MODELS[1], ["tempoformer.stream_layers", "classifier"]),
+    ],
     ids=str,
 )
-def test_lora_on_the_encoder(tmp_path, batch, kind, new):
+@pytest.mark.parametrize("targets", [["query", "value"], ["query", "key", "value", "dense"]], ids=str)
+def test_lora_on_the_encoder(tmp_path, batch, kind, new, targets):
     """Adapters of every layer train; saved, loaded and merged they give the same logits."""
     model = tiny_model(**kind)
-    settings = LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=new)
+    settings = LoraConfig(r=2, target_modules=targets, modules_to_save=new)
     adapted = get_peft_model(model, settings)
     torch.manual_seed(0)
     for name, parameter in adapted.named_parameters():
@@ -112,7 +110,7 @@ def test_lora_on_the_encoder(tmp_path, batch, kind, new):
             torch.nn.init.normal_(parameter, std=0.5)
     adapted.train()(**batch).loss.backward()
     adapters = [p for name, p in adapted.named_parameters() if "lora_" in name]
-    assert len(adapters) == 12 and all(p.grad.abs().sum() > 0 for p in adapters)
+    assert len(adapters) >= 12 and all(p.grad.abs().sum() > 0 for p in adapters)
     logits, plain = adapted.eval()(**batch).logits, tiny_model(**kind)
     assert not torch.allclose(logits, plain(**batch).logits, atol=1e-3)
     adapted.save_pretrained(tmp_path)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from helpers import dated_bert, dated_config, run_without_package
+from helpers import dated_bert, dated_config
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import BertConfig, RobertaConfig, pipeline
 
 import modeling_tempoformer
@@ -17,7 +17,6 @@ from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForSequenceClassification,
     BertWithTemporalAttentionForTokenClassification,
-    RobertaWithTemporalAttention,
     TemporalBertConfig,
     TemporalRobertaConfig,
 )
@@ -251,47 +250,6 @@ def test_sizes_have_the_parameters_of_the_paper(size, millions):
     assert sum(parameter.numel() for parameter in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.005)
 
 
-ELSEWHERE = """
-import transformers
-from safetensors.torch import load_file, save_file
-
-source, target, batch, *cases = sys.argv[1:]
-for case in cases:
-    auto_class = getattr(transformers, case.split("-")[0])
-    model = auto_class.from_pretrained(f"{source}/{case}", trust_remote_code=True)
-    save_file({"output": model(**load_file(batch))[0].detach().contiguous()}, f"{target}/{case}.safetensors")
-    model.save_pretrained(f"{target}/{case}")
-"""
-
-
-@pytest.mark.slow
-def test_every_class_and_mode_round_trips_without_the_package(tmp_path):
-    batch = make_batch()
-    save_file(batch, tmp_path / "batch.safetensors")
-    classes = [BertWithTemporalAttention, RobertaWithTemporalAttention, *(head for _, head in HEADS)]
-    cases, expected = [], {}
-    for model_class in classes:
-        _, _, task = model_class.__name__.partition("For")
-        auto_class = f"AutoModelFor{task}" if task else "AutoModel"
-        # The modes are the same for all classes.
-        for number, mode in enumerate(MODES if model_class is classes[0] else MODES[1:2]):
-            model = make_model(model_class, **mode)
-            case = f"{auto_class}-{model_class.__name__}-{number}"
-            model.save_pretrained(tmp_path / "0" / case)
-            cases.append(case)
-            expected[case] = model(**batch)[0]
-    # Twice: what was loaded as remote code must save its code again.
-    for number in range(2):
-        source, target = tmp_path / str(number), tmp_path / str(number + 1)
-        target.mkdir()
-        run_without_package(ELSEWHERE, source, target, tmp_path / "batch.safetensors", *cases)
-        for case in cases:
-            found = load_file(target / f"{case}.safetensors")["output"]
-            torch.testing.assert_close(found, expected[case], atol=1e-5, rtol=0)
-            loaded = getattr(transformers, case.split("-")[0]).from_pretrained(target / case)
-            torch.testing.assert_close(loaded(**batch)[0], expected[case], atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("model_class", [HEADS[0][1], HEADS[3][1]], ids=lambda c: c.__name__)
 def test_sparse_prediction_has_the_same_loss_and_gradients(model_class):
     dense, sparse = make_model(model_class), make_model(model_class)
@@ -350,20 +308,6 @@ def test_long_time_vectors_stay_finite_in_float16():
         with torch.autocast("cpu", dtype=torch.float16):
             found = attention.apply_time(query, times).float()
     torch.testing.assert_close(found, expected, atol=0.02 * expected.abs().max().item(), rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"times": ["a", "a"]}, "times"),
-        ({"temporal_attention": "often"}, "temporal_attention"),
-        ({"temporal_attention": "scaled", "time_scaling": "documents"}, "time_document_counts"),
-        ({"times": list(map(str, range(65))), "temporal_attention": "scaled", "time_scaling": "exponential"}, "65"),
-    ],
-)
-def test_bad_settings_are_named(settings, named):
-    with pytest.raises(Exception, match=named):
-        TemporalBertConfig(**settings)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
-from helpers import TIMES, read_json, run_without_package
+from helpers import TIMES
 from helpers import dated_bert as bert
 from helpers import dated_roberta as roberta
 from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
@@ -170,30 +170,3 @@ def test_target_words_become_tokens_that_begin_as_the_mean_of_their_pieces():
     assert model.get_input_embeddings().num_embeddings == len(tokenizer) == len(old) + 2
     with pytest.raises(ValueError, match="'air plane'"):
         tokenizer.add_target_words(["air plane"], model)
-
-
-ELSEWHERE = """
-import json
-from transformers import AutoTokenizer
-
-for case in sys.argv[1:]:
-    for number in range(2):
-        tokenizer = AutoTokenizer.from_pretrained(f"{case}/{number}", trust_remote_code=True)
-        batch = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True)
-        json.dump(batch.data, open(f"{case}/{number}/result.json", "w"))
-        tokenizer.save_pretrained(f"{case}/{number + 1}")
-"""
-
-
-@pytest.mark.slow
-def test_round_trip_without_the_package(tmp_path):
-    """Twice: what was loaded as remote code must save its code again."""
-    expected = {}
-    for make in (bert, roberta):
-        tokenizer = make(prepend_time=True)
-        folder = tmp_path / make.__name__
-        tokenizer.save_pretrained(folder / "0")
-        expected[folder] = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data
-    run_without_package(ELSEWHERE, *expected)
-    for folder, data in expected.items():
-        assert [read_json(folder / str(number) / "result.json") for number in range(2)] == [data, data]
