@@ -3,7 +3,6 @@
 import logging
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
@@ -43,13 +42,17 @@ def test_one_text_and_one_time_for_all():
     assert tokenizer("the", time=1815, return_tensors="pt")["time_ids"].tolist() == [[3, 3, 3]]
     assert tokenizer(["the", "trees"], time=1815, is_split_into_words=True)["time_ids"] == [3] * 5
     assert tokenizer("the", "plane", time=1815)["time_ids"] == [3] * 5
+    # Of any kind of sequence.
+    for years in ((1815, 1990), np.array([1815, 1990]), Dataset.from_dict({"y": [1815, 1990]})["y"]):
+        assert tokenizer(["the", "plane"], time=years)["time_ids"] == [[3, 3, 3], [4, 4, 4]]
 
 
-@pytest.mark.parametrize(
-    "make_times", [tuple, np.array, pd.Series, lambda years: Dataset.from_dict({"y": years})["y"]]
-)
-def test_times_of_any_kind_of_sequence(make_times):
-    assert bert()(["the", "plane"], time=make_times([1815, 1990]))["time_ids"] == [[3, 3, 3], [4, 4, 4]]
+def test_a_time_token_is_neither_cut_off_nor_given_twice():
+    tokenizer = bert(prepend_time=True)
+    batch = tokenizer("the plane flew the plane", time=1990, truncation=True, max_length=5)
+    assert len(batch["input_ids"]) == 5 and batch["input_ids"][1] == tokenizer.time_token_ids[1]
+    names = ["[CLS]", "[1960-2010]", "the", "[SEP]", "plane", "[SEP]"]
+    assert tokenizer("the", "plane", time=1990)["input_ids"] == tokenizer.convert_tokens_to_ids(names)
 
 
 def test_pieces_of_a_long_text_all_have_its_time():
@@ -85,19 +88,6 @@ def test_a_time_token_is_prepended(make, side):
             batch[name][row].pop(first + 1)
     for name in ("input_ids", "offset_mapping", "time_ids"):
         assert batch[name] == expected[name]
-
-
-def test_a_pair_gets_one_time_token():
-    batch = bert(prepend_time=True)("the", "plane", time=1990)
-    names = ["[CLS]", "[1960-2010]", "the", "[SEP]", "plane", "[SEP]"]
-    assert batch["input_ids"] == bert(prepend_time=True).convert_tokens_to_ids(names)
-    assert batch["token_type_ids"] == [0, 0, 0, 0, 1, 1]
-
-
-def test_a_time_token_is_not_cut_off():
-    batch = bert(prepend_time=True)("the plane flew the plane", time=1990, truncation=True, max_length=5)
-    assert len(batch["input_ids"]) == 5
-    assert batch["input_ids"][1] == bert(prepend_time=True).time_token_ids[1]
 
 
 def test_masked_tokens_can_lose_their_time():
