@@ -80,16 +80,6 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind):
     torch.testing.assert_close(states, base(**inputs_only(batch)).last_hidden_state, atol=1e-5, rtol=0)
 
 
-@WITH_BOTH_MODELS
-def test_embeddings_in_place_of_ids(batch, kind):
-    model = tiny_model(**kind)
-    expected = model(**batch).logits
-    embeddings = model.get_input_embeddings()(batch.pop("input_ids"))
-    torch.testing.assert_close(model(**batch, inputs_embeds=embeddings).logits, expected, atol=1e-5, rtol=0)
-    with pytest.raises(ValueError, match="exactly one"):
-        model(**batch)
-
-
 @pytest.mark.parametrize(
     ("kind", "new"),
     [
