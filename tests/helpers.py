@@ -119,6 +119,14 @@ ENCODERS = {
     "xlm-roberta": {**TINY, "pad_token_id": 1},
 }
 
+# Some of those that the post model alone reads.
+OTHER_ENCODERS = {
+    "albert": {**TINY, "embedding_size": 8},
+    "roformer": {**TINY, "embedding_size": 16},
+    "t5": {"vocab_size": 60, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2},
+    "xlnet": {"vocab_size": 60, "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24},
+}
+
 
 def tiny_encoder(family: str = "bert") -> dict:
     return {"model_type": family.split(",")[0], **ENCODERS[family]}

@@ -51,23 +51,19 @@ def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family):
     assert (moved - total).item() == pytest.approx(1e-5 * gradient.norm().item(), rel=0.01)
 
 
-@WITH_BOTH_MODELS
-def test_label_smoothing_does_not_take_the_place_of_the_focal_loss(tmp_path, tokenization, kind):
-    with pytest.raises(ValueError, match="label_smoothing_factor"):
-        make_trainer(tmp_path, tokenization, kind=kind, max_steps=1, label_smoothing_factor=0.1).train()
-
-
-def test_a_loss_of_ones_own_is_possible(tmp_path, tokenization):
+def test_a_loss_of_ones_own_is_possible_and_label_smoothing_is_not(tmp_path, tokenization):
     """It gets the labels, and what the Trainer logs is its value."""
-    made = make_trainer(tmp_path, tokenization, max_steps=1, logging_steps=1)
-    made.model.accepts_loss_kwargs = False
+    with pytest.raises(ValueError, match="label_smoothing_factor"):
+        make_trainer(tmp_path, tokenization, max_steps=1, label_smoothing_factor=0.1).train()
+    trainer = make_trainer(tmp_path, tokenization, max_steps=1, logging_steps=1)
+    trainer.model.accepts_loss_kwargs = False
     given = []
 
     def loss(outputs, labels, num_items_in_batch=None):
         given.append(labels)
         return 0 * outputs["logits"].sum() + 7
 
-    parts = {"train_dataset": made.train_dataset, "data_collator": made.data_collator}
-    trainer = Trainer(made.model, made.args, **parts, compute_loss_func=loss)
+    parts = {"train_dataset": trainer.train_dataset, "data_collator": trainer.data_collator}
+    trainer = Trainer(trainer.model, trainer.args, **parts, compute_loss_func=loss)
     trainer.train()
     assert (given[0] >= 0).any() and trainer.state.log_history[0]["loss"] == pytest.approx(7)

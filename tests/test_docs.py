@@ -23,14 +23,13 @@ import pytest
 import torch
 from accelerate.commands.launch import launch_command_parser
 from helpers import NAMES, ROOT, TINY, of_others, tiny_model, write_table
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, HfArgumentParser
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, TrainingArguments
 
 import modeling_tempoformer
 import modeling_tempoformer.data.dated_texts
 
 # Before what they import is patched below: they would keep that.
 import modeling_tempoformer.training.fine_tuning
-from modeling_tempoformer.baselines import baseline_names, find_baseline
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 
@@ -370,20 +369,13 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
 
 
-# Ray's options are among them.
-@pytest.mark.slow
 def test_options_in_the_text_exist():
-    known = {action.dest for action in launch_command_parser()._actions}
-    known |= {action.dest for name in baseline_names() for action in HfArgumentParser(find_baseline(name))._actions}
-    for script in ROOT.glob("run_*.py"):
-        module = runpy.run_path(str(script))
-        for name, value in module.items():
-            if name.endswith("Arguments"):
-                known |= {action.dest for action in HfArgumentParser(value)._actions}
-    modules = [ROOT / "modeling_tempoformer" / name for name in ("conversion.py", "space/__main__.py")]
-    programs = (*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py"))
-    for path in (*programs, *modules):
-        known |= set(re.findall(r'"--(\w+)"', path.read_text(encoding="utf-8")))
+    """An option of a program is a name in its code, or one of the Trainer's or of Accelerate's."""
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    known |= {action.dest for action in launch_command_parser()._actions}
+    folders = [ROOT / name for name in ("modeling_tempoformer", "benchmarks", "examples")]
+    for path in (*ROOT.glob("run_*.py"), *(path for folder in folders for path in folder.rglob("*.py"))):
+        known |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     texts = [*PAGES, *(place for place in sources() if place.endswith(".md"))]
     texts += [f"configuration/{path.name}" for path in ROOT.glob("configuration/*.yaml")]
     for place in texts:

@@ -6,8 +6,6 @@ without the code under test. A few hundred cases are always the same; `slow` has
 A failure prints the seed: FUZZ_SEED=<seed> repeats it.
 """
 
-import csv
-import json
 import math
 import os
 import random
@@ -20,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from dense_reference import stream_logits
-from helpers import tiny_encoder, tiny_model
+from helpers import tiny_encoder, tiny_model, write_table
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
@@ -184,16 +182,8 @@ CELLS = CELL | st.sampled_from(ODD_CELLS)
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "json"])
 def test_files_give_what_was_written(tmp_path, examples, kind):
     def check(rows):
-        path = tmp_path / f"table.{kind}"
         rows = [dict(zip(("a", "b", "c"), row, strict=True)) for row in rows]
-        with path.open("w", encoding="utf-8", newline="") as file:
-            if kind in ("csv", "tsv"):
-                writer = csv.DictWriter(file, list(rows[0]), delimiter="," if kind == "csv" else "\t")
-                writer.writeheader()
-                writer.writerows(rows)
-            else:
-                file.write(json.dumps(rows) if kind == "json" else "\n".join(map(json.dumps, rows)))
-        assert load_table(str(path)).to_list() == rows
+        assert load_table(write_table(tmp_path / f"table.{kind}", rows)).to_list() == rows
 
     fuzz(check, examples // 4, rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4))
 

@@ -1,6 +1,6 @@
 """What `import modeling_tempoformer` brings, and which folders import which."""
 
-import ast
+import re
 import subprocess
 import sys
 
@@ -40,17 +40,9 @@ def test_every_public_name_is_there_and_no_other():
 
 @pytest.mark.parametrize(
     ("room", "unknown"),
-    [("data", {"training"}), ("evaluation", {"training", "cards"}), ("cards", {"training", "evaluation"})],
+    [("data", "training"), ("evaluation", "training|cards"), ("cards", "training|evaluation")],
 )
 def test_rooms_import_one_way(room, unknown):
-    folder, imported = ROOT / "modeling_tempoformer" / room, set()
-    for path in folder.rglob("*.py"):
-        here = ("modeling_tempoformer", *path.relative_to(ROOT / "modeling_tempoformer").parts[:-1])
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                imported |= {tuple(alias.name.split(".")) for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                above = here[: len(here) + 1 - node.level] if node.level else ()
-                imported.add((*above, *(node.module or "").split(".")))
-    rooms = {name[1] for name in imported if name[0] == "modeling_tempoformer" and len(name) > 1}
-    assert rooms and not rooms & unknown
+    imports = re.compile(rf"^\s*(?:from|import) (?:modeling_tempoformer\.|\.\.+)(?:{unknown})\b", flags=re.MULTILINE)
+    modules = list((ROOT / "modeling_tempoformer" / room).rglob("*.py"))
+    assert modules and not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]

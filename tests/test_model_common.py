@@ -4,9 +4,9 @@ import pytest
 import torch
 from helpers import CLASSES, MODELS, inputs_only, tiny_batch, tiny_model
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification
 
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer import TempoFormerForStreamClassification
 
 
 VARIANTS = [
@@ -54,21 +54,6 @@ def test_other_classes_leave_the_weights_of_those_before(tmp_path, given, weight
         assert model(**batch).logits.shape[-1] == count and model(**batch).loss > 0
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_config_survives_dict_json_and_folder(tmp_path, settings):
-    calibration = {"temperature": 2, "thresholds": [0.5, 0.25, 1]}
-    config = tiny_model(**settings, class_weights=[1, 2.5, 3], focal_gamma=0, calibration=calibration).config
-    config.save_pretrained(tmp_path)
-    for copy in (
-        type(config).from_dict(config.to_dict()),
-        type(config).from_pretrained(tmp_path),
-        AutoConfig.from_pretrained(tmp_path),
-    ):
-        # The folder it was read from may differ.
-        assert {**copy.to_dict(), "_name_or_path": ""} == config.to_dict() and copy.encoder_config.hidden_size == 16
-    assert TempoFormerConfig(num_labels=5).id2label[4] == "LABEL_4"
-
-
 @WITH_BOTH_MODELS
 def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind):
     base = tiny_model(**kind).tempoformer
@@ -80,31 +65,19 @@ def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind):
     torch.testing.assert_close(states, base(**inputs_only(batch)).last_hidden_state, atol=1e-5, rtol=0)
 
 
-@WITH_BOTH_MODELS
-def test_embeddings_in_place_of_ids(batch, kind):
-    model = tiny_model(**kind)
-    expected = model(**batch).logits
-    embeddings = model.get_input_embeddings()(batch.pop("input_ids"))
-    torch.testing.assert_close(model(**batch, inputs_embeds=embeddings).logits, expected, atol=1e-5, rtol=0)
-    with pytest.raises(ValueError, match="exactly one"):
-        model(**batch)
-
-
 @pytest.mark.parametrize(
     ("kind", "new"),
-    list(
-        zip(
-            MODELS,
-            (["position", "o_proj", "fusion", "classifier"], ["tempoformer.stream_layers", "classifier"]),
-            strict=True,
-        )
-    ),
+    [
+        (MODELS[0], ["position", "o_proj", "fusion", "classifier"]),
+        (MODELS[1], ["tempoformer.stream_layers", "classifier"]),
+    ],
     ids=str,
 )
-def test_lora_on_the_encoder(tmp_path, batch, kind, new):
+@pytest.mark.parametrize("targets", [["query", "value"], ["query", "key", "value", "dense"]], ids=str)
+def test_lora_on_the_encoder(tmp_path, batch, kind, new, targets):
     """Adapters of every layer train; saved, loaded and merged they give the same logits."""
     model = tiny_model(**kind)
-    settings = LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=new)
+    settings = LoraConfig(r=2, target_modules=targets, modules_to_save=new)
     adapted = get_peft_model(model, settings)
     torch.manual_seed(0)
     for name, parameter in adapted.named_parameters():
@@ -112,7 +85,7 @@ def test_lora_on_the_encoder(tmp_path, batch, kind, new):
             torch.nn.init.normal_(parameter, std=0.5)
     adapted.train()(**batch).loss.backward()
     adapters = [p for name, p in adapted.named_parameters() if "lora_" in name]
-    assert len(adapters) == 12 and all(p.grad.abs().sum() > 0 for p in adapters)
+    assert len(adapters) >= 12 and all(p.grad.abs().sum() > 0 for p in adapters)
     logits, plain = adapted.eval()(**batch).logits, tiny_model(**kind)
     assert not torch.allclose(logits, plain(**batch).logits, atol=1e-3)
     adapted.save_pretrained(tmp_path)

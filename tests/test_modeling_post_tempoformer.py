@@ -1,12 +1,9 @@
-"""The post model over encoders of many types, as batches, step by step, saved, and loaded without the package."""
-
-from pathlib import Path
+"""The post model over encoders of many types, as batches, step by step, and what its members learn."""
 
 import pytest
 import torch
-from helpers import TIMES, TINY, run_without_package, tiny_batch, tiny_encoder, tiny_model
-from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoModelForTextEncoding
+from helpers import OTHER_ENCODERS, TIMES, TINY, tiny_batch, tiny_encoder, tiny_model
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
 from modeling_tempoformer import (
     PostTempoFormerConfig,
@@ -15,24 +12,12 @@ from modeling_tempoformer import (
     TemporalPostTempoFormerForStreamClassification,
     focal_loss,
 )
-from modeling_tempoformer.modeling_post_tempoformer import batches_of
 
 
-# Encoders that the paper's model cannot read.
-ENCODERS = {
-    "albert": {**TINY, "embedding_size": 8},
-    "roformer": {**TINY, "embedding_size": 16},
-    "t5": {"vocab_size": 60, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2},
-    "xlnet": {"vocab_size": 60, "d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 24},
-}
 TEMPORAL = {
     **{"model_type": "temporal_bert", "pad_token_id": 0, "times": TIMES, **TINY},
     **{"initializer_range": 0.3, "time_initializer_range": 1.0},
 }
-
-
-def encoder_of(family: str) -> dict:
-    return {"model_type": family, "pad_token_id": 0, **ENCODERS[family]}
 
 
 def temporal_batch() -> dict[str, torch.Tensor]:
@@ -40,12 +25,12 @@ def temporal_batch() -> dict[str, torch.Tensor]:
     return {**batch, "time_ids": 3 * batch["attention_mask"]}
 
 
-@pytest.mark.parametrize("family", list(ENCODERS))
+@pytest.mark.parametrize("family", list(OTHER_ENCODERS))
 def test_any_encoder_that_the_auto_classes_load(tmp_path, family):
     """Each post's vector is the mean of what the encoder itself returns for the post alone."""
     auto_class = AutoModelForTextEncoding if family == "t5" else AutoModel
     torch.manual_seed(0)
-    encoder = auto_class.from_config(AutoConfig.for_model(**encoder_of(family))).eval()
+    encoder = auto_class.from_config(AutoConfig.for_model(family, pad_token_id=0, **OTHER_ENCODERS[family])).eval()
     encoder.save_pretrained(tmp_path / "encoder")
     model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
         tmp_path / "encoder", window=4, num_labels=3, stream_hidden_size=8
@@ -56,16 +41,6 @@ def test_any_encoder_that_the_auto_classes_load(tmp_path, family):
         for post in range(4):
             alone = encoder(batch["input_ids"][1, post : post + 1, :5]).last_hidden_state.mean(1)
             torch.testing.assert_close(vectors[post : post + 1], alone, atol=1e-5, rtol=1e-5)
-        logits = model(**batch).logits
-    model.save_pretrained(tmp_path / "model")
-    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
-    torch.testing.assert_close(loaded(**batch).logits, logits, atol=1e-5, rtol=0)
-    state = None
-    for post in range(4):
-        tokens = batch["input_ids"][1, post : post + 1, :5]
-        output = loaded.step(tokens, timeline_ids=["a"], timestamps=[float(post)], state=state)
-        state = output.state
-    assert output.stream_lengths.tolist() == [4] and output.logits.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", [PostTempoFormerForStreamClassification, TempoFormerForStreamClassification])
@@ -92,20 +67,6 @@ def test_its_streams_have_the_documented_shapes():
     torch.testing.assert_close(plain, output.last_hidden_state, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("num_posts", "longest", "most_batches"), [(500, 512, 50), (60, 40, 4), (5, 512, 5)])
-def test_posts_of_a_batch_are_alike_in_length_unless_they_have_few_tokens(num_posts, longest, most_batches):
-    generator = torch.Generator().manual_seed(0)
-    mask = torch.arange(longest) < torch.randint(0, longest + 1, (num_posts, 1), generator=generator)
-    mask[3] = False
-    batches, seen = batches_of(mask), []
-    for chosen, length in batches:
-        lengths = mask[chosen].sum(-1)
-        assert lengths.max() == length
-        assert length <= 1.5 * lengths.min() or (len(chosen) - 1) * length < 256
-        seen += chosen.tolist()
-    assert sorted(seen) == mask.any(-1).nonzero().flatten().tolist() and len(batches) <= most_batches
-
-
 def test_temporal_encoders_have_a_class_of_their_own():
     """Only its repositories get the files of temporal encoders."""
     with pytest.raises(Exception, match="TemporalPostTempoFormerConfig"):
@@ -114,43 +75,6 @@ def test_temporal_encoders_have_a_class_of_their_own():
     assert isinstance(model, TemporalPostTempoFormerForStreamClassification)
     later = {**batch, "time_ids": 4 * batch["attention_mask"]}
     assert (model(**batch).logits - model(**later).logits).abs().max() > 1e-3
-
-
-ELSEWHERE = """
-from pathlib import Path
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSequenceClassification
-
-for source in Path(sys.argv[1]).iterdir():
-    batch = load_file(source / "batch.safetensors")
-    model = AutoModelForSequenceClassification.from_pretrained(source / "model", trust_remote_code=True)
-    model.save_pretrained(source / "again")
-    again = AutoModelForSequenceClassification.from_pretrained(source / "again", trust_remote_code=True)
-    save_file({"logits": model(**batch).logits, "again": again(**batch).logits}, source / "logits.safetensors")
-    del batch["labels"]
-    assert AutoModel.from_pretrained(source / "model", trust_remote_code=True)(**batch).last_hidden_state.any()
-"""
-
-
-@pytest.mark.slow
-def test_it_travels_without_the_package_and_takes_along_what_it_runs(tmp_path):
-    models = {
-        family: tiny_model(model_type="post_tempoformer", encoder_config=encoder_of(family)) for family in ENCODERS
-    }
-    models["temporal"] = tiny_model(model_type="post_tempoformer", encoder_config=TEMPORAL)
-    batches = {name: temporal_batch() if name == "temporal" else tiny_batch() for name in models}
-    for name, model in models.items():
-        model.save_pretrained(tmp_path / name / "model")
-        save_file(batches[name], tmp_path / name / "batch.safetensors")
-    run_without_package(ELSEWHERE, tmp_path)
-    for name, model in models.items():
-        found = load_file(tmp_path / name / "logits.safetensors")
-        for logits in found.values():
-            torch.testing.assert_close(logits, model(**batches[name]).logits, atol=1e-5, rtol=0, msg=name)
-    for folder in ("model", "again"):
-        files = {path.stem: path.read_text() for path in Path(tmp_path / "albert" / folder).glob("*.py")}
-        assert len(files) <= 9 and not any("temporal_bert" in name for name in files)
-        assert any("temporal_bert" in path.stem for path in Path(tmp_path / "temporal" / folder).glob("*.py"))
 
 
 def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():

@@ -29,6 +29,11 @@ WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 @pytest.mark.parametrize("saved", [torch.float16, torch.bfloat16], ids=str)
 def test_a_checkpoint_in_16_bits_gives_a_model_in_32(tmp_path, saved):
+    """So does a configuration that says 16, unless a dtype is asked for."""
+    config = TempoFormerConfig(encoder_config={**tiny_encoder(), "dtype": str(saved).removeprefix("torch.")})
+    for settings, dtype in (({}, torch.float32), ({"dtype": saved}, saved)):
+        built = TempoFormerForStreamClassification._from_config(config, **settings)
+        assert {parameter.dtype for parameter in built.parameters()} == {dtype}
     encoder = AutoModel.from_config(AutoConfig.for_model(**tiny_encoder())).to(saved)
     encoder.save_pretrained(tmp_path)
     model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, window=4, num_labels=3)
@@ -158,47 +163,22 @@ def test_compiled_is_the_same(batch, kind):
 
 
 @WITH_BOTH_MODELS
+def test_embeddings_in_place_of_ids(batch, kind):
+    model = tiny_model(**kind)
+    expected = model(**batch).logits
+    embeddings = model.get_input_embeddings()(batch.pop("input_ids"))
+    torch.testing.assert_close(model(**batch, inputs_embeds=embeddings).logits, expected, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="exactly one"):
+        model(**batch)
+
+
+@WITH_BOTH_MODELS
 def test_no_label_at_all_is_no_loss(batch, kind):
     model = tiny_model(**kind)
     loss = model(**{**batch, "labels": torch.full((2, 6), -100)}).loss
     loss.backward()
     assert loss.item() == pytest.approx(0)
     assert all(p.grad is None or not p.grad.isnan().any() for p in model.parameters())
-
-
-def test_settings_are_checked_against_the_encoder_that_is_loaded(tmp_path):
-    deep = {**tiny_encoder(), "num_hidden_layers": 14}
-    AutoModel.from_config(AutoConfig.for_model(**deep)).save_pretrained(tmp_path)
-    model = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, num_stream_layers=13)
-    assert len(model.tempoformer.stream_layers) == 13
-    with pytest.raises(Exception, match="the encoder's 14 layers"):
-        TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path, num_stream_layers=15)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rope_theta": -1}, "rope_theta"),
-        ({"head_dropout": 1.0}, "head_dropout"),
-        ({"head_hidden_sizes": [8, 0]}, "head_hidden_sizes"),
-        ({"num_stream_layers": 9}, "num_stream_layers"),
-        ({"model_type": "post_tempoformer", "num_stream_layers": 0}, "num_stream_layers"),
-        ({"model_type": "post_tempoformer", "post_pooling": "max"}, "post_pooling"),
-        ({"model_type": "post_tempoformer", "stream_hidden_size": 9}, "width.*2 heads.*9"),
-        ({"model_type": "post_tempoformer", "stream_hidden_size": 6}, "head dimension.*3"),
-        ({"stream_attention": "causal"}, "stream_attention"),
-        ({"stream_position_embeddings": [True]}, "stream_position_embeddings"),
-        ({"class_weights": [1.0]}, "class_weights"),
-        ({"class_weights": [1.0, -1.0, 1.0]}, "class_weights"),
-        ({"focal_gamma": -1}, "focal_gamma"),
-        ({"calibration": {"temperature": float("nan")}}, "calibration.*temperature"),
-        ({"calibration": {"thresholds": [0.5, 0.5]}}, "calibration.*thresholds.*2.*3"),
-        ({"calibration": {"threshold": [0.5, 0.5, 0.5]}}, "calibration.*'threshold'"),
-    ],
-)
-def test_bad_settings_are_named(settings, message):
-    with pytest.raises(Exception, match=message):
-        tiny_model(**settings)
 
 
 @WITH_BOTH_MODELS
@@ -224,17 +204,6 @@ def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(kind, tim
         model.step(**posts, **({} if timed else times))
 
 
-def test_the_folder_of_the_encoder_is_not_saved(tmp_path):
-    AutoModel.from_config(AutoConfig.for_model(**tiny_encoder())).save_pretrained(tmp_path / "encoder")
-    loaded = TempoFormerForStreamClassification.from_encoder_pretrained(tmp_path / "encoder", num_labels=2)
-    built = TempoFormerConfig(encoder_config=AutoConfig.from_pretrained(tmp_path / "encoder"))
-    loaded.save_pretrained(tmp_path / "model")
-    built.save_pretrained(tmp_path / "config")
-    for folder in ("model", "config"):
-        text = (tmp_path / folder / "config.json").read_text()
-        assert str(tmp_path) not in text and '"hidden_size": 16' in text
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling):
     model = tiny_model(model_type="post_tempoformer", post_pooling=pooling)
@@ -253,6 +222,15 @@ def test_vectors_of_posts_take_the_place_of_their_tokens(batch, pooling):
     torch.testing.assert_close(model(post_embeds=alone.unsqueeze(0)).logits[0], step, atol=1e-5, rtol=0)
 
 
-def test_the_paper_s_model_reads_no_vectors_of_posts():
-    with pytest.raises(TypeError, match="post_embeds"):
-        tiny_model()(post_embeds=torch.zeros(1, 2, 16))
+def test_settings_are_checked_against_the_encoder_that_is_loaded_whose_folder_is_not_saved(tmp_path):
+    deep = AutoConfig.for_model(**{**tiny_encoder(), "num_hidden_layers": 14})
+    AutoModel.from_config(deep).save_pretrained(tmp_path / "encoder")
+    load = TempoFormerForStreamClassification.from_encoder_pretrained
+    with pytest.raises(Exception, match="the encoder's 14 layers"):
+        load(tmp_path / "encoder", num_stream_layers=15)
+    model = load(tmp_path / "encoder", num_stream_layers=13)
+    built = TempoFormerConfig(encoder_config=AutoConfig.from_pretrained(tmp_path / "encoder"))
+    for part, name in ((model, "model"), (built, "config")):
+        part.save_pretrained(tmp_path / name)
+        text = (tmp_path / name / "config.json").read_text()
+        assert str(tmp_path) not in text and '"num_hidden_layers": 14' in text

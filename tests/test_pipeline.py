@@ -20,7 +20,11 @@ TIMELINES = [
 ]
 
 
-@pytest.fixture(params=[*MODELS, {**MODELS[1], "num_trees": 20, "tree_weights": [0.5, 0.8]}], ids=str)
+CALIBRATION = {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}
+KINDS = [*MODELS, {**MODELS[1], "num_trees": 20, "tree_weights": [0.5, 0.8]}]
+
+
+@pytest.fixture(params=KINDS, ids=str)
 def saved(tmp_path, request):
     """A saved model with its tokenizer."""
     return tmp_path / "saved", *tiny_reader(tmp_path / "saved", **LABELS, **request.param)
@@ -54,6 +58,10 @@ def test_every_post_gets_the_model_s_answer(saved, batch_size, targets_per_row):
         scores = torch.tensor([post["score"] for post in result])
         torch.testing.assert_close(scores, expected.amax(-1), atol=1e-5, rtol=0)
         assert [post["label"] for post in result] == [LABELS["id2label"][int(i)] for i in expected.argmax(-1)]
+    # In the order of the input, whatever that is.
+    order = [3, 0, 4, 1, 2]
+    shuffled = {name: [values[i] for i in order] for name, values in TIMELINES[0].items()}
+    assert_same(pipe(shuffled), [pipe(TIMELINES[0])[place] for place in order])
 
 
 def test_one_timeline_or_a_generator(saved):
@@ -73,40 +81,17 @@ def test_one_timeline_or_a_generator(saved):
     assert len(read) == 2
 
 
-def test_all_scores_of_a_post(saved):
-    folder, model, tokenizer = saved
-    pipe = load(folder, top_k=9)
-    post = pipe(TIMELINES[0])[1]
-    expected = probabilities(model, tokenizer, TIMELINES[0])[1]
-    assert [entry["score"] for entry in post] == sorted((entry["score"] for entry in post), reverse=True)
-    for entry in post:
-        assert entry["score"] == pytest.approx(expected[LABELS["label2id"][entry["label"]]].item(), abs=1e-5)
-    assert len(pipe(TIMELINES[0], top_k=2)[1]) == 2
-
-
-TEMPERATURE, THRESHOLDS = 2.5, [0.6, 0.3, 0.1]
-
-
-@pytest.fixture
-def calibrated(saved):
-    """The same, with a calibration in its configuration."""
-    folder, model, _ = saved
-    model.config.calibration = {"temperature": TEMPERATURE, "thresholds": THRESHOLDS}
-    model.save_pretrained(folder)
-    return saved
-
-
 @pytest.mark.parametrize("parts", [("temperature", "thresholds"), ("temperature",), ("thresholds",)], ids=str)
-def test_a_calibration_is_applied_unless_it_is_refused(calibrated, parts):
-    folder, model, tokenizer = calibrated
-    model.config.calibration = {part: model.config.calibration[part] for part in sorted(parts)}
+def test_all_scores_of_a_post_and_its_calibration_unless_it_is_refused(saved, parts):
+    folder, model, tokenizer = saved
+    model.config.calibration = {part: CALIBRATION[part] for part in parts}
     model.save_pretrained(folder)
-    thresholds = THRESHOLDS if "thresholds" in parts else [1.0] * 3
+    thresholds = model.config.calibration.get("thresholds", [1.0] * 3)
     pipe, moved = load(folder), 0
     for timeline in (timeline for timeline in TIMELINES if timeline["text"]):
         plain = probabilities(model, tokenizer, timeline)
         # `softmax(logits / T)` from the probabilities: p ** (1 / T), summing to 1.
-        powers = plain ** (1 / TEMPERATURE if "temperature" in parts else 1)
+        powers = plain ** (1 / model.config.calibration.get("temperature", 1))
         expected = (powers / powers.sum(-1, keepdim=True)).tolist()
         for post, ranked, scores in zip(pipe(timeline), pipe(timeline, top_k=9), expected, strict=True):
             order = sorted(range(3), key=lambda label: -scores[label] / thresholds[label])
@@ -116,16 +101,8 @@ def test_a_calibration_is_applied_unless_it_is_refused(calibrated, parts):
             moved += scores[order[0]] < max(scores)
         for refusing in (pipe(timeline, calibrated=False), load(folder, calibrated=False)(timeline)):
             assert [post["score"] for post in refusing] == pytest.approx(plain.amax(-1).tolist(), abs=1e-5)
+        assert_same(pipe(timeline, top_k=2), [ranked[:2] for ranked in pipe(timeline, top_k=9)])
     assert bool(moved) == ("thresholds" in parts)
-
-
-def test_results_come_in_the_order_of_the_input(saved):
-    folder, *_ = saved
-    pipe = load(folder)
-    order = [3, 0, 4, 1, 2]
-    shuffled = {name: [values[i] for i in order] for name, values in TIMELINES[0].items()}
-    for place, post in zip(order, pipe(shuffled), strict=True):
-        assert post["score"] == pytest.approx(pipe(TIMELINES[0])[place]["score"], abs=1e-5)
 
 
 def test_times_in_any_form_or_none(saved):
@@ -154,26 +131,30 @@ def test_long_posts_are_cut_to_what_the_encoder_reads(saved):
 
 ELSEWHERE = """
 import json
+from pathlib import Path
 from transformers import pipeline
 
-source, target, answers = sys.argv[1:]
-pipe = pipeline("stream-classification", model=source, trust_remote_code=True)
-timeline = {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
-found = [pipe(timeline, calibrated=False), pipe(timeline), pipe.explain(timeline)]
-with open(answers, "w") as file:
-    json.dump(found, file, allow_nan=False)
-pipe.save_pretrained(target)
+for folder in map(Path, sys.argv[1:]):
+    for number in range(2):
+        source = folder / str(number)
+        pipe = pipeline("stream-classification", model=str(source), trust_remote_code=True)
+        timeline = {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
+        found = [pipe(timeline, calibrated=False), pipe(timeline), pipe.explain(timeline)]
+        (source / "found.json").write_text(json.dumps(found, allow_nan=False))
+        pipe.save_pretrained(folder / str(number + 1))
 """
 
 
 @pytest.mark.slow
-def test_it_travels_with_the_model(calibrated, tmp_path):
-    folder, *_ = calibrated
-    pipe, timeline = load(folder), {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
-    expected = [pipe(timeline, calibrated=False), pipe(timeline), pipe.explain(timeline)]
-    assert expected[0] != expected[1]
-    for number in range(2):
-        target, answers = tmp_path / f"again_{number}", tmp_path / f"answers_{number}.json"
-        run_without_package(ELSEWHERE, folder, target, answers)
-        assert_same(read_json(answers), expected)
-        folder = target
+def test_it_travels_with_the_model(tmp_path):
+    expected, timeline = {}, {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
+    for number, kind in enumerate(KINDS):
+        folder = tmp_path / str(number)
+        tiny_reader(folder / "0", calibration=CALIBRATION, **LABELS, **kind)
+        pipe = load(folder / "0")
+        expected[folder] = [pipe(timeline, calibrated=False), pipe(timeline), pipe.explain(timeline)]
+        assert expected[folder][0] != expected[folder][1]
+    run_without_package(ELSEWHERE, *expected)
+    for folder, answers in expected.items():
+        for number in range(2):
+            assert_same(read_json(folder / str(number) / "found.json"), answers)

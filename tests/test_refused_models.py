@@ -9,6 +9,7 @@ import torch
 from helpers import (
     CHANGES,
     dated_config,
+    read_json,
     read_table,
     save_encoder,
     tiny_encoder,
@@ -21,7 +22,6 @@ from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    PreTrainedConfig,
     pipeline,
 )
 
@@ -131,40 +131,48 @@ def test_the_first_post_that_is_not_finite_is_named(saved):
         pipe([{**TIMELINE, "text": ["sad"] * 3}, {"text": ["so glad", "sad"], "timestamp": [60, 0]}])
 
 
-def load_changed(config: PreTrainedConfig, folder: Path, name: str, value):
-    """Loads a configuration after its file got a value."""
-    config.save_pretrained(folder)
-    values = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**values, name: value}))
-    AutoConfig.from_pretrained(folder)
-
-
 NAN = float("nan")
-FIELDS = [
-    *(("rope_theta", NAN), ("window", 0), ("head_dropout", NAN), ("lstm_hidden_size", 0), ("focal_gamma", -1.0)),
-    *(("head_hidden_sizes", [8, -1]), ("id2label", {"0": "IS", "1": "O", "3": "IE"})),
-    *(("label2id", {"IS": 0, "O": 1, "IE": 3}), ("stream_attention", "causal"), ("num_stream_layers", 9)),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), FIELDS)
-def test_a_configuration_that_makes_no_sense_is_one_error(tmp_path, name, value):
-    with pytest.raises(ValueError, match=name):
-        load_changed(tiny_model(**CHANGES).config, tmp_path, name, value)
+# What a configuration cannot be, by its kind, and what the error names.
+NO_SENSE = {
+    "tempoformer": [
+        *(({"rope_theta": NAN}, "rope_theta"), ({"window": 0}, "window"), ({"head_dropout": 1.0}, "head_dropout")),
+        *(({"head_hidden_sizes": [8, -1]}, "head_hidden_sizes"), ({"lstm_hidden_size": 0}, "lstm_hidden_size")),
+        *(({"num_stream_layers": 9}, "num_stream_layers"), ({"stream_attention": "causal"}, "stream_attention")),
+        ({"stream_position_embeddings": [True]}, "stream_position_embeddings"),
+        *(({"class_weights": [1.0]}, "class_weights"), ({"class_weights": [1.0, -1.0, 1.0]}, "class_weights")),
+        *(({"focal_gamma": -1.0}, "focal_gamma"), ({"id2label": {"0": "IS", "1": "O", "3": "IE"}}, "id2label")),
+        ({"calibration": {"temperature": NAN}}, "calibration.*temperature"),
+        ({"calibration": {"thresholds": [0.5, 0.5]}}, "calibration.*thresholds.*2.*3"),
+        ({"calibration": {"threshold": [0.5, 0.5, 0.5]}}, "calibration.*'threshold'"),
+    ],
+    "post_tempoformer": [
+        *(({"num_stream_layers": 0}, "num_stream_layers"), ({"post_pooling": "max"}, "post_pooling")),
+        *(({"stream_hidden_size": 9}, "width.*2 heads.*9"), ({"stream_hidden_size": 6}, "head dimension.*3")),
+        # Of a network and its trees.
+        *(({"tree_weights": [1.0]}, "tree_weights"), ({"num_trees": 0, "tree_weights": [1.0, 1.0]}, "tree_weights")),
+    ],
+    "temporal_bert": [
+        *(({"hidden_size": "many"}, "hidden_size"), ({"time_initializer_range": NAN}, "time_initializer_range")),
+        *(({"times": ["a", "a"]}, "times"), ({"temporal_attention": "often"}, "temporal_attention")),
+        ({"temporal_attention": "scaled", "time_scaling": "documents"}, "time_document_counts"),
+        ({"times": [*map(str, range(65))], "temporal_attention": "scaled", "time_scaling": "exponential"}, "65"),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("time_initializer_range", NAN), ("id2label", {"0": "a", "2": "b"}), ("hidden_size", "many")]
+    ("kind", "fields", "named"), [(kind, *case) for kind, cases in NO_SENSE.items() for case in cases]
 )
-def test_so_is_that_of_a_temporal_encoder(tmp_path, name, value):
-    with pytest.raises(ValueError, match=name):
-        load_changed(dated_config(), tmp_path, name, value)
-
-
-def test_so_is_a_field_that_is_given_beside_the_file(tmp_path):
-    tiny_model().config.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="`focal_gamma`"):
-        AutoConfig.from_pretrained(tmp_path, focal_gamma=NAN)
+def test_a_configuration_that_makes_no_sense_is_one_error(tmp_path, kind, fields, named):
+    """In a file, and given beside it."""
+    config = dated_config() if kind == "temporal_bert" else tiny_model(model_type=kind).config
+    config.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=named):
+        AutoConfig.from_pretrained(tmp_path, **fields)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**read_json(path), **fields}))
+    with pytest.raises(ValueError, match=named):
+        AutoConfig.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(

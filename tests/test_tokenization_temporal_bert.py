@@ -3,11 +3,10 @@
 import logging
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
-from helpers import TIMES, read_json, run_without_package
+from helpers import TIMES
 from helpers import dated_bert as bert
 from helpers import dated_roberta as roberta
 from transformers import AutoTokenizer, BertTokenizer, RobertaTokenizer
@@ -43,13 +42,17 @@ def test_one_text_and_one_time_for_all():
     assert tokenizer("the", time=1815, return_tensors="pt")["time_ids"].tolist() == [[3, 3, 3]]
     assert tokenizer(["the", "trees"], time=1815, is_split_into_words=True)["time_ids"] == [3] * 5
     assert tokenizer("the", "plane", time=1815)["time_ids"] == [3] * 5
+    # Of any kind of sequence.
+    for years in ((1815, 1990), np.array([1815, 1990]), Dataset.from_dict({"y": [1815, 1990]})["y"]):
+        assert tokenizer(["the", "plane"], time=years)["time_ids"] == [[3, 3, 3], [4, 4, 4]]
 
 
-@pytest.mark.parametrize(
-    "make_times", [tuple, np.array, pd.Series, lambda years: Dataset.from_dict({"y": years})["y"]]
-)
-def test_times_of_any_kind_of_sequence(make_times):
-    assert bert()(["the", "plane"], time=make_times([1815, 1990]))["time_ids"] == [[3, 3, 3], [4, 4, 4]]
+def test_a_time_token_is_neither_cut_off_nor_given_twice():
+    tokenizer = bert(prepend_time=True)
+    batch = tokenizer("the plane flew the plane", time=1990, truncation=True, max_length=5)
+    assert len(batch["input_ids"]) == 5 and batch["input_ids"][1] == tokenizer.time_token_ids[1]
+    names = ["[CLS]", "[1960-2010]", "the", "[SEP]", "plane", "[SEP]"]
+    assert tokenizer("the", "plane", time=1990)["input_ids"] == tokenizer.convert_tokens_to_ids(names)
 
 
 def test_pieces_of_a_long_text_all_have_its_time():
@@ -85,19 +88,6 @@ def test_a_time_token_is_prepended(make, side):
             batch[name][row].pop(first + 1)
     for name in ("input_ids", "offset_mapping", "time_ids"):
         assert batch[name] == expected[name]
-
-
-def test_a_pair_gets_one_time_token():
-    batch = bert(prepend_time=True)("the", "plane", time=1990)
-    names = ["[CLS]", "[1960-2010]", "the", "[SEP]", "plane", "[SEP]"]
-    assert batch["input_ids"] == bert(prepend_time=True).convert_tokens_to_ids(names)
-    assert batch["token_type_ids"] == [0, 0, 0, 0, 1, 1]
-
-
-def test_a_time_token_is_not_cut_off():
-    batch = bert(prepend_time=True)("the plane flew the plane", time=1990, truncation=True, max_length=5)
-    assert len(batch["input_ids"]) == 5
-    assert batch["input_ids"][1] == bert(prepend_time=True).time_token_ids[1]
 
 
 def test_masked_tokens_can_lose_their_time():
@@ -170,30 +160,3 @@ def test_target_words_become_tokens_that_begin_as_the_mean_of_their_pieces():
     assert model.get_input_embeddings().num_embeddings == len(tokenizer) == len(old) + 2
     with pytest.raises(ValueError, match="'air plane'"):
         tokenizer.add_target_words(["air plane"], model)
-
-
-ELSEWHERE = """
-import json
-from transformers import AutoTokenizer
-
-for case in sys.argv[1:]:
-    for number in range(2):
-        tokenizer = AutoTokenizer.from_pretrained(f"{case}/{number}", trust_remote_code=True)
-        batch = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True)
-        json.dump(batch.data, open(f"{case}/{number}/result.json", "w"))
-        tokenizer.save_pretrained(f"{case}/{number + 1}")
-"""
-
-
-@pytest.mark.slow
-def test_round_trip_without_the_package(tmp_path):
-    """Twice: what was loaded as remote code must save its code again."""
-    expected = {}
-    for make in (bert, roberta):
-        tokenizer = make(prepend_time=True)
-        folder = tmp_path / make.__name__
-        tokenizer.save_pretrained(folder / "0")
-        expected[folder] = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data
-    run_without_package(ELSEWHERE, *expected)
-    for folder, data in expected.items():
-        assert [read_json(folder / str(number) / "result.json") for number in range(2)] == [data, data]

@@ -9,7 +9,7 @@ from helpers import inputs_only, tiny_batch, tiny_model, tiny_reader
 from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
-from modeling_tempoformer import PostTempoFormerConfig, StreamClassificationPipeline, StreamCollator
+from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data_collator_tempoformer import cut_rows
 from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
 from modeling_tempoformer.trees_tempoformer import DEPTH
@@ -121,29 +121,6 @@ def test_an_expert_that_knows_nothing_gets_no_weight():
         assert best <= -log_softmax(other[0] * knows + other[1] * noise, -1)[np.arange(500), labels].mean() + 1e-6
 
 
-@pytest.mark.parametrize("timed", [True, False])
-def test_a_long_timeline_has_one_answer(timed):
-    """Posts far beyond the window, in rows of any length and explained."""
-    model, tokenizer = tiny_reader(**GROWN)
-    pipe = StreamClassificationPipeline(model=model, tokenizer=tokenizer)
-    timeline = {"text": [f"post {number} of many" + " more" * (number % 3) for number in range(15)]}
-    if timed:
-        timeline["timestamp"] = [1.7e9 + 1000 * number**2 for number in range(15)]
-    columns = {"input_ids": tokenizer(timeline["text"])["input_ids"]}
-    columns |= {"timestamps": timeline["timestamp"]} if timed else {}
-    with torch.no_grad():
-        whole = model(**StreamCollator(tokenizer, 4, timed=timed)([columns])).logits[0].softmax(-1)
-    for targets_per_row in (1, 4, 64):
-        for post, expected in zip(pipe.explain(timeline, targets_per_row=targets_per_row), whole, strict=True):
-            assert list(post["probabilities"].values()) == pytest.approx(expected.tolist(), abs=1e-5)
-
-
 def test_a_place_is_needed_once_there_are_trees():
     with pytest.raises(ValueError, match="`place`"):
         tiny_model(**GROWN)(**inputs_only(tiny_batch()))
-
-
-@pytest.mark.parametrize("fields", [{"tree_weights": [1.0]}, {"num_trees": 0, "tree_weights": [1.0, 1.0]}], ids=str)
-def test_weights_are_for_a_network_and_its_trees(fields):
-    with pytest.raises(ValueError, match="`tree_weights`"):
-        PostTempoFormerConfig.from_dict(fields)

@@ -1,19 +1,25 @@
-"""A saved folder loads, predicts and saves again in a process that does not have this package."""
+"""Saved folders load, predict and save again in a process that does not have this package."""
 
 import ast
-import subprocess
-import sys
 
 import pytest
 import torch
 from helpers import (
+    ENCODERS,
     HUB_MODULES,
     MODELS,
+    OTHER_ENCODERS,
     PACKAGE,
     POST_MODULES,
     TEMPORAL_MODULES,
+    TIMES,
+    TINY,
     TOKENIZER_MODULES,
+    dated_bert,
     dated_config,
+    dated_roberta,
+    read_json,
+    run_without_package,
     tiny_batch,
     tiny_encoder,
     tiny_model,
@@ -24,64 +30,115 @@ from safetensors.torch import load_file, save_file
 from transformers import pipeline
 from transformers.pipelines import SUPPORTED_TASKS
 
-from modeling_tempoformer import write_card
+import modeling_tempoformer
+from modeling_tempoformer import modeling_temporal_bert, write_card
 
 
+# The arguments are folders, each of which has a folder `0` with what is loaded by the Auto class of the folder's name.
 # Code that was loaded from a folder must be saved again: the second round loads what the first saved.
 ELSEWHERE = """
-import sys
-sys.modules["modeling_tempoformer"] = None  # importing the package fails, as if it were not installed
-import torch
+import json
+from pathlib import Path
+import torch, transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSequenceClassification
 
-for case in sys.argv[1:]:
-    batch = load_file(f"{case}/batch.safetensors")
-    post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask", "time_ids") if name in batch}
-    for source, target in ((f"{case}/saved", f"{case}/again_0"), (f"{case}/again_0", f"{case}/again_1")):
-        model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
-        logits = model(**batch).logits
-        base = AutoModel.from_pretrained(source, trust_remote_code=True)
-        assert type(base).__name__ == type(model.base_model).__name__
-        state = model.step(**post, timeline_ids=["ann"]).state
-        restored = type(model).restore_state(state.state_dict())
-        steps = [model.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
-        torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
-        model.save_pretrained(target)
-        save_file({"logits": logits.detach().contiguous()}, target + "/logits.safetensors")
+for folder in map(Path, sys.argv[1:]):
+    auto_class = getattr(transformers, folder.name.split("-")[0])
+    for number in range(2):
+        source = folder / str(number)
+        loaded = auto_class.from_pretrained(source, trust_remote_code=True)
+        loaded.save_pretrained(folder / str(number + 1))
+        if folder.name.startswith("AutoTokenizer"):
+            found = loaded(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True)
+            (source / "found.json").write_text(json.dumps(found.data))
+            continue
+        batch = load_file(folder / "batch.safetensors")
+        save_file({"found": loaded(**batch)[0].detach().contiguous()}, source / "found.safetensors")
+        base = transformers.AutoModel.from_pretrained(source, trust_remote_code=True)
+        assert type(base).__name__ == type(loaded.base_model).__name__
+        if hasattr(loaded, "step"):
+            post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask", "time_ids") if name in batch}
+            state = loaded.step(**post, timeline_ids=["ann"]).state
+            restored = type(loaded).restore_state(state.state_dict())
+            steps = [loaded.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
+            torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
 """
+TEMPORAL_POST_MODULES = {*POST_MODULES, *TEMPORAL_MODULES, "modeling_temporal_post_tempoformer"}
 
 
-MODULES = {
-    **dict.fromkeys(("token", "dated"), HUB_MODULES),
-    **{"post": POST_MODULES, "dated post": {*POST_MODULES, *TEMPORAL_MODULES, "modeling_temporal_post_tempoformer"}},
-}
+def streams(**settings) -> tuple:
+    """An Auto class, a stream classifier, a batch for it, and the modules that it takes along."""
+    model = tiny_model(**settings)
+    encoder = model.config.encoder_config
+    is_dated, is_post = encoder.model_type.startswith("temporal"), model.config.model_type != "tempoformer"
+    batch = tiny_batch(pad=encoder.pad_token_id)
+    del batch["labels"]
+    if is_dated:
+        batch["time_ids"] = 3 * batch["attention_mask"]
+    modules = (TEMPORAL_POST_MODULES if is_dated else POST_MODULES) if is_post else HUB_MODULES
+    return "AutoModelForSequenceClassification", model, batch, modules
 
 
-def test_round_trip_without_the_package(tmp_path):
-    """Streams of posts, and of posts whose encoder reads their calendar times."""
-    plain, dated = tiny_encoder(), {**dated_config().to_dict(), "vocab_size": 60}
-    cases = {"token": (plain, MODELS[0]), "post": (plain, MODELS[1])}
-    cases |= {"dated": (dated, MODELS[0]), "dated post": (dated, MODELS[1])}
-    expected = {}
-    for case, (encoder, kind) in cases.items():
-        model, batch = tiny_model(encoder_config=encoder, **kind), tiny_batch()
-        if case.startswith("dated"):
-            batch["time_ids"] = 3 * batch["attention_mask"]
-        model.save_pretrained(tmp_path / case / "saved")
-        save_file(batch, tmp_path / case / "batch.safetensors")
-        expected[case] = model(**batch).logits
-    command = [sys.executable, "-c", ELSEWHERE, *cases]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for case, logits in expected.items():
-        for folder in (tmp_path / case / "again_0", tmp_path / case / "again_1"):
-            found = load_file(folder / "logits.safetensors")["logits"]
+def texts(name: str, **settings) -> tuple:
+    """A model of dated texts."""
+    model_class = getattr(modeling_tempoformer, name)
+    torch.manual_seed(0)
+    model = model_class(model_class.config_class(times=TIMES, **{**TINY, "initializer_range": 0.3, **settings})).eval()
+    batch = {name: tiny_batch()[name][1, :4] for name in ("input_ids", "attention_mask")}
+    batch["time_ids"] = 3 * batch["attention_mask"]
+    _, head, task = name.partition("For")
+    return f"AutoModel{head}{task}", model, batch, {*TEMPORAL_MODULES, "checks_tempoformer"}
+
+
+def first_models() -> list[tuple]:
+    encoders = tiny_encoder(), {**dated_config().to_dict(), "vocab_size": 60}
+    return [streams(encoder_config=encoder, **kind) for encoder in encoders for kind in MODELS]
+
+
+def every_family() -> list[tuple]:
+    others = [{"model_type": name, "pad_token_id": 0, **fields} for name, fields in OTHER_ENCODERS.items()]
+    made = [streams(encoder_config=encoder, model_type="post_tempoformer") for encoder in others]
+    return made + [streams(family=family) for family in ENCODERS if family != "bert"]
+
+
+def every_head() -> list[tuple]:
+    """And each mode of attention once."""
+    heads = [name for name in modeling_temporal_bert.__all__ if "WithTemporalAttention" in name]
+    modes = [{"temporal_residual": True}, {"temporal_attention": "scaled"}, {"temporal_attention": "none"}]
+    return [texts(name) for name in heads] + [texts(heads[0], **mode) for mode in modes]
+
+
+@pytest.mark.parametrize(
+    "make", [first_models, *(pytest.param(make, marks=pytest.mark.slow) for make in (every_family, every_head))]
+)
+def test_models_round_trip_without_the_package(tmp_path, make):
+    expected, folders = {}, {}
+    for number, (auto_class, model, batch, modules) in enumerate(make()):
+        folder = tmp_path / f"{auto_class}-{number}"
+        model.save_pretrained(folder / "0")
+        save_file(batch, folder / "batch.safetensors")
+        expected[folder], folders[folder] = model(**batch)[0], modules
+    run_without_package(ELSEWHERE, *expected)
+    for folder, logits in expected.items():
+        for number in range(2):
+            found = load_file(folder / str(number) / "found.safetensors")["found"]
             torch.testing.assert_close(found, logits, atol=1e-5, rtol=1e-5)
-            assert {path.stem for path in folder.glob("*.py")} == MODULES[case]
+            assert {path.stem for path in (folder / str(number + 1)).glob("*.py")} == folders[folder]
 
 
-ALL_MODULES = {*HUB_MODULES, *TOKENIZER_MODULES, *MODULES["dated post"]}
+@pytest.mark.slow
+def test_tokenizers_round_trip_without_the_package(tmp_path):
+    expected = {}
+    for make in (dated_bert, dated_roberta):
+        folder, tokenizer = tmp_path / f"AutoTokenizer-{make.__name__}", make(prepend_time=True)
+        tokenizer.save_pretrained(folder / "0")
+        expected[folder] = tokenizer(["the plane", "trees"], time=["1815", "1999-12-31"], padding=True).data
+    run_without_package(ELSEWHERE, *expected)
+    for folder, data in expected.items():
+        assert [read_json(folder / str(number) / "found.json") for number in range(2)] == [data, data]
+
+
+ALL_MODULES = {*HUB_MODULES, *TOKENIZER_MODULES, *TEMPORAL_POST_MODULES}
 
 
 def test_the_modules_that_travel_are_those_with_such_names():
