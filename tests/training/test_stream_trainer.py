@@ -73,6 +73,8 @@ def test_a_model_of_one_class_is_called_so_at_the_end(tmp_path, tokenization, ca
 
 @pytest.mark.parametrize("level", ["passive", "info"])
 def test_raw_numbers_are_shown_on_demand(tmp_path, tokenization, capsys, level):
+    # What "passive" means, whatever a test before has asked for.
+    transformers_logging.set_verbosity_warning()
     make(tmp_path, tokenization, disable_tqdm=False, log_level=level).train()
     shown = "".join(capsys.readouterr())
     assert "4/4" in shown
