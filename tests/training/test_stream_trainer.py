@@ -12,6 +12,7 @@ from transformers import (
     BertTokenizer,
     DataCollatorWithPadding,
 )
+from transformers.utils import logging as transformers_logging
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.baselines.concatenated import to_sequences
