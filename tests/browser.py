@@ -17,13 +17,7 @@ SECONDS = 60  # to wait, on a busy machine
 
 
 class Browser:
-    """
-    Headless Chromium.
-
-    Attributes:
-        driver (`selenium.webdriver.Chrome`): For all that is not here.
-        keys: The names of the keys that have no character, for `send_keys`.
-    """
+    """Headless Chromium; `driver` is for all that is not here, `keys` names those without a character."""
 
     keys = Keys
 
