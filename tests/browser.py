@@ -8,6 +8,7 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -16,7 +17,9 @@ SECONDS = 60  # to wait, on a busy machine
 
 
 class Browser:
-    """Headless Chromium; `driver` is for all that is not here."""
+    """Headless Chromium; `driver` is for all that is not here, `keys` names those without a character."""
+
+    keys = Keys
 
     def __init__(self):
         paths = {name: shutil.which(name) for name in ("chromium", "chromedriver")}

@@ -27,23 +27,13 @@ class Commit:
 
 
 class HubServer:
-    """
-    The Hub, running inside `with HubServer() as hub:`.
-
-    Attributes:
-        url (`str`): For `HF_ENDPOINT`.
-        repositories (`dict[str, list[Commit]]`): Commits of each repository, oldest first; the first is empty. Ids of
-            Spaces begin with `spaces/`.
-        readonly (`set[str]`): Repositories of others, which no commit may change.
-        requests (`list[tuple[str, str]]`): Method and path of each request so far.
-
-    With `private=True` it answers only requests that carry `TOKEN`.
-    """
+    """The Hub, running inside `with HubServer() as hub:`; if it is private, for requests that carry `TOKEN`."""
 
     def __init__(self, private: bool = False):
         self.private = private
+        # Commits of each repository, oldest first; the first is empty. Ids of Spaces begin with `spaces/`.
         self.repositories: dict[str, list[Commit]] = {}
-        self.readonly: set[str] = set()
+        # Method and path of each request so far.
         self.requests: list[tuple[str, str]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (HubHandler,), {"hub": self}))
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -148,8 +138,6 @@ class HubHandler(BaseHTTPRequestHandler):
         self.reply({"files": [{**file, "shouldIgnore": False} for file in files]})
 
     def commit(self, content: bytes, repo: str, revision: str):
-        if repo in self.hub.readonly:
-            return self.reply({"error": "not yours"}, 403)
         items = [json.loads(line) for line in content.splitlines()]
         files = {item["value"]["path"]: base64.b64decode(item["value"]["content"]) for item in items[1:]}
         files = {**self.hub.files(repo), **files}

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from selenium.webdriver.common.keys import Keys
 from stand_ins import NAMES, explained_timelines
 
 from modeling_tempoformer.evaluation.timeline_metrics import detection_delays
@@ -259,7 +258,7 @@ def test_keys(opened, timelines):
         if at:
             opened.driver.execute_script("document.querySelector(arguments[0]).focus()", at)
         for name in names:
-            opened.driver.switch_to.active_element.send_keys(getattr(Keys, name))
+            opened.driver.switch_to.active_element.send_keys(getattr(opened.keys, name))
         return opened.driver.execute_script("return document.activeElement.dataset")
 
     posts = shown_timeline(opened, timelines)["posts"]

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, VOCABULARY, read_table
-from selenium.webdriver.common.keys import Keys
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
@@ -111,10 +110,10 @@ def test_shares_and_sentences_are_those_of_the_vectors_in_the_file(opened, folde
 def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder):
     choose(opened, "flew")
     table = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'")
-    opened.find("#map").send_keys(Keys.ARROW_RIGHT)
+    opened.find("#map").send_keys(opened.keys.ARROW_RIGHT)
     opened.wait_for(lambda: opened.text("#usage").startswith(tuple(TIMES)))
     first = opened.text("#usage")
-    opened.find("#map").send_keys(Keys.ARROW_RIGHT)
+    opened.find("#map").send_keys(opened.keys.ARROW_RIGHT)
     opened.wait_for(lambda: opened.text("#usage") != first)
     time, rest = opened.text("#usage").split(", sense ")
     assert rest.split(": ")[1] in set(table.loc[table["time"] == time, "text"])
@@ -132,7 +131,7 @@ def test_the_usages_on_the_map_are_read_by_keyboard_and_in_a_list(opened, folder
     opened.wait_for(lambda: len(opened.texts("#usages li")) == int(expected))
     assert {text.split(", ")[1].split(":")[0] for text in opened.texts("#usages li")} <= {"sense 2"}
     assert opened.find("#senses article:nth-child(2) button").get_attribute("aria-pressed") == "true"
-    opened.find_all("#rows a")[0].send_keys(Keys.ARROW_DOWN)
+    opened.find_all("#rows a")[0].send_keys(opened.keys.ARROW_DOWN)
     assert opened.driver.switch_to.active_element.text == opened.texts("#rows a")[1]
 
 
@@ -144,12 +143,12 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     texts, senses = opened.texts(f"{where} .text"), len(opened.find_all("#senses article"))
     assert texts
     for box in opened.find_all(f"{where} .cite"):
-        box.send_keys(Keys.SPACE)
+        box.send_keys(opened.keys.SPACE)
     # Chosen in one list, and in the other.
     opened.find("#all summary").click()
     opened.wait_for(lambda: len(opened.find_all("#usages .cite:checked")) == len(texts))
     choose(opened, "the")
-    opened.find("#senses .times .cite").send_keys(Keys.SPACE)
+    opened.find("#senses .times .cite").send_keys(opened.keys.SPACE)
     opened.find("#save").click()
     opened.wait_for(lambda: (path := tmp_path / "citations.csv").exists() and path.stat().st_size)
     rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
