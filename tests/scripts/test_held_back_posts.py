@@ -44,6 +44,10 @@ def learned_from(trained: Path) -> list[dict]:
     return [post for post in POSTS if post["timeline_id"] not in tested]
 
 
+def with_one_label(posts: list[dict]) -> list[dict]:
+    return [{**post, "label": post["label"] if place == 3 else ""} for place, post in enumerate(posts)]
+
+
 def to_train(folder: Path, posts: list[dict]) -> list[str]:
     return ["--train_file", write_posts(folder / "posts.csv", posts)]
 
@@ -66,10 +70,7 @@ REFUSED = {
     "one timeline more to test": (lambda folder, _: to_test(folder, POSTS + NEW), "held back.*person-"),
     "only what it learned from": (lambda folder, out: to_test(folder, learned_from(out)), "person-"),
     "a single label": (
-        lambda folder, out: to_test(
-            folder,
-            [{**post, "label": post["label"] if place == 3 else ""} for place, post in enumerate(learned_from(out))],
-        ),
+        lambda folder, out: to_test(folder, with_one_label(learned_from(out))),
         r"person-\d+ \(1 in all",
     ),
 }

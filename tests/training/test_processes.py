@@ -1,4 +1,4 @@
-"""Training and prediction in two processes against one, and processes that are killed or in the way."""
+"""Training and prediction in two processes against one."""
 
 import json
 import os
@@ -20,31 +20,20 @@ pytestmark = pytest.mark.slow
 ENCODER = {**tiny_encoder(), "vocab_size": 128, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def launch(
-    arguments: list[str], processes: int = 1, script: str = "run_glue_style.py", **settings
-) -> subprocess.Popen:
-    """A script in its own process, or in several."""
+def run(arguments: list, processes: int = 1, script: str = "run_glue_style.py", ends_well: bool = True) -> str:
+    """What a script says that runs in its own process, or in several."""
     command = [sys.executable]
     if processes > 1:
         # Several processes without a GPU: the scripts say `--use_cpu`. At any free port.
         command += ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(processes)]
         command += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
         command += ["--main_process_port", "0"]
+    command += [script, *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return subprocess.Popen([*command, script, *arguments], cwd=ROOT, env=environment, text=True, **settings)
-
-
-def run(arguments: list[str], processes: int = 1, script: str = "run_glue_style.py", ends_well: bool = True) -> str:
-    """What a script says."""
-    process = launch(arguments, processes, script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    said, _ = process.communicate(timeout=300)
-    assert (process.returncode == 0) is ends_well, said
-    return said
-
-
-def refused(arguments: list[str], processes: int = 1, script: str = "run_glue_style.py") -> str:
-    """What a script says that ends with an error."""
-    return run(arguments, processes, script, ends_well=False)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, timeout=300, **streams)
+    assert (done.returncode == 0) is ends_well, done.stdout
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +67,12 @@ def training(files: dict[str, str], output: Path, **settings) -> list[str]:
     return ["configuration/demo.yaml", *arguments, "--do_eval", "--use_cpu"]
 
 
-def as_one(folder: Path, other: Path) -> bool:
-    """
-    Whether two trainings ended in the same weights, and fails where they did not. Rounding moves a weight by less than
-    2e-6, a step by up to 1e-3.
-    """
+def assert_same_weights(folder: Path, other: Path):
+    """Fails where two trainings ended in other weights. Rounding moves one by less than 2e-6, a step by up to 1e-3."""
     weights, others = (load_file(output / "model.safetensors") for output in (folder, other))
+    assert weights.keys() == others.keys()
     for name, weight in weights.items():
         torch.testing.assert_close(others[name], weight, atol=1e-5, rtol=0, msg=name)
-    return weights.keys() == others.keys()
 
 
 def assert_same_predictions(folder: Path, other: Path):
@@ -122,15 +108,15 @@ def one(tmp_path_factory, files) -> Path:
 
 def test_two_processes_train_as_one_and_one_process_goes_on(tmp_path, files, one):
     run(halves(files, tmp_path / "two"), 2)
-    assert as_one(one, tmp_path / "two")
+    assert_same_weights(one, tmp_path / "two")
     assert_same_predictions(tmp_path / "two", one)
     first, second = (read_json(folder / "all_results.json")["train"] for folder in (one, tmp_path / "two"))
     assert second["loss"] == pytest.approx(first["loss"], abs=1e-5)
     resumed = training(files, tmp_path / "resumed", **OFTEN, per_device_train_batch_size=8)
     run([*resumed, "--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")])
-    assert as_one(one, tmp_path / "resumed")
+    assert_same_weights(one, tmp_path / "resumed")
     again = training(files, tmp_path / "two", **OFTEN, per_device_train_batch_size=8)
-    assert "--per_device_train_batch_size 4" in refused(again)
+    assert "--per_device_train_batch_size 4" in run(again, ends_well=False)
 
 
 def test_two_processes_grow_the_trees_of_one(tmp_path, files):
@@ -138,9 +124,8 @@ def test_two_processes_grow_the_trees_of_one(tmp_path, files):
     frozen = {"model_type": "post_tempoformer", "freeze_encoder": "true", "max_steps": 1}
     frozen["config_overrides"] = '{"num_trees": 5, "stream_hidden_size": 8}'
     for processes in (1, 2):
-        run(
-            training(files, tmp_path / str(processes), **frozen, per_device_train_batch_size=8 // processes), processes
-        )
+        size = {"per_device_train_batch_size": 8 // processes}
+        run(training(files, tmp_path / str(processes), **frozen, **size), processes)
     one, two = (load_file(tmp_path / folder / "model.safetensors") for folder in ("1", "2"))
     assert one["trees.leaves"].sum(-1).min() > 0.99
     for name in (name for name in one if name.startswith("trees.")):
@@ -155,7 +140,7 @@ FSDP = ["--fsdp", "--fsdp_config", '{"transformer_layer_cls_to_wrap": "BertLayer
 def test_sharded_training_ends_as_one(tmp_path, files, one):
     """The whole model is saved, with its own code; a checkpoint goes on with FSDP, and only with it."""
     run(["run_glue_style.py", *halves(files, tmp_path / "two"), *FSDP], 2, ON_CPU)
-    assert as_one(one, tmp_path / "two")
+    assert_same_weights(one, tmp_path / "two")
     assert_same_predictions(tmp_path / "two", one)
     code = [sorted(path.name for path in folder.glob("*.py")) for folder in (one, tmp_path / "two")]
     assert code[0] == code[1]
@@ -164,28 +149,21 @@ def test_sharded_training_ends_as_one(tmp_path, files, one):
 
     checkpoint = ["--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")]
     run(["run_glue_style.py", *halves(files, tmp_path / "resumed"), *FSDP, *checkpoint], 2, ON_CPU)
-    assert as_one(one, tmp_path / "resumed")
+    assert_same_weights(one, tmp_path / "resumed")
     without = training(files, tmp_path / "without", **OFTEN, per_device_train_batch_size=8)
-    assert "FSDP" in refused([*without, *checkpoint])
+    assert "FSDP" in run([*without, *checkpoint], ends_well=False)
 
 
 def test_weights_in_parts_are_refused(tmp_path, files):
     """What FSDP would do by `accelerate launch --use_fsdp` alone: no model would be there at the end."""
     parts = '{"transformer_layer_cls_to_wrap": "BertLayer", "state_dict_type": "SHARDED_STATE_DICT"}'
     arguments = ["run_glue_style.py", *training(files, tmp_path / "parts"), *FSDP[:-1], parts]
-    assert "FULL_STATE_DICT" in refused(arguments, 2, ON_CPU)
+    assert "FULL_STATE_DICT" in run(arguments, 2, ON_CPU, ends_well=False)
 
 
 def test_two_processes_predict_as_one(tmp_path, files, one):
     """Every post once and in order, whatever remains for the last batch of each process."""
-    saved = {
-        "model_name_or_path": one,
-        "test_file": files["test_file"],
-        "validation_file": files["validation_file"],
-        "targets_per_row": 3,
-        "per_device_eval_batch_size": 5,
-        "output_dir": tmp_path,
-    }
-    arguments = [argument for name, value in saved.items() for argument in (f"--{name}", str(value))]
-    run([*arguments, "--do_eval", "--do_predict", "--use_cpu"], 2)
+    parts = ["--test_file", files["test_file"], "--validation_file", files["validation_file"], "--do_eval"]
+    sizes = ["--targets_per_row", 3, "--per_device_eval_batch_size", 5]
+    run(["--model_name_or_path", one, *parts, *sizes, "--do_predict", "--use_cpu", "--output_dir", tmp_path], 2)
     assert_same_predictions(tmp_path, one)
