@@ -36,9 +36,23 @@ def test_any_order_of_timelines_gives_the_pipeline_s_answers(variant, data):
         assert [answer["stream_length"] for answer in answers[name]] == [min(n, window) for n in range(1, 7)]
 
 
-def test_posts_of_two_processes_at_the_same_time_are_all_read(pipe):
+@pytest.fixture
+def store():
+    return DictStore()
+
+
+@pytest.fixture
+def classifier(pipe, store):
+    return LiveClassifier(pipe, store)
+
+
+def told(answer: dict) -> tuple[str, int]:
+    """Where the earlier posts came from, and how many posts were read."""
+    return answer["context"], answer["stream_length"]
+
+
+def test_posts_of_two_processes_at_the_same_time_are_all_read(pipe, store):
     """The one that writes later reads again what the other one wrote; its other timelines need no second time."""
-    store = DictStore()
     first, second = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
     send(first, TIMELINES, [("ann", 0), ("bob", 0)])
     others = []
@@ -49,9 +63,7 @@ def test_posts_of_two_processes_at_the_same_time_are_all_read(pipe):
     assert store.writes == 5
 
 
-def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe):
-    store = DictStore()
-    classifier = LiveClassifier(pipe, store)
+def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe, store, classifier):
     # Twice in one batch, and again later, beside a new one.
     first, copy, other = send(classifier, TIMELINES, [("ann", 0), ("ann", 0), ("bob", 0)])
     assert first == copy != other
@@ -60,15 +72,11 @@ def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe):
     assert_same([first, new], pipe(TIMELINES["ann"])[:2])
     # While another process reads the same post: so it is too if the connection breaks after Redis has written.
     store.meanwhile.append(lambda: send(LiveClassifier(pipe, store), TIMELINES, [("ann", 2)]))
-    assert_same(
-        send(classifier, TIMELINES, [("ann", 2)]) + send(classifier, TIMELINES, [("ann", 3)]),
-        pipe(TIMELINES["ann"])[2:4],
-    )
+    answers = [answer for number in (2, 3) for answer in send(classifier, TIMELINES, [("ann", number)])]
+    assert_same(answers, pipe(TIMELINES["ann"])[2:4])
 
 
-def test_only_the_last_answers_are_kept(pipe):
-    store = DictStore()
-    classifier = LiveClassifier(pipe, store)
+def test_only_the_last_answers_are_kept(store, classifier):
     # Of equal times, so that none is late.
     texts = {"ann": {"text": ["word"] * 25, "timestamp": [1e9] * 25}}
     for number in range(25):
@@ -79,9 +87,7 @@ def test_only_the_last_answers_are_kept(pipe):
     assert store.writes == 26
 
 
-def test_a_late_post_gets_no_answer_and_changes_nothing(pipe):
-    store = DictStore()
-    classifier = LiveClassifier(pipe, store)
+def test_a_late_post_gets_no_answer_and_changes_nothing(pipe, store, classifier):
     answers = send(classifier, TIMELINES, [("ann", 0), ("ann", 2)])
     before = dict(store.memories)
     assert send(classifier, TIMELINES, [("ann", 1)]) == [None]
@@ -93,8 +99,7 @@ def test_a_late_post_gets_no_answer_and_changes_nothing(pipe):
     assert_same([other], pipe(TIMELINES["bob"])[:1])
 
 
-def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe):
-    classifier = LiveClassifier(pipe, DictStore())
+def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, classifier):
     for number in range(4):
         send(classifier, TIMELINES, [("ann", number)])
     expected = pipe(TIMELINES["ann"])
@@ -102,17 +107,17 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe):
     others = {"ann": {**TIMELINES["ann"], "text": ["other"] * 4 + TIMELINES["ann"]["text"][4:]}}
     (answer,) = send(classifier, others, [("ann", 4)], 4)
     assert_same([answer], expected[4:5])
-    assert (answer["context"], answer["stream_length"]) == ("memory", 4)
+    assert told(answer) == ("memory", 4)
     assert classifier.forget("ann") and not classifier.forget("ann")
     # More texts than the window has posts.
     (answer,) = send(classifier, TIMELINES, [("ann", 4)], 4)
     assert_same([answer], expected[4:5])
-    assert (answer["context"], answer["stream_length"]) == ("texts", 4)
+    assert told(answer) == ("texts", 4)
     assert_same(send(classifier, TIMELINES, [("ann", 5)]), expected[5:])
     classifier.forget("ann")
     (answer,) = send(classifier, TIMELINES, [("ann", 4)])
     assert_same([answer], pipe(cut("ann", 4)))
-    assert (answer["context"], answer["stream_length"]) == ("none", 1)
+    assert told(answer) == ("none", 1)
 
 
 class ForgettingStore(DictStore):
@@ -136,7 +141,7 @@ def test_forgetting_while_a_post_is_read_leaves_nothing(pipe, was_written):
     assert answers[0]["label"] and set(store.memories) == {"bob"}
     assert_same(answers[1:], pipe(TIMELINES["bob"])[1:2])
     (answer,) = send(classifier, TIMELINES, [("ann", 3)])
-    assert (answer["context"], answer["stream_length"]) == ("none", 1) and "ann" in store.memories
+    assert told(answer) == ("none", 1) and "ann" in store.memories
 
 
 def unreadable(memory: bytes) -> list[bytes]:
@@ -153,19 +158,17 @@ def unreadable(memory: bytes) -> list[bytes]:
     ]
 
 
-def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_its_answer(pipe):
-    store = DictStore()
-    classifier = LiveClassifier(pipe, store)
+def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_its_answer(pipe, store, classifier):
     send(classifier, TIMELINES, [("ann", 0), ("bob", 0)])
     before = dict(store.memories)
     for memory in unreadable(before["ann"][1]):
         store.memories = {**before, "ann": (before["ann"][0], memory)}
         ann, bob = send(classifier, TIMELINES, [("ann", 1), ("bob", 1)])
         assert_same([ann, bob], [*pipe(cut("ann", 1)), pipe(TIMELINES["bob"])[1]])
-        assert (ann["context"], ann["stream_length"], bob["context"]) == ("none", 1, "memory")
+        assert told(ann) == ("none", 1) and told(bob) == ("memory", 2)
         # It is whole again.
         (ann,) = send(classifier, TIMELINES, [("ann", 2)])
-        assert (ann["context"], ann["stream_length"]) == ("memory", 2)
+        assert told(ann) == ("memory", 2)
 
 
 def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):

@@ -32,7 +32,7 @@ def server():
 
 
 def serve_while_busy(server, jobs: list[tuple]) -> list:
-    """The answers, or exceptions, of jobs (function, item, tokens) that arrive while another one is computed."""
+    """The answers, or exceptions, of jobs (function, item) that arrive while another one is computed."""
     busy, go_on = threading.Event(), threading.Event()
 
     def first(items):
@@ -48,9 +48,9 @@ def serve_while_busy(server, jobs: list[tuple]) -> list:
         others = [asyncio.create_task(batches.answer(*job)) for job in jobs]
         await asyncio.sleep(0)
         go_on.set()
-        answers = await asyncio.gather(begun, *others, return_exceptions=True)
+        _, *answers = await asyncio.gather(begun, *others, return_exceptions=True)
         serving.cancel()
-        return answers[1:]
+        return answers
 
     return asyncio.run(asyncio.wait_for(arrive(), 60))
 
@@ -71,7 +71,7 @@ class Doubler:
 
 def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_refused(server):
     double, most_waiting = Doubler(), server.MAX_WAITING
-    answers = serve_while_busy(server, [(double, number, 1) for number in range(most_waiting + 1)])
+    answers = serve_while_busy(server, [(double, number) for number in range(most_waiting + 1)])
     assert answers[:-1] == [2 * number for number in range(most_waiting)]
     assert answers[-1].status_code == 503 and answers[-1].headers["Retry-After"] == "1"
     assert max(map(len, double.asked)) == server.MAX_BATCH and sum(map(len, double.asked)) == most_waiting
@@ -80,10 +80,10 @@ def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_r
 def test_a_post_that_fails_fails_alone(server):
     """Not where Redis is gone, which would be asked for every post again."""
     double = Doubler(bad=RuntimeError("broken"), late=redis.ResponseError("of one key"))
-    answers = serve_while_busy(server, [(double, item, 1) for item in (1, "bad", 2, "late", 3)])
+    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2, "late", 3)])
     assert [str(answer) for answer in answers] == ["2", "broken", "4", "of one key", "6"]
     double = Doubler(bad=redis.ConnectionError("nobody there"))
-    answers = serve_while_busy(server, [(double, item, 1) for item in (1, "bad", 2)])
+    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2)])
     assert [str(answer) for answer in answers] == ["nobody there"] * 3 and len(double.asked) == 1
 
 
@@ -98,7 +98,7 @@ def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server)
         done.append(("forget", names))
         return names
 
-    serve_while_busy(server, [(score, "ann", 1), (score, "bob", 1), (forget, "ann", 0), (score, "cy", 1)])
+    serve_while_busy(server, [(score, "ann"), (score, "bob"), (forget, "ann"), (score, "cy")])
     assert done == [("score", ["ann", "bob"]), ("forget", ["ann"]), ("score", ["cy"])]
 
 
@@ -125,7 +125,7 @@ def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
     with ThreadPoolExecutor() as pool:
         explained = pool.submit(client.post, "/explain", json=TIMELINES["bob"])
         assert explaining.wait(60)
-        answer = client.post("/score", json={"timeline_id": "ann", "post_id": "1", "text": "why", "timestamp": 1})
+        answer = client.post("/score", json=post_of("ann", 0))
         busy = client.post("/explain", json=TIMELINES["bob"])
         scored.set()
         assert explained.result(60).status_code == 200
@@ -174,6 +174,7 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     assert 'posts_total{outcome="scored"} 6.0' in client.get("/metrics").text.splitlines()
 
 
+JSON = {"Content-Type": "application/json"}
 GOOD = {"text": "word", "timestamp": 1}
 REFUSED = [
     ("/score", {"text": "secret " * 10_000}),
@@ -194,9 +195,9 @@ def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
     """Too long, unknown, no text, or a time that is none."""
     for path, body in REFUSED:
         whole = json.dumps(post_of("ann", 5, **body) if path == "/score" else body)
-        answer = client.post(path, content=whole)
+        answer = client.post(path, content=whole, headers=JSON)
         assert answer.status_code == 422 and "secret" not in answer.text, (path, body, answer.text)
-    assert client.post("/score", content=b"{").status_code == 422
+    assert client.post("/score", content=b"{", headers=JSON).status_code == 422
     assert client.post("/score", json={"text": "x" * 2_000_000}).status_code == 413
 
 

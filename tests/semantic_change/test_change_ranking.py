@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_json, read_table
+from helpers import SIZES, TIMES, VOCABULARY, dated_bert, dated_config, read_table
 from scipy.spatial.distance import cosine
 from scipy.stats import permutation_test, spearmanr
 from transformers import BertConfig, BertModel, BertTokenizer
@@ -108,18 +108,10 @@ def test_a_table_of_words_says_how_sure_it_is(folder, tmp_path, capsys, model):
     for word in ("the", "air"):
         assert float(rows[word]["p_fdr"]) >= float(rows[word]["p"]) > 0.05
         assert abs(float(rows[word]["prt_corrected"])) < 0.2 * float(rows["flew"]["prt_corrected"])
-    assert f"The Trees ({TIMES[0]}: 4, {TIMES[1]}: 30)" in capsys.readouterr().out
-
-
-def test_rare_words_are_left_out_and_named(folder, tmp_path):
-    given = ("--model_name_or_path", folder / "plain", "--measures", "apd", "--min_usages")
-    assert "The Trees" in {row["word"] for row in rank(folder, tmp_path, *given, "4")}
-    rank(folder, tmp_path, *given, "5")
     # `trees` is in the longer phrase only.
-    rare = {TIMES[0]: 4, TIMES[1]: 30}
-    assert read_json(tmp_path / "results.json")["left_out"] == {"trees": dict.fromkeys(TIMES, 0), "The Trees": rare}
-    with pytest.raises(ValueError, match="flew .*40"):
-        rank(folder, tmp_path, *given, "200")
+    out = capsys.readouterr().out
+    for word, first, last in (("The Trees", 4, 30), ("trees", 0, 0)):
+        assert f"{word} ({TIMES[0]}: {first}, {TIMES[1]}: {last})" in out
 
 
 def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):

@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 import torch
 from helpers import SIZES, VOCABULARY, read_table
+from stand_ins import data_of
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
-from modeling_tempoformer.semantic_change.senses import find_senses
-from modeling_tempoformer.semantic_change.usages import Usage
 
 
 pytestmark = pytest.mark.slow
@@ -21,7 +20,6 @@ pytestmark = pytest.mark.slow
 TIMES = ["1800", "1900", "2000"]
 ATTACK = "</script><script>document.title='x'</script><img/src=x/onerror=\"document.title='y'\">"
 READY = "#chosen-word"
-FIELDS = ["time", "text", "start", "end"]
 
 
 @pytest.fixture(scope="module")
@@ -85,24 +83,20 @@ def test_words_are_sorted_and_searched(opened, folder):
     assert set(opened.texts("#rows a")) == {"flew", "glad"} and opened.text("#found") == "2 of 4 words"
 
 
-def test_shares_and_sentences_are_those_of_the_vectors_in_the_file(opened, folder):
+def test_shares_and_sentences_are_those_of_the_page_s_data(opened, folder):
     choose(opened, "flew")
-    table = pd.read_parquet(folder / "_usages.parquet").query("word == 'flew'").reset_index()
-    by_time = {time: table[table["time"] == time] for time in TIMES}
-    usages = {time: [Usage(*row) for row in rows[FIELDS].itertuples(index=False)] for time, rows in by_time.items()}
-    senses = find_senses(usages, {time: np.stack(rows["vector"]) for time, rows in by_time.items()}, 42)
-    nearest = table.loc[senses.nearest].assign(sense=senses.labels[senses.nearest])
-    assert len(opened.find_all("#senses article")) == len(senses.counts) > 1
-    for sense, (counts, words) in enumerate(zip(senses.counts, senses.keywords, strict=True)):
+    words = data_of((folder / "_changes.html").read_text(encoding="utf-8"))["words"]
+    (usages,) = (row["usages"] for row in words if row["word"] == "flew")
+    assert len(opened.find_all("#senses article")) == len(usages["counts"]) > 1
+    for sense, (counts, keywords) in enumerate(zip(usages["counts"], usages["keywords"], strict=True)):
         article = f"#senses article:nth-child({sense + 1})"
-        assert opened.text(f"{article} h4") == f"Sense {sense + 1}: {', '.join(words)}"
+        assert opened.text(f"{article} h4") == f"Sense {sense + 1}: {', '.join(keywords)}"
         headings = opened.texts(f"{article} .times h5")
         for place, (time, count) in enumerate(zip(TIMES, counts, strict=True)):
             assert headings[place].startswith(f"{time}: {np.floor(100 * count / 30 + 0.5):.0f} % ")
             assert headings[place].endswith(f", {count} of 30")
             where = f"{article} .times > :nth-child({place + 1}) .text"
-            texts = nearest.loc[(nearest["sense"] == sense) & (nearest["time"] == time), "text"]
-            assert opened.texts(where) == list(dict.fromkeys(texts))[:3]
+            assert opened.texts(where) == ["".join(usages["text"][usage]) for usage in usages["nearest"][sense][place]]
             assert set(opened.texts(f"{where} mark")) <= {"flew"}
     assert len(opened.find_all("#map .mark-symbol path")) > 90
 

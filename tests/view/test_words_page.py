@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
 from helpers import TIMES
+from scipy.spatial.distance import pdist
 from stand_ins import data_of
 
 from modeling_tempoformer.semantic_change.report import ranked_table
@@ -103,9 +103,7 @@ def test_the_numbers_of_a_word():
     # Distances on the map are those of the projection in another unit, and the longer side is of length 2.
     original, variance = principal_components(np.concatenate(list(vectors["plane"].values())), 2)
     points, unit = np.array([shown["x"], shown["y"]]).T, np.ptp(original, axis=0).max() / 2
-    for one, other in combinations(range(len(points)), 2):
-        distance = math.dist(points[one], points[other])
-        assert distance == pytest.approx(math.dist(original[one], original[other]) / unit, abs=0.003)
+    assert pdist(points) == pytest.approx(pdist(original) / unit, abs=0.003)
     assert np.abs(points).max() == pytest.approx(1)
     assert shown["variance"] == pytest.approx(variance, abs=1e-4)
 
@@ -115,13 +113,9 @@ def test_quotations_have_date_and_source_and_senses_their_first():
     undated = page_of(usages, vectors)["words"][0]["usages"]
     assert undated["first"] == [None] * 3
     # The earliest come last.
-    usages["plane"] = {
-        time: [
-            replace(one, date=f"{time[:2]}{40 - place}-05-01", source=f"letter {place}")
-            for place, one in enumerate(found)
-        ]
-        for time, found in usages["plane"].items()
-    }
+    for time, found in usages["plane"].items():
+        dates = (f"{time[:2]}{40 - place}-05-01" for place in range(30))
+        usages["plane"][time] = [replace(one, date=date, source=f"of {date}") for one, date in zip(found, dates)]
     shown = page_of(usages, vectors)["words"][0]["usages"]
     found = [one for of_time in usages["plane"].values() for one in of_time]
     assert shown["date"] == [one.date for one in found] and shown["source"] == [one.source for one in found]
