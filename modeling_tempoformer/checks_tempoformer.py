@@ -27,9 +27,7 @@ class CheckedFields:
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """
-        As in the library, but the fields in `kwargs` are checked too, and any value that is refused is a `ValueError`.
-        """
+        """As in the library, but the fields in `kwargs` are checked too, and what is refused is a `ValueError`."""
         try:
             loaded = super().from_dict(config_dict, **kwargs)
             (loaded[0] if isinstance(loaded, tuple) else loaded).validate()

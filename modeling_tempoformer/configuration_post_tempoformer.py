@@ -49,10 +49,7 @@ class StreamFields(CheckedFields):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """
-        As in the library, but what belongs to the classes of `config_dict` ([`CLASS_FIELDS`]) is dropped if another
-        number of classes is given.
-        """
+        """As in the library, without the [`CLASS_FIELDS`] of `config_dict` if another number of classes is given."""
         given = {name: kwargs.pop(name) for name in (*CLASS_FIELDS, "id2label", "label2id") if name in kwargs}
         values = {**config_dict, **given}
         if "id2label" in given and "label2id" not in given:

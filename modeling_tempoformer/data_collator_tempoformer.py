@@ -232,7 +232,7 @@ class StreamCollator:
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
-        window (`int`): Number of posts in a stream, at least 1.
+        window (`int`): Posts in a stream, at least 1.
         timed (`bool`, *optional*, defaults to `True`): Whether rows must have `timestamps`.
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
