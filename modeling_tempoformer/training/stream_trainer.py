@@ -316,8 +316,7 @@ def run_steps(
             page = Path(training.output_dir) / TIMELINES
             said = trainer.card_verdict()
             if not training.do_train:
-                downloads = {"cache_dir": model_args.cache_dir, "revision": model_args.model_revision}
-                said = worth(read_test(model_args.source, token=model_args.token, **downloads))
+                said = worth(read_test(model_args.source, **model_args.downloads))
             write_view(page, trainer.model, trainer.processing_class, shown, "Test timelines", said)
     if trainer.is_world_process_zero():
         print_figures(training.output_dir)
