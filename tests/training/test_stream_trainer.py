@@ -21,6 +21,7 @@ def test_logits_are_those_of_their_posts(tmp_path, strategy):
     names = [f"p{post}" for post in range(12)]
     timelines = Dataset.from_list([{"post_ids": names, "texts": texts, "labels": [0, 1] * 6}])
     items = to_sequences(timelines, tokenizer, window=1)
+    items = items.with_format(columns=[name for name in items.column_names if name != "post_id"])
     arguments = StreamTrainingArguments(
         output_dir=str(tmp_path),
         per_device_eval_batch_size=5,
@@ -30,7 +31,7 @@ def test_logits_are_those_of_their_posts(tmp_path, strategy):
         disable_tqdm=True,
     )
     trainer = StreamTrainer(model, arguments, data_collator=DataCollatorWithPadding(tokenizer))
-    logits, _ = trainer.predict_posts(items.remove_columns("post_id"), [[name] for name in names], names[::-1])
+    logits, _ = trainer.predict_posts(items, names[::-1])
     model.eval()
     with torch.no_grad():
         expected = torch.cat([model(**tokenizer(text, return_tensors="pt")).logits for text in texts[::-1]])
