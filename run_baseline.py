@@ -87,7 +87,7 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
         data_collator=prepared.collator,
         compute_loss_func=prepared.compute_loss,
     )
-    run_steps(trainer, prepared.items, prepared.post_ids, timelines, split, baseline, data)
+    run_steps(trainer, prepared.items, timelines, split, baseline, data)
 
 
 def predict(

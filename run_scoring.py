@@ -31,6 +31,7 @@ from modeling_tempoformer.scoring.scorer import (
     read_parts,
     score_partition,
 )
+from modeling_tempoformer.training.arguments import DownloadArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.timelines import load_pipeline
 
@@ -43,7 +44,7 @@ PARTITION, LEAST_PARTITIONS = 1 << 25, 16
 
 
 @dataclass(kw_only=True)
-class ScoringArguments:
+class ScoringArguments(DownloadArguments):
     """Which model, which posts, and where the predictions go."""
 
     model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
@@ -58,9 +59,6 @@ class ScoringArguments:
     cores_per_process: int = field(
         default=1, metadata={"help": "Of each process that holds the model; each has a GPU too, if there are any."}
     )
-    cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
-    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
-    token: str | None = field(default=None, repr=False, metadata={"help": "Token for downloads from the Hub."})
 
     def __post_init__(self):
         check_positive(self, "cores_per_process")
@@ -71,9 +69,8 @@ def main(arguments: list[str]):
     # Processes on other machines have other working folders.
     output = Path(args.output_dir).absolute()
     tables = find_tables(args.input_files, output)
-    downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}
     # In the precision in which it was saved.
-    loaded = load_pipeline(args.model_name_or_path, dtype="auto", **downloads)
+    loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
     pipe = NamedTimelines(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
     num_partitions = max(LEAST_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION)

@@ -38,11 +38,9 @@ from modeling_tempoformer.data.dated_texts import (
 )
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
-from modeling_tempoformer.evaluation.figures import print_figures
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked
-from modeling_tempoformer.training.hub_trainer import name_dataset
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
 from modeling_tempoformer.training.resuming import clear_results, report, train
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
@@ -207,8 +205,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
             tokenizer, mlm_probability=data.mlm_probability, time_mlm_probability=data.time_mlm_probability
         ),
     )
-    trainer.base_model = model_args.model_name_or_path
-    name_dataset(training, data.dataset_name, data.dataset_config_name)
+    trainer.name_sources(model_args.model_name_or_path, data.dataset_name, data.dataset_config_name)
 
     # Train, evaluate, predict, push
     if training.do_train:
@@ -225,12 +222,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         report(trainer, "predict", metrics)
         if trainer.is_world_process_zero():
             write_predictions(training.output_dir, predictions)
-    if trainer.is_world_process_zero():
-        print_figures(training.output_dir)
-    if training.push_to_hub:
-        trainer.push_to_hub()
-    elif training.do_train:
-        trainer.create_model_card()
+    trainer.finish(has_changed=training.do_train)
 
 
 if __name__ == "__main__":

@@ -7,23 +7,23 @@ The page is one HTML file that opens from disk and asks no other machine for any
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from datasets import Dataset
 
 from modeling_tempoformer import to_timelines
-from modeling_tempoformer.data.arguments import check_positive
+from modeling_tempoformer.data.arguments import PostArguments, check_positive
 from modeling_tempoformer.data.post_splits import load_file, timeline_columns
 from modeling_tempoformer.data.splits import hold_back, read_split
 from modeling_tempoformer.evaluation.report import worth
 from modeling_tempoformer.evaluation.results import read_test
+from modeling_tempoformer.training.arguments import DownloadArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view
 from modeling_tempoformer.view.timelines import TIMELINES, classes_of, load_pipeline, write_view
 
 
 @dataclass(kw_only=True)
-class ViewArguments:
+class ViewArguments(PostArguments, DownloadArguments):
     """Which model, which posts, and which file to write."""
 
     model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
@@ -32,22 +32,10 @@ class ViewArguments:
         default=TIMELINES, metadata={"help": f"The page. Default: {TIMELINES}; such a name is never pushed."}
     )
     title: str = field(default="Timelines", metadata={"help": "Heading of the page."})
-    task_name: Literal["lrs", "moc", "topic_shift", "annomi", "mood_diaries", "ubuntu_irc"] | None = field(
-        default=None, metadata={"help": "The file is in the original form of this corpus. Default: a table of posts."}
-    )
-    timeline_column: str = "timeline_id"
-    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
-    text_column: str = "text"
-    label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
-    id_column: str | None = None
-    speaker_column: str | None = field(default=None, metadata={"help": "Default: 'speaker', if it exists."})
     watched_speakers: list[str] | None = field(
         default=None, metadata={"help": "Only posts of these speakers give alarms on the page. Default: of all."}
     )
     max_predict_samples: int | None = field(default=None, metadata={"help": "At most so many timelines, the first."})
-    cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
-    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
-    token: str | None = field(default=None, repr=False, metadata={"help": "Token for downloads from the Hub."})
 
     def __post_init__(self):
         check_positive(self, "max_predict_samples")
@@ -56,8 +44,7 @@ class ViewArguments:
 def main(arguments: list[str]):
     (args,) = parse([ViewArguments], arguments)
     check_view()
-    downloads = {"cache_dir": args.cache_dir, "revision": args.model_revision, "token": args.token}
-    pipe = load_pipeline(args.model_name_or_path, **downloads)
+    pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names, _ = classes_of(pipe.model.config)
     try:
         timelines = to_timelines(load_file(args.test_file, args.task_name), names, *timeline_columns(args))
@@ -70,7 +57,7 @@ def main(arguments: list[str]):
         timelines = timelines.select(range(min(args.max_predict_samples, len(timelines))))
     if args.watched_speakers is not None:
         check_speakers(args.watched_speakers, timelines)
-    verdict = worth(read_test(model_folder, **downloads))
+    verdict = worth(read_test(model_folder, **args.downloads))
     write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict, args.watched_speakers)
 
 

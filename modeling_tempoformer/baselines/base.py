@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from datasets import Dataset, concatenate_datasets
@@ -56,12 +56,10 @@ class UntrainedBaseline(Baseline, ABC):
 
 @dataclass
 class Prepared:
-    """A baseline's model and data, ready for the Trainer; `items` and `post_ids` have an entry for each part."""
+    """A baseline's model and data, ready for the Trainer; `items` of each part, as [`targets_of`] takes them."""
 
     model: nn.Module
-    items: dict[str, Any]
-    # For each item the ids of the posts that it classifies.
-    post_ids: dict[str, list[list[str]]]
+    items: dict[str, Dataset]
     collator: Callable
     tokenizer: PreTrainedTokenizerBase | None = None
     # The loss, where the model does not compute it.

@@ -93,6 +93,8 @@ class Method(TrainedBaseline):
             )
             for name, part in timelines.items()
         }
+        # The collator would make a tensor of ids.
+        read = [name for name in items["train"].column_names if name != "post_id"]
         class_weights = choose_class_weights(timelines["train"], names)
 
         def compute_loss(outputs: Any, labels: torch.Tensor, num_items_in_batch=None) -> torch.Tensor:
@@ -101,8 +103,7 @@ class Method(TrainedBaseline):
 
         return Prepared(
             model=model,
-            items={name: part.remove_columns("post_id") for name, part in items.items()},
-            post_ids={name: [[post_id] for post_id in part["post_id"]] for name, part in items.items()},
+            items={name: part.with_format(columns=read) for name, part in items.items()},
             collator=DataCollatorWithPadding(tokenizer),
             tokenizer=tokenizer,
             compute_loss=compute_loss,

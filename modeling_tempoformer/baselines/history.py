@@ -19,7 +19,6 @@ from ..data.arguments import DataTrainingArguments
 from ..data.post_splits import choose_class_weights, is_timed
 from ..data.rows import to_rows
 from ..data_collator_tempoformer import StreamCollator
-from ..evaluation.predictions import targets_of
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, focal_loss
 from ..training.fine_tuning import DEFAULT_WINDOW
 from ..training.frozen_encoder import embed_rows
@@ -154,6 +153,5 @@ class HistoryBaseline(TrainedBaseline):
         return Prepared(
             model=self.model_class(config),
             items=embed_rows(rows, embedder, tokenizer),
-            post_ids={name: targets_of(part) for name, part in rows.items()},
             collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=timed)),
         )

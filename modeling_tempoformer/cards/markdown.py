@@ -7,10 +7,7 @@ from typing import Any
 
 
 def escape_control_characters(text: str) -> str:
-    """
-    Writes out characters that are not printable: a newline breaks a table, a terminal obeys escape codes, and some
-    change the direction of the text after them.
-    """
+    """Writes out what is not printable: it may break a table, turn a text around, or be obeyed by a terminal."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

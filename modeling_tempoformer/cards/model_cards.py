@@ -59,8 +59,7 @@ def write_card(
 ):
     """
     Writes the model card `README.md` into the folder of a saved model, in the place of an older one. Facts that are
-    not given are left out or called "not stated". Names are escaped for Markdown, and characters that are not
-    printable written out.
+    not given are left out or called "not stated". Names are escaped.
 
     Args:
         model ([`TempoFormerForStreamClassification`], or a model with temporal attention): The saved model.
@@ -70,11 +69,10 @@ def write_card(
         base_model (`str`, *optional*): Hub id of the model that training started from. A local folder is left out.
         language, license, tags, dataset, dataset_tags, dataset_args: As in [`Trainer.create_model_card`].
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
-        scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and
-            by name, as [`compute_scores`] and the Trainer name them. If the configuration holds a
-            calibration, the card says that they were measured with it.
-        titles (`dict[str, str]`, *optional*): What the card calls the scores, without the classes in their names, and
-            beside accuracy, loss and perplexity. Scores without a title are not shown.
+        scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and by name, as
+            [`compute_scores`] and the Trainer name them, measured with the calibration that the configuration holds.
+        titles (`dict[str, str]`, *optional*): What the card calls the scores that it shows, without the classes in
+            their names, and beside accuracy, loss and perplexity.
         verdict (`list[str]`, *optional*): What the test says of the model, in sentences.
         figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
         training (`dict[str, Any]`, *optional*): How the model was trained, for example arguments by name.

@@ -24,11 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def pushed_files(folder: str | Path, results: Collection[str] = ()) -> list[Path]:
-    """
-    The files of a model's folder that a push sends: weights, configuration, tokenizer, code and card, which all lie in
-    the folder itself, and those of `results` that are there. Names that begin with an underscore or a dot are notes of
-    a run.
-    """
+    """What a push sends of a model's folder, and `results`; names that begin with `_` or `.` are notes of a run."""
     files = (path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
     return sorted(path for path in files if any(path.match(pattern) for pattern in (*PUSHED, *results)))
 

@@ -20,12 +20,26 @@ class DatasetArguments:
 
 
 @dataclass
-class DataTrainingArguments(DatasetArguments):
-    """Which posts, and how they are cut into streams."""
+class PostArguments:
+    """The form of a file of posts."""
 
     task_name: Literal["lrs", "moc", "topic_shift", "annomi", "mood_diaries", "ubuntu_irc"] | None = field(
         default=None, metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."}
     )
+    timeline_column: str = "timeline_id"
+    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
+    text_column: str = "text"
+    label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
+    id_column: str | None = None
+    speaker_column: str | None = field(
+        default=None, metadata={"help": "Who wrote a post, for the page to show. Default: 'speaker', if it exists."}
+    )
+
+
+@dataclass
+class DataTrainingArguments(PostArguments, DatasetArguments):
+    """Which posts, and how they are cut into streams."""
+
     train_file: str | None = field(default=None, metadata={"help": "Table of posts: CSV, TSV, JSON lines or Parquet."})
     validation_file: str | None = None
     test_file: str | None = None
@@ -43,13 +57,6 @@ class DataTrainingArguments(DatasetArguments):
         default=None, metadata={"help": "Split of --train_file by timeline, as run_cross_validation.py writes it."}
     )
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
-    timeline_column: str = "timeline_id"
-    timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
-    label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
-    id_column: str | None = None
-    speaker_column: str | None = field(
-        default=None, metadata={"help": "Who wrote a post, for the page to show. Default: 'speaker', if it exists."}
-    )
     level_column: str | None = field(
         default=None,
         metadata={"help": "In --train_file, the number that labels are a change of. Default: 'level', if it exists."},

@@ -50,8 +50,7 @@ def stance_switches(stances: list[str]) -> list[str]:
 def read_rumoureval(path: str | Path) -> Rows:
     """
     Longitudinal Rumour Stance (LRS): the threads of RumourEval-2017, one JSON object in each line (`.gz` or plain),
-    with `thread_id`, `source` and `replies` with `id`, `created_at`, `text`, `stance`. Posts are sorted by time; ties
-    keep their order.
+    with `thread_id`, `source` and `replies` with `id`, `created_at`, `text`, `stance`.
     """
     for _, line in read_lines(path):
         thread = json.loads(line)
@@ -69,9 +68,8 @@ def read_rumoureval(path: str | Path) -> Rows:
 
 def read_talklife(path: str | Path) -> Rows:
     """
-    Moments of change in TalkLife timelines (Tsakalidis et al., 2022; licensed, not shared): a CSV file with the
-    columns `timeline_id`, `postid`, `date` (ISO-8601), `content` and `label`: IE (escalation), IS (switch), O (no
-    change).
+    Moments of change in TalkLife timelines (Tsakalidis et al., 2022; licensed): a CSV file with `timeline_id`,
+    `postid`, `date` (ISO-8601), `content` and `label`: IE (escalation), IS (switch), O (no change).
     """
     posts = load_table(path).rename_columns({"postid": "post_id", "date": "timestamp", "content": "text"})
     yield from posts.select_columns(["post_id", "timeline_id", "timestamp", "text", "label"])
@@ -182,10 +180,7 @@ def read_conversations(path: Path, num_lines: int) -> dict[int, int]:
 
 
 def read_speeches(path: str | Path) -> Rows:
-    """
-    Sentences of presidents of the United States, 1790 to 2020: the columns `year` and `text` of a `.tsv` or `.tsv.gz`
-    in which quotes have no meaning.
-    """
+    """Sentences of presidents of the United States: `year` and `text` of a `.tsv` in which quotes have no meaning."""
     table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
     yield from table[["year", "text"]].rename(columns={"year": "time"}).to_dict("records")
 

@@ -200,10 +200,7 @@ def to_mlm_rows(
     max_length: int = 128,
     line_by_line: bool = False,
 ) -> Dataset:
-    """
-    Rows for [`TemporalMlmCollator`] of at most `max_length` tokens, special tokens included. A longer text makes
-    several rows. Texts of one time point are joined, of each 1,000 texts anew, unless `line_by_line`.
-    """
+    """Rows for [`TemporalMlmCollator`]; of each 1,000 texts those of one time are joined, unless `line_by_line`."""
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:

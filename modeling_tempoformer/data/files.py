@@ -49,10 +49,7 @@ def naming_broken_file(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """
-    A path beside `path` to write to, whose file takes the place of `path` at the end: a file is there whole or not at
-    all, also where the writing is interrupted. The folder is made if it does not exist.
-    """
+    """A path to write to, which takes the place of `path` at the end: a file is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # It keeps the ending, which decides on a format, and is never pushed.
     partial = path.with_name(f"_{os.getpid()}_{path.name}")
@@ -77,10 +74,7 @@ def data_folder(name: str) -> Path:
 
 @contextmanager
 def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[None]:
-    """
-    Holds an output folder for one run, and makes it if it does not exist. Only the main process of a run takes the
-    lock. Raises a `ValueError` at once if another run holds the folder, or if nothing can be written to it.
-    """
+    """Makes an output folder and holds it for one run. Raises a `ValueError` if another run holds it."""
     folder = Path(folder)
     lock = FileLock(folder / LOCK)
     try:

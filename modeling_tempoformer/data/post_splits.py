@@ -67,20 +67,15 @@ def split_posts(
     members: int = 1,
 ) -> tuple[dict[str, Dataset], dict[str, list[str]]]:
     """
-    The timelines of each split, and what [`make_split`] records of them.
-
-    To train, test and validation split are taken from the training posts where no file is given for them, or as
-    `--folds_file` says. A validation split is taken whenever `train` is wanted, so that the training posts are the
-    same with and without `--do_eval`. Without a training nothing is split, and only wanted splits are returned.
-
-    With several `members` each learns from another part of the training timelines ([`hold_out`]), and these are the
-    validation split, too, where no file is given: each is predicted by the member that has not learned from it.
-
-    `model` is the checkpoint to start from: it is not scored on timelines that it has learned from ([`hold_back`]).
+    The timelines of each split, and what [`make_split`] records of them. Without a training nothing is split, and only
+    wanted splits are returned. With several `members`, which only a training has, each learns from another part of the
+    training timelines ([`hold_out`]). `model` is the checkpoint to start from: it is not scored on timelines that it
+    has learned from ([`hold_back`]).
     """
     if len(names) < 2:
         raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")
-    if "train" not in wanted:
+    trains, shares = "train" in wanted, members > 1
+    if not trains:
         for name in ("train_file", "folds_file"):
             if getattr(arguments, name) is not None:
                 raise ValueError(
@@ -98,30 +93,29 @@ def split_posts(
         except ValueError as problem:
             source = getattr(arguments, f"{name}_file") or f"{arguments.dataset_name}, split {name}"
             raise ValueError(f"{source}: {problem}") from None
-    validates = "train" in wanted or "validation" in wanted
     if arguments.folds_file is not None:
         timelines = take_fold(timelines, arguments)
-        if members > 1:
+        if shares:
             timelines["train"] = concatenate_datasets([timelines["train"], timelines.pop("validation")])
     if set(timelines) == {"train"}:
         timelines["train"], timelines["test"] = split_timelines(timelines["train"], arguments.test_fraction, seed)
-    shares = members > 1 and "train" in timelines
-    if validates and "train" in timelines and "validation" not in timelines and not shares:
+    # Also without --do_eval, so that the training posts are the same.
+    if "train" in timelines and "validation" not in timelines and not shares:
         fraction = arguments.validation_fraction
         timelines["train"], timelines["validation"] = split_timelines(timelines["train"], fraction, seed)
     before = read_split(model)
     for name in ("validation", "test"):
         if name in timelines and name in wanted:
             timelines[name] = hold_back(name, timelines[name], before, model)
-    option = "file, or --train_file alone to split it" if "train" in wanted else "file"
+    option = "file, or --train_file alone to split it" if trains else "file"
     given = [name for name in wanted if not (shares and name == "validation")]
     timelines = check_given(timelines, arguments, given, option)
     split = make_split(timelines, before)
     if shares:
         timelines["train"] = hold_out(timelines["train"], members, seed)
-        if "validation" not in timelines:
-            timelines["validation"] = timelines["train"]
-    for name in ("train", "validation") if validates else ():
+        # Each of them is predicted by the member that has not learned from it.
+        timelines.setdefault("validation", timelines["train"])
+    for name in ("train", "validation"):
         if name in timelines and not any(max(timeline["labels"]) >= 0 for timeline in timelines[name]):
             raise ValueError(f"The {name} split has no labelled post.")
     for name, of_split in timelines.items():

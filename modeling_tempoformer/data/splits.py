@@ -66,10 +66,7 @@ def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.
 
 
 def hold_out(timelines: Dataset, members: int, seed: int) -> Dataset:
-    """
-    Shares timelines out to the members of a model: `held_out` is the member that does not learn from a timeline. Of
-    fewer timelines than members some learn from all.
-    """
+    """Adds `held_out`, the member that does not learn from a timeline. With fewer timelines some learn from all."""
     held_out = np.empty(len(timelines), dtype=np.int64)
     for member, (_, taken) in enumerate(cut(timelines, max(2, min(members, len(timelines))), seed)):
         held_out[taken] = member
@@ -89,8 +86,7 @@ def make_folds(
         seed (`int`): Seed of the shuffles; the same timelines and seed give the same folds.
 
     Returns:
-        For each fold the timeline ids of its splits `train`, `validation` and `test`. Raises a `ValueError` if there
-        are fewer timelines than folds.
+        For each fold the timeline ids of its splits. Raises a `ValueError` for fewer timelines than folds.
     """
     if num_folds < 2:
         raise ValueError(f"Cannot make {num_folds} folds: there must be at least 2.")

@@ -95,10 +95,7 @@ def find_separator(header: str) -> str:
 
 
 def read_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
-    """
-    The rows of a CSV file, its header first. Raises a `ValueError` that names the line where the first bad row begins:
-    one of more or fewer cells than the header, or with quotes that RFC 4180 does not allow.
-    """
+    """The rows of a CSV file, its header first; a `ValueError` names the line where the first bad one begins."""
     number, num_columns = 0, None
     with open_text(path, newline="") if content is None else io.StringIO(content, newline="") as file:
         header = file.readline()

@@ -42,10 +42,7 @@ class PostError(ValueError):
 
 
 class Post(NamedTuple):
-    """
-    A checked post. Times are seconds, labels class ids. `speaker` and `level` are None without such a column; a level
-    that is missing is NaN.
-    """
+    """A checked post: time in seconds, label a class id. A missing level is NaN, and None without such a column."""
 
     row: int
     post_id: str
@@ -106,9 +103,9 @@ def label_names(posts: Dataset, column: str = "label") -> list[str]:
 
     Returns:
         `list[str]`: The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order
-        if all are integers, and in alphabetical order otherwise. White space around labels does not count, and `1.0`
-        is `1`; empty cells, -100, NaN and null are no labels, also as text. Raises a `ValueError` if there is no such
-        column, or if labels differ only in case, white space or what cannot be seen.
+        if all are integers, else in alphabetical order. White space around labels does not count, and `1.0` is `1`;
+        empty cells, -100, NaN and null are no labels, also as text. Raises a `ValueError` without such a column, and
+        for labels that can hardly be told apart.
     """
     check_column(posts.column_names, column, "label")
     if isinstance(posts.features[column], ClassLabel):
@@ -136,7 +133,7 @@ def read_posts(
 ) -> Iterator[Post]:
     """
     Checks the posts one by one, but not that their ids differ. `columns` names the column of each role; where it has
-    None for the timestamp or the label, the usual column is read if there is one.
+    None, the usual column is read if there is one.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
@@ -241,9 +238,8 @@ def to_timelines(
     Returns:
         `Dataset`: One row for each timeline in the order of its first post, with `timeline_id`, `post_ids`,
         `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`, `labels` (class ids, -100 =
-        none), `speakers` and `levels` (absent without their columns; NaN = no level). Raises a [`PostError`] that
-        names the first bad row, column and value, and a `ValueError` for labels that can hardly be told apart, and for
-        times or ids in floats of fewer than 64 bits.
+        none), `speakers` and `levels` (absent without their columns; NaN = no level). Raises a [`PostError`] for the
+        first bad cell, and a `ValueError` for labels that can hardly be told apart and for floats of too few bits.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}

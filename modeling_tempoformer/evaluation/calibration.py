@@ -18,7 +18,7 @@ TOLERANCE = 1e-12
 
 
 def with_label(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The posts with a label (not -100)."""
+    """The posts with a label."""
     scores, labels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
     return check_X_y(scores[labels != -100], labels[labels != -100])
 
@@ -33,9 +33,8 @@ def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tup
 
 def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
-    The mean distance between confidence and accuracy over 15 bins of equal width, weighted by the number of posts in
-    each bin (Guo et al., 2017, section 2). The confidence of a post is the probability of its most probable class; on
-    the edge of two bins it belongs to the lower one.
+    The mean distance between confidence, the probability of the most probable class, and accuracy over 15 bins of
+    equal width, weighted by their posts (Guo et al., 2017, section 2). The edge of two bins is in the lower one.
 
     Args:
         probabilities (`np.ndarray` of shape `(posts, classes)`): Each row sums to 1.
@@ -61,9 +60,8 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         labels (`np.ndarray` of shape `(posts,)`): Class ids; posts with -100 are left out.
 
     Returns:
-        `float`: From 0.05 to 20. A warning says when it is an end of this range: if every post is classified
-        correctly, a lower temperature is always more likely. Raises a `ValueError` if no post has a label, or if a
-        logit is not finite.
+        `float`: From 0.05 to 20, with a warning at an end of this range, as where every post is classified correctly.
+        Raises a `ValueError` if no post has a label, or if a logit is not finite.
     """
     logits, labels = with_label(logits, labels)
 
@@ -82,14 +80,13 @@ def tune_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> list[float
     """
     The thresholds with the highest macro F1, where a post gets the class with the largest probability / threshold.
 
-    A coordinate search: it starts at equal thresholds, and moves one threshold at a time to its best value, while the
-    others keep their ratios, until no move improves macro F1. For two classes the result is optimal. For more classes
-    it can stop where only moving two thresholds at once would help. Of equally good values it takes the one closest to
-    equal thresholds.
+    A coordinate search from equal thresholds: it moves one at a time to its best value, the closest to equal
+    thresholds, while the others keep their ratios, until no move improves macro F1. The result is optimal for two
+    classes; for more, moving two thresholds at once may still help.
 
     Args:
-        probabilities (`np.ndarray` of shape `(posts, classes)`): Probabilities of posts that the model was not trained
-            on. They must be calibrated if the thresholds will be used on calibrated probabilities.
+        probabilities (`np.ndarray` of shape `(posts, classes)`): Of posts that the model was not trained on;
+            calibrated if those will be that the thresholds are used on.
         labels (`np.ndarray` of shape `(posts,)`): Class ids; posts with -100 are left out.
 
     Returns:
@@ -117,7 +114,7 @@ def tune_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> list[float
 
 
 def move_threshold(probabilities: np.ndarray, labels: np.ndarray, thresholds: np.ndarray, label: int) -> np.ndarray:
-    """Moves the threshold of one class to the value with the highest macro F1; the others keep their ratios."""
+    """Moves the threshold of one class to its best value."""
     num_classes = probabilities.shape[1]
     others = np.delete(np.arange(num_classes), label)
     weights = thresholds[others] / thresholds[others].sum()

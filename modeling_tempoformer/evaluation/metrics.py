@@ -118,9 +118,8 @@ def compute_metrics(label_names: list[str]) -> Callable[[EvalPrediction], dict[s
 
     Returns:
         A function from an `EvalPrediction` with logits (rows, streams, classes) and labels (rows, streams), -100
-        without a label, to the scores of [`compute_scores`] that need labels and predictions alone: `macro_f1`,
-        `macro_precision`, `macro_recall`, and `f1_NAME`, `precision_NAME`, `recall_NAME` and `support_NAME` of each
-        class. Empty if no post has a label.
+        without a label, to the scores of [`compute_scores`] that need labels and predictions alone: precision, recall
+        and F1 (`macro_f1`, `f1_NAME`), and `support_NAME` of each class. Empty if no post has a label.
     """
 
     def score(prediction: EvalPrediction) -> dict[str, float]:

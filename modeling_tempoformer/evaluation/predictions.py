@@ -72,16 +72,20 @@ def labelled_posts(
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
     """The values of the wanted posts, from those of rows (rows, posts, classes), which padding may follow."""
-    pairs = chain.from_iterable(zip(ids, row, strict=False) for ids, row in zip(post_ids, values, strict=True))
-    by_post = dict(pairs)
+    by_post = {}
+    for ids, row in zip(post_ids, values, strict=True):
+        by_post |= zip(ids, row, strict=False)
     return np.stack([by_post[post_id] for post_id in wanted])
 
 
-def targets_of(rows: Dataset) -> list[list[str]]:
-    """The ids of the posts that each row classifies, for rows from [`to_rows`]."""
+def targets_of(items: Dataset) -> list[list[str]]:
+    """The ids of the posts that each item classifies: its `post_id`, or of a row from [`to_rows`] those of targets."""
+    items = items.with_format(None)
+    if "post_id" in items.column_names:
+        return [[post_id] for post_id in items["post_id"]]
     return [
         [post_id for post_id, label in zip(row["post_ids"], row["labels"], strict=True) if label is not None]
-        for row in rows.select_columns(["post_ids", "labels"])
+        for row in items.select_columns(["post_ids", "labels"])
     ]
 
 
@@ -99,10 +103,8 @@ def prediction_rows(
     timelines: Dataset, predictions: np.ndarray, probabilities: np.ndarray, names: list[str]
 ) -> pd.DataFrame:
     """
-    A table with one row for each post, in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in
-    microseconds), `text`, `speaker`, `label`, `prediction` and the probability of each class. There is no `time`,
-    `text` or `speaker` where the timelines have no `timestamps`, `texts` or `speakers`. A missing label is
-    missing there too. Arguments as of [`labelled_posts`].
+    A table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds), `text` and
+    `speaker` where the timelines have them, `label`, `prediction` and the probability of each class.
     """
     columns = {
         "timeline_id": "timeline_id",

@@ -28,8 +28,8 @@ def compare(
 ) -> dict[str, Any]:
     """
     How sure a macro F1 is, and how far it is above what costs nothing. `posts` are the labelled ones of `timelines`,
-    at least one; `vectors` (posts, hidden) are of the posts of `train` and of `timelines`. Intervals are over
-    timelines; there are none if only one timeline has labels.
+    `vectors` (posts, hidden) are of the posts of `train` and of `timelines`. Intervals are over timelines, of which
+    at least two must have labels.
     """
     num_labels, labelled = len(posts.names), labels_of(timelines) >= 0
     larger = np.bincount(posts.labels).argmax()
@@ -44,18 +44,18 @@ def compare(
     def macro_f1(ids: np.ndarray) -> float:
         return float(f1_score(posts.labels, ids, labels=range(num_labels), average="macro", zero_division=0.0))
 
-    def interval(ids: np.ndarray) -> tuple[float, float]:
+    def interval(name: str, ids: np.ndarray) -> dict[str, tuple[float, float]]:
         """Of the macro F1 of the predictions less that of others."""
-        return paired_bootstrap(posts.labels, posts.predictions, ids, posts.timelines, num_labels)["interval"]
+        if len(set(posts.timelines)) < 2:
+            return {}
+        return {name: paired_bootstrap(posts.labels, posts.predictions, ids, posts.timelines, num_labels)["interval"]}
 
-    has_interval = len(set(posts.timelines)) > 1
-    # Less that of no predictions, which is 0.
-    found = {"macro_f1_interval": interval(np.full(len(posts.labels), -1))} if has_interval else {}
-    found["compared_with"] = {}
+    against = {}
     for name, (ids, facts) in rivals.items():
-        score = facts | {"macro_f1": macro_f1(ids), "difference": macro_f1(posts.predictions) - macro_f1(ids)}
-        found["compared_with"][name] = score | ({"difference_interval": interval(ids)} if has_interval else {})
-    return found
+        scores = {"macro_f1": macro_f1(ids), "difference": macro_f1(posts.predictions) - macro_f1(ids)}
+        against[name] = facts | scores | interval("difference_interval", ids)
+    # Less that of no predictions, which is 0.
+    return interval("macro_f1_interval", np.full(len(posts.labels), -1)) | {"compared_with": against}
 
 
 def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tuple[np.ndarray, list[str]]:
@@ -71,39 +71,22 @@ def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tu
     probabilities = np.zeros((len(asked), num_labels))
     for share in np.unique(share_asked):
         own, learned = share_asked == share, (share_known != share) | (share == NOBODY)
-        probabilities[own] = ask_trees(
-            known.loc[learned, features],
-            labels[learned],
-            asked.loc[own, features],
-            num_labels,
-            max_depth=2,
-            max_iter=40,
-            random_state=0,
-        )
+        pair = known.loc[learned, features], labels[learned], asked.loc[own, features]
+        probabilities[own] = ask_trees(*pair, num_labels, max_depth=2, max_iter=40, random_state=0)
     return probabilities, features
 
 
 def boosted_trees(
     train: Dataset, timelines: Dataset, known: np.ndarray, asked: np.ndarray, num_labels: int, seed: int = 0
 ) -> np.ndarray:
-    """
-    What trees say of `timelines` (posts, num_labels) that read principal components of a post's vector and of the
-    previous one's, their difference, their cosine and that with the mean of all before, position and times. `known`
-    are the vectors (posts, hidden) of `train`, `asked` those of `timelines`; a post that is not read has 0.
-    """
+    """What trees that read pairs of vectors (posts, hidden) say of `timelines`; a post that is not read has 0."""
     read = known[known.any(axis=1)]
     components = PCA(min(COMPONENTS, *read.shape), random_state=seed).fit(read)
     features = pair_features(train, known, components), pair_features(timelines, asked, components)
     return ask_trees(features[0], labels_of(train), features[1], num_labels, random_state=seed)
 
 
-def ask_trees(
-    known: np.ndarray | pd.DataFrame,
-    labels: np.ndarray,
-    asked: np.ndarray | pd.DataFrame,
-    num_labels: int,
-    **settings: Any,
-) -> np.ndarray:
+def ask_trees(known: Any, labels: np.ndarray, asked: Any, num_labels: int, **settings: Any) -> np.ndarray:
     """What trees that have learned from the labelled posts among `known` say of those `asked` (posts, num_labels)."""
     trees = HistGradientBoostingClassifier(class_weight="balanced", **settings)
     trees.fit(known[labels >= 0], labels[labels >= 0])
@@ -114,7 +97,10 @@ def ask_trees(
 
 
 def pair_features(timelines: Dataset, vectors: np.ndarray, components: PCA) -> np.ndarray:
-    """What boosted trees read of each post; NaN where there is no post before it."""
+    """
+    Principal components of a post's vector and of the previous one's, their difference, their cosine and that with the
+    mean of all before, position and times; NaN where there is no post before it.
+    """
     place = post_features(timelines)
     is_first = (place["position"] == 0).to_numpy()
     units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
@@ -135,10 +121,7 @@ def held_out_posts(timelines: Dataset) -> np.ndarray:
 
 
 def post_features(timelines: Dataset) -> pd.DataFrame:
-    """
-    What is known of each post without its text, in a row for each: its `position` in the timeline, from 0; and with
-    times `seconds_since_previous` (NaN for the first post), `seconds_since_first`, and the `hour` of the day (UTC).
-    """
+    """What is known of each post without its text: `position`, and with times seconds and `hour` of the day (UTC)."""
     timed = "timestamps" in timelines.column_names
     posts = pd.Series(timelines["timestamps" if timed else "labels"]).explode().astype(np.float64)
     of_timeline = posts.groupby(level=0)

@@ -30,10 +30,9 @@ def paired_bootstrap(
         resamples (`int`, *optional*, defaults to 10,000): Number of bootstrap samples.
 
     Returns:
-        `difference`: macro F1 of `ours` minus macro F1 of `theirs` on all posts. `interval`: its percentile interval
-        of 95 %. `p`: the two-sided p-value, which is twice the smaller share of resampled differences that are at most
-        0 or at least 0; never below 1 / `resamples`. Raises a `ValueError` if the lengths differ, if a class id in
-        `labels` is out of range, or if there is only one timeline.
+        `difference`: macro F1 of `ours` minus that of `theirs`. `interval`: its percentile interval of 95 %. `p`:
+        two-sided, twice the smaller share of resampled differences that are at most 0 or at least 0; never below 1 /
+        `resamples`. Raises a `ValueError` for other lengths, class ids out of range, or only one timeline.
     """
     ours, theirs = np.atleast_2d(ours), np.atleast_2d(theirs)
     check_consistent_length(labels, groups, *ours, *theirs)

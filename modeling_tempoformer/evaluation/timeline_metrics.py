@@ -12,10 +12,7 @@ from .predictions import Predictions
 
 
 def mean_over_timelines(score: Callable[[np.ndarray, np.ndarray], float]) -> Callable[[Predictions, int], float]:
-    """
-    Makes a metric of a score of one timeline, which takes whether each post has a class and whether it is predicted:
-    the mean over the timelines in which the score is defined.
-    """
+    """Makes a metric of a score of one timeline: the mean over the timelines in which it is defined."""
 
     @wraps(score)
     def mean(posts: Predictions, label: int) -> float:
@@ -116,12 +113,12 @@ def delays_of(posts: Predictions, label: int) -> pd.DataFrame:
 
 
 def median_delay_posts(posts: Predictions, label: int) -> float:
-    """The median delay of the runs that are found, in posts."""
+    """Of the runs that are found."""
     return delays_of(posts, label)["posts"].median()
 
 
 def median_delay_seconds(posts: Predictions, label: int) -> float:
-    """The median delay of the runs that are found, in seconds."""
+    """Of the runs that are found."""
     return delays_of(posts, label)["seconds"].median()
 
 

@@ -10,7 +10,25 @@ from .recipes import read_overrides
 
 
 @dataclass
-class CheckpointArguments:
+class DownloadArguments:
+    """How to download from the Hub."""
+
+    cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
+    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
+    token: str | None = field(
+        default=None,
+        repr=False,
+        metadata={"help": "Token for downloads from the Hub. Default: the one that `hf auth login` has stored."},
+    )
+
+    @property
+    def downloads(self) -> dict[str, Any]:
+        """Keyword arguments for every download."""
+        return {"cache_dir": self.cache_dir, "revision": self.model_revision, "token": self.token}
+
+
+@dataclass
+class CheckpointArguments(DownloadArguments):
     """Which checkpoint to start from, and how to download it."""
 
     model_name_or_path: str | None = field(default=None, metadata={"help": "Checkpoint: a folder or a Hub id."})
@@ -22,13 +40,6 @@ class CheckpointArguments:
     )
     config_overrides: dict | str | None = field(
         default=None, metadata={"help": "Fields of the model's configuration, as a JSON object."}
-    )
-    cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
-    model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
-    token: str | None = field(
-        default=None,
-        repr=False,
-        metadata={"help": "Token for downloads from the Hub. Default: the one that `hf auth login` has stored."},
     )
     trust_remote_code: bool = field(
         default=False, metadata={"help": "Run Python code from the model's repository on the Hub."}
@@ -45,13 +56,7 @@ class CheckpointArguments:
 
     @property
     def download_settings(self) -> dict[str, Any]:
-        """Keyword arguments for every `from_pretrained`."""
-        return {
-            "cache_dir": self.cache_dir,
-            "revision": self.model_revision,
-            "token": self.token,
-            "trust_remote_code": self.trust_remote_code,
-        }
+        return {**self.downloads, "trust_remote_code": self.trust_remote_code}
 
     def check_source(self):
         if (self.model_name_or_path is None) == (self.config_name is None):

@@ -49,10 +49,7 @@ class Run:
         return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
 
     def execute(self, script: Path, folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
-        """
-        Trains, evaluates and predicts, unless the folder has the results of this run, from the same arguments and
-        `inputs`. The script itself resumes an interrupted run. Checkpoints are deleted at the end.
-        """
+        """Trains, evaluates and predicts, unless this run is done. Raises a `ValueError` if another one is."""
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
             if json.loads(done.read_text(encoding="utf-8")) != command:
@@ -130,17 +127,13 @@ def cross_validate(
 
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
-    """
-    Writes `predictions.csv`, every test post under every seed, and `results.json`, the scores of the test posts of all
-    folds and what is known of the runs. Returns a table of the scores' means and standard deviations over the seeds.
-    """
+    """Writes `predictions.csv` and `results.json` of all test posts; returns a table of scores over the seeds."""
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
         names=["seed", "fold"],
     ).reset_index(["seed", "fold"])
     predictions.to_csv(output_dir / PREDICTIONS, index=False)
     scored = predictions[predictions["label"] != ""]
-    classes_of_runs = scored.groupby(["seed", "fold"])["prediction"].nunique()
     of_seeds = pd.DataFrame(
         {seed: compute_scores(to_predictions(rows, names)) for seed, rows in scored.groupby("seed", sort=False)}
     )
@@ -152,7 +145,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
         "labels": names,
         "seeds": list(of_seeds),
         "runs": len(runs),
-        "one_class_runs": int((classes_of_runs == 1).sum()),
+        "one_class_runs": int((scored.groupby(["seed", "fold"])["prediction"].nunique() == 1).sum()),
         "learning_rates": {run.fold: run.learning_rate for run in runs},
         # JSON has no NaN, which is the standard deviation of a single value.
         "scores": scores.astype(object).where(scores.notna(), None).to_dict("index"),
@@ -165,12 +158,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
 
 
 def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
-    """
-    The paired difference in macro F1 of two cross-validations, over the seeds that both have.
-
-    Returns what [`paired_bootstrap`] finds, by timeline. Raises a `ValueError` if the folders have no seed in common,
-    or other posts, timelines or labels.
-    """
+    """What [`paired_bootstrap`] finds, over the seeds that both have; a `ValueError` for none, or for other posts."""
     first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
     seeds = set(first["seed"]) & set(second["seed"])
     if not seeds:
@@ -196,21 +184,15 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
-    """
-    A file of predictions, without the posts' texts, which every seed would repeat. All cells are text: an id keeps its
-    zeros, and a label may be called "None".
-    """
-    return pd.read_csv(
-        path, usecols=lambda column: column != "text", dtype=str, keep_default_na=False, encoding="utf-8"
-    )
+    """Predictions without texts, which every seed would repeat; all cells as text: `007`, a label "None"."""
+    return pd.read_csv(path, usecols=lambda column: column != "text", dtype=str, keep_default_na=False)
 
 
 def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
     """The labelled posts of a file of predictions, timeline after timeline, each in the order of time."""
-    is_timed = "time" in rows
-    rows = rows.sort_values(["timeline_id", "time"] if is_timed else "timeline_id", kind="stable")
     times = None
-    if is_timed:
+    rows = rows.sort_values([name for name in ("timeline_id", "time") if name in rows], kind="stable")
+    if "time" in rows:
         times = rows["time"].str.removesuffix("Z").to_numpy("datetime64[us]").astype(np.int64) / 1e6
     return Predictions(
         labels=np.array(label_ids(rows["label"], names)),
@@ -228,10 +210,7 @@ def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
 
 
 def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
-    """
-    Compares cross-validations, each in a folder of its own in `output_dir`, with the first of them. Writes all numbers
-    to `comparison.csv`, and a table to `comparison.md` and `comparison.tex`, which it also returns.
-    """
+    """Compares the cross-validations in these folders with the first, in `comparison.csv`, `.tex` and `.md`."""
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
     for method in methods:

@@ -14,7 +14,6 @@ from ..data.post_splits import check_calibration, choose_class_weights, is_timed
 from ..data.rows import to_rows
 from ..data.timelines import label_names, labelled_levels
 from ..data_collator_tempoformer import StreamCollator
-from ..evaluation.predictions import targets_of
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
 from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerForStreamClassification
@@ -71,10 +70,7 @@ def with_default_settings(arguments: list[str]) -> list[str]:
 def load_model(
     model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str]
 ) -> StreamPreTrainedModel:
-    """
-    Loads a saved TempoFormer, or builds one with these label names on the pretrained or untrained encoder that
-    `config` describes, by default with a window of 20.
-    """
+    """A saved TempoFormer, or a new one with these label names on the encoder that `config` describes."""
     if isinstance(config, StreamFields):
         # Load in float32. For mixed precision use `--bf16`.
         return AutoModelForSequenceClassification.from_pretrained(
@@ -205,8 +201,6 @@ def run_locked(
         for part in timelines
         if asked[part]
     }
-    post_ids = {part: targets_of(part_rows) for part, part_rows in rows.items()}
-
     if training.freeze_encoder:
         freeze_encoder(model)
         rows = embed_rows(rows, model.to(training.device), tokenizer)
@@ -225,5 +219,5 @@ def run_locked(
     )
     if training.do_train:
         trainer.levels = labelled_levels(timelines["train"])
-    run_steps(trainer, rows, post_ids, timelines, split, model_args, data)
+    run_steps(trainer, rows, timelines, split, model_args, data)
     return trainer.model.eval()

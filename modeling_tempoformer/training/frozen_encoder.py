@@ -44,13 +44,12 @@ def embed_rows(
 
     Args:
         rows (`dict[str, Dataset]`): Rows of each part, as [`to_rows`] returns them.
-        model (`PostTempoFormerForStreamClassification`): Its encoder must not change any more. It is
-            put in evaluation mode, and runs where it is.
+        model (`PostTempoFormerForStreamClassification`): Its encoder must not change any more. It is put in
+            evaluation mode.
         tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
 
     Returns:
-        For each part rows with `post_embeds` (posts, hidden) in float32 as [`StreamCollator`] takes them. The vectors
-        are kept in memory, once for each different post.
+        For each part rows with `post_embeds` (posts, hidden) in float32 as [`StreamCollator`] takes them.
     """
     places: dict[tuple, int] = {}
     indexed = {}

@@ -21,7 +21,7 @@ from transformers.trainer_utils import HubStrategy
 from ..cards.model_cards import drop_private_base, has_card, public_id, write_card
 from ..cards.pushing import upload
 from ..data.files import write_json
-from ..evaluation.figures import FIGURES, figures_in
+from ..evaluation.figures import FIGURES, figures_in, print_figures
 from ..evaluation.metrics import card_titles
 from ..evaluation.results import RESULTS
 from .progress import QuietProgressCallback
@@ -69,11 +69,9 @@ class HubTrainingArguments(TrainingArguments):
 
 
 class HubTrainer(Trainer):
-    """
-    The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`]. `base_model`
-    is the Hub id or folder that training started from, if the model's configuration does not name it.
-    """
+    """The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`]."""
 
+    # Where training started from, if the model's configuration does not name it.
     base_model: str | None = None
 
     def __init__(self, *args, **kwargs):
@@ -112,6 +110,21 @@ class HubTrainer(Trainer):
                     group["params"] = [parameter for parameter in group["params"] if id(parameter) not in wanted]
                     optimizer.add_param_group({**group, "params": own, "lr": learning_rate})
         return optimizer
+
+    def name_sources(self, base_model: str | None, dataset: str | None, dataset_config: str | None):
+        """Names for the card the model and the dataset of a training; `args.model_card` may name another dataset."""
+        self.base_model = base_model
+        if public_id(dataset) is not None:
+            self.args.model_card = {"dataset_tags": dataset, "dataset_args": dataset_config, **self.args.model_card}
+
+    def finish(self, has_changed: bool):
+        """Ends a run: names its figures, and pushes the model if asked to; else writes the card of a changed one."""
+        if self.is_world_process_zero():
+            print_figures(self.args.output_dir)
+        if self.args.push_to_hub:
+            self.push_to_hub()
+        elif has_changed:
+            self.create_model_card()
 
     def create_model_card(self, **kwargs):
         """Writes the model card into the output folder. `kwargs` take precedence over `args.model_card`."""
@@ -205,12 +218,12 @@ class HubTrainer(Trainer):
 
     def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
         """How the model was trained: arguments, devices, time and loss."""
-        # What the summary does not know.
-        own = {name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")}
-        own["freeze_encoder"] = getattr(self.args, "freeze_encoder", False) or None
         end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
-        own |= {
+        # What the summary does not know.
+        own = {
+            **{name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")},
+            "freeze_encoder": getattr(self.args, "freeze_encoder", False) or None,
             "hardware": f"{self.args.world_size} x {device}",
             "seconds": end.get("train_runtime"),
             "mean loss": end.get("train_loss"),
@@ -224,9 +237,3 @@ def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
     if best:
         evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations
     return evaluations[-1] if evaluations else {}
-
-
-def name_dataset(training: HubTrainingArguments, name: str | None, config_name: str | None):
-    """Puts the dataset's Hub id on the model card, unless `training.model_card` names another or it is a folder."""
-    if public_id(name) is not None:
-        training.model_card = {"dataset_tags": name, "dataset_args": config_name, **training.model_card}

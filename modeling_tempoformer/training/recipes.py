@@ -65,9 +65,8 @@ def set_up_console(console: ConsoleArguments):
 
 def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
     """
-    One object of each dataclass. First arguments that end in .yaml or .json are recipes of defaults; later recipes win
-    over earlier ones, the command line wins over all, and dicts are merged. Other arguments are an error; with
-    `only_these=False` they are ignored.
+    One object of each dataclass, from recipes of defaults and the command line, which wins over them; later recipes
+    win over earlier ones, and dicts are merged. Arguments of no dataclass are an error only with `only_these`.
     """
     parser = HfArgumentParser(dataclasses, allow_abbrev=False)
     known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}

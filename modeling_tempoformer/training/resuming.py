@@ -46,17 +46,11 @@ NOT_COMPARED = (
 )
 
 
-def train(
-    trainer: Trainer,
-    data: Dataset,
-    *arguments: Any,
-    split: Mapping[str, Sequence[str]] | None = None,
-):
+def train(trainer: Trainer, data: Dataset, *arguments: Any, split: Mapping[str, Sequence[str]] | None = None):
     """
-    Trains, saves and reports. Resumes from the last checkpoint of the output folder, if there is one of the same posts
-    and settings (those of the Trainer and of the script's other `arguments`), or from the checkpoint that
-    `args.resume_from_checkpoint` names, whose settings may be others. A training that has ended is loaded and not
-    trained again. One that starts anew writes `split` to `_split.json`.
+    Trains, saves and reports. Resumes from the last checkpoint of the output folder, which must be of the same posts
+    and settings (the Trainer's and the script's other `arguments`), or from `args.resume_from_checkpoint`, whose
+    settings may differ. A training that has ended is loaded. One that starts anew writes `split` to `_split.json`.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
     trained_on = what_decides(trainer, data, arguments)
@@ -181,10 +175,7 @@ def report(trainer: Trainer, split: str, metrics: dict[str, float]):
 
 
 def check_posts(training: TrainingArguments, data: Dataset):
-    """
-    Raises the error of [`train`] if training would go on from a checkpoint of other posts than `data`. A script asks
-    before it makes a model, so that it says so in a second.
-    """
+    """Raises the error of [`train`] for a checkpoint of other posts than `data`, before a model is made."""
     checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
     if checkpoint is not None and (Path(checkpoint).parent / TRAINED_ON).exists():
         check_same(Path(checkpoint), {"posts": fingerprint(data)})

@@ -20,16 +20,16 @@ from ..data.arguments import DataTrainingArguments
 from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..evaluation.calibration import fit_temperature, tune_thresholds
-from ..evaluation.figures import print_figures, write_test_figures
+from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
-from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, write_predictions
+from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, targets_of, write_predictions
 from ..evaluation.report import results_line, results_table, training_line, warn_of_worthless, worth
 from ..evaluation.results import RESULTS, nest, read_test, score_part
 from ..pipeline_tempoformer import check_finite, decide
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .frozen_encoder import vectors_of
-from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation, name_dataset
+from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation
 from .resuming import clear_results, report, train
 from .tree_growing import grow_trees
 
@@ -110,10 +110,7 @@ class StreamTrainer(HubTrainer):
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
     def train(self, *args, **kwargs):
-        """
-        As in the library. Then grows the trees of a model whose members hold out posts ([`grow_trees`]), and warns of
-        a model that has learned nothing.
-        """
+        """As in the library; then grows trees ([`grow_trees`]), and warns of a model that has learned nothing."""
         result = super().train(*args, **kwargs)
         kept = kept_evaluation(self.state, self.args.load_best_model_at_end)
         model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
@@ -149,20 +146,12 @@ class StreamTrainer(HubTrainer):
         return super()._determine_best_metric(metrics, trial)
 
     def predict_posts(
-        self, items, post_ids: Sequence[Sequence[str]], wanted: Sequence[str], metric_key_prefix: str = "predict"
+        self, items: Dataset, wanted: Sequence[str], metric_key_prefix: str = "predict"
     ) -> tuple[torch.Tensor, dict[str, float]]:
         """
-        Logits of single posts.
-
-        Args:
-            items: A dataset that this Trainer reads.
-            post_ids (`Sequence[Sequence[str]]`): Ids of the posts that each item classifies.
-            wanted (`Sequence[str]`): Ids of the posts whose logits are returned.
-            metric_key_prefix (`str`, *optional*, defaults to `"predict"`): As in [`Trainer.predict`].
-
-        Returns:
-            `torch.Tensor` of shape `(posts, classes)` in float32, and the metrics of [`Trainer.predict`]. Raises a
-            `ValueError` that names the first post with a logit that is NaN or infinite.
+        The logits (posts, classes) of the posts whose ids are `wanted`, in float32, and the metrics of
+        [`Trainer.predict`]. `items` are rows from [`to_rows`], or have one post each, their `post_id`. Raises a
+        `ValueError` that names the first post with a logit that is NaN or infinite.
         """
         # With `group_by_length` the Trainer would reorder what it predicts, too.
         strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
@@ -172,37 +161,30 @@ class StreamTrainer(HubTrainer):
             self.args.train_sampling_strategy = strategy
         # An item of a baseline is one post, without a dimension for posts.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
-        logits = torch.from_numpy(in_order(wanted, post_ids, logits)).float()
+        logits = torch.from_numpy(in_order(wanted, targets_of(items), logits)).float()
         check_finite(logits, lambda post: f"Post {wanted[post]!r}")
         return logits, output.metrics
 
     def predict_timelines(
         self,
         split: Literal["validation", "test"],
-        items: Mapping[str, Any],
-        post_ids: Mapping[str, Sequence[Sequence[str]]],
+        items: Mapping[str, Dataset],
         timelines: Mapping[str, Dataset],
     ) -> dict[str, Any]:
         """
-        Predicts the posts of a split, with the calibration that the model has, and scores them. Of the test split it
-        writes the predictions (without texts, if the timelines have none) and figures; of the validation split it logs
-        the metrics, as [`Trainer.evaluate`] does.
+        Predicts the posts of a split, with the calibration that the model has, and scores them beside what learns
+        from the split `train`, if it is there. Writes predictions (without texts, if the timelines have none) and
+        figures of the test split, and logs the metrics of the validation split. `items` are those of
+        [`StreamTrainer.predict_posts`] for each split.
 
-        Args:
-            split (`str`): `"validation"` or `"test"`.
-            items, post_ids (`dict`): As in [`StreamTrainer.predict_posts`], for each split.
-            timelines (`dict[str, Dataset]`): The timelines of each split. What the model is compared with is learned
-                from `train`, if it is there.
-
-        Returns:
-            The metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
-            embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
+        Returns the metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
+        embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
         """
         prefix, of_split = "eval" if split == "validation" else "predict", timelines[split]
         names, ids = self.class_names, post_ids_of(of_split)
-        asked = set(chain.from_iterable(post_ids[split]))
+        asked = set(chain.from_iterable(targets_of(items[split])))
         targets = [index for index, post_id in enumerate(ids) if post_id in asked]
-        logits, metrics = self.predict_posts(items[split], post_ids[split], [ids[index] for index in targets], prefix)
+        logits, metrics = self.predict_posts(items[split], [ids[index] for index in targets], prefix)
 
         def of_all_posts(calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
             decided, ranked = decide(logits, calibration)
@@ -211,17 +193,15 @@ class StreamTrainer(HubTrainer):
             return predicted, probabilities
 
         calibration = getattr(self.model.config, "calibration", None)
-        predictions, probabilities = of_all_posts(calibration)
+        predicted, vectors = of_all_posts(calibration), None
         if split == "test" and self.is_world_process_zero():
-            write_predictions(self.args.output_dir, prediction_rows(of_split, predictions, probabilities, names))
             uncalibrated = None if calibration is None else of_all_posts(None)[1]
-            write_test_figures(self.args.output_dir, of_split, predictions, probabilities, names, uncalibrated)
-        train_split = timelines.get("train")
-        vectors = None
-        if split == "test" and train_split is not None and "post_index" in getattr(items["train"], "column_names", ()):
-            parts = ((items["train"], train_split), (items["test"], of_split))
-            vectors = tuple(vectors_of(rows, post_ids_of(posts)) for rows, posts in parts)
-        scores = score_part(of_split, predictions, probabilities, names, train_split, vectors)
+            write_predictions(self.args.output_dir, prediction_rows(of_split, *predicted, names))
+            write_test_figures(self.args.output_dir, of_split, *predicted, names, uncalibrated)
+        if split == "test" and "train" in timelines and "post_index" in items["train"].column_names:
+            parts = ("train", "test")
+            vectors = tuple(vectors_of(items[part], post_ids_of(timelines[part])) for part in parts)
+        scores = score_part(of_split, *predicted, names, timelines.get("train"), vectors)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings the encoder's time is not in it.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix
@@ -256,17 +236,14 @@ class StreamTrainer(HubTrainer):
         parts = {SPLITS.get(of, of): nest(saved, of, self.class_names) for of, saved in self.saved_metrics.items()}
         write_json(Path(self.args.output_dir) / RESULTS, parts)
 
-    def calibrate(self, items, post_ids: Sequence[Sequence[str]], timelines: Dataset):
+    def calibrate(self, items: Dataset, timelines: Dataset):
         """
-        Fits a temperature and decision thresholds on a validation split, and saves the model with them.
-
-        Args:
-            items, post_ids: As in [`StreamTrainer.predict_posts`].
-            timelines (`Dataset`): The timelines of the items; their labelled posts are used.
+        Fits a temperature and decision thresholds to the labelled posts of validation timelines, and saves the model
+        with them. `items` are as in [`StreamTrainer.predict_posts`].
         """
         labels = labels_of(timelines)
         labelled, ids = np.flatnonzero(labels >= 0), post_ids_of(timelines)
-        logits, _ = self.predict_posts(items, post_ids, [ids[index] for index in labelled])
+        logits, _ = self.predict_posts(items, [ids[index] for index in labelled])
         temperature = fit_temperature(logits.numpy(), labels[labelled])
         probabilities, _ = decide(logits, {"temperature": temperature})
         thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
@@ -280,48 +257,37 @@ class StreamTrainer(HubTrainer):
 
 def run_steps(
     trainer: StreamTrainer,
-    items: Mapping[str, Any],
-    post_ids: Mapping[str, Sequence[Sequence[str]]],
+    items: Mapping[str, Dataset],
     timelines: Mapping[str, Dataset],
     split: Mapping[str, Sequence[str]],
     model_args: ModelArguments,
     data: DataTrainingArguments,
 ):
-    """
-    Does what the Trainer's arguments ask for, in this order. `items`, `post_ids` and `timelines` are as in
-    [`StreamTrainer.predict_timelines`], `split` as [`make_split`] returns it.
-    """
+    """Does what the Trainer's arguments ask for, in this order; `split` is what [`make_split`] returns."""
     training, config = trainer.args, trainer.model.config
-    trainer.base_model = model_args.model_name_or_path
-    name_dataset(training, data.dataset_name, data.dataset_config_name)
+    trainer.name_sources(model_args.model_name_or_path, data.dataset_name, data.dataset_config_name)
     if training.do_train:
         train(trainer, timelines["train"], model_args, data, split=split)
     elif training.do_eval or training.do_predict or model_args.calibrate:
         clear_results(training)
     if model_args.calibrate:
-        if not training.do_train and trainer.is_world_process_zero():
-            write_json(Path(training.output_dir) / SPLIT, split)
         # It is fitted anew below, to the scores of the plain model.
         config.calibration = None
     if training.do_eval:
-        report(trainer, "eval", trainer.predict_timelines("validation", items, post_ids, timelines))
+        report(trainer, "eval", trainer.predict_timelines("validation", items, timelines))
     if model_args.calibrate:
-        trainer.calibrate(items["validation"], post_ids["validation"], timelines["validation"])
+        if not training.do_train and trainer.is_world_process_zero():
+            write_json(Path(training.output_dir) / SPLIT, split)
+        trainer.calibrate(items["validation"], timelines["validation"])
     if training.do_predict:
         shown = timelines["test"]
         if data.no_text:
-            timelines = {**timelines, "test": timelines["test"].remove_columns("texts")}
-        report(trainer, "predict", trainer.predict_timelines("test", items, post_ids, timelines))
+            timelines = {**timelines, "test": shown.remove_columns("texts")}
+        report(trainer, "predict", trainer.predict_timelines("test", items, timelines))
         if model_args.view and trainer.is_world_process_zero():
             page = Path(training.output_dir) / TIMELINES
             said = trainer.card_verdict()
             if not training.do_train:
-                downloads = {"cache_dir": model_args.cache_dir, "revision": model_args.model_revision}
-                said = worth(read_test(model_args.source, token=model_args.token, **downloads))
+                said = worth(read_test(model_args.source, **model_args.downloads))
             write_view(page, trainer.model, trainer.processing_class, shown, "Test timelines", said)
-    if trainer.is_world_process_zero():
-        print_figures(training.output_dir)
-    if training.push_to_hub:
-        trainer.push_to_hub()
-    elif training.do_train or model_args.calibrate:
-        trainer.create_model_card()
+    trainer.finish(has_changed=training.do_train or model_args.calibrate)

@@ -16,6 +16,7 @@ from modeling_tempoformer.baselines.history import collate_streams, load_embedde
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.evaluation.predictions import targets_of
 from modeling_tempoformer.training.frozen_encoder import hash_inputs
 
 
@@ -46,7 +47,7 @@ def test_posts_are_the_means_of_their_tokens_cut_to_what_the_encoder_reads(encod
         with torch.no_grad():
             states = model(**tokenizer(text, truncation=True, max_length=24, return_tensors="pt")).last_hidden_state
         torch.testing.assert_close(vector, states[0].mean(0), atol=1e-5, rtol=0)
-    assert prepared.post_ids["test"] == [["0"], ["1"], ["2"], ["3"]]
+    assert targets_of(prepared.items["test"]) == [["0"], ["1"], ["2"], ["3"]]
 
 
 def test_weights_that_a_checkpoint_lacks_change_nothing(encoder):

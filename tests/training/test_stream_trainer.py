@@ -140,10 +140,11 @@ def test_logits_are_those_of_their_posts(tmp_path, strategy):
     names = [f"p{post}" for post in range(12)]
     timelines = Dataset.from_list([{"post_ids": names, "texts": texts, "labels": [0, 1] * 6}])
     items = to_sequences(timelines, tokenizer, window=1)
+    items = items.with_format(columns=[name for name in items.column_names if name != "post_id"])
     settings = {"per_device_eval_batch_size": 5, "report_to": "none", "use_cpu": True, "disable_tqdm": True}
     arguments = StreamTrainingArguments(str(tmp_path), train_sampling_strategy=strategy, **settings)
     trainer = StreamTrainer(model, arguments, data_collator=DataCollatorWithPadding(tokenizer))
-    logits, _ = trainer.predict_posts(items.remove_columns("post_id"), [[name] for name in names], names[::-1])
+    logits, _ = trainer.predict_posts(items, names[::-1])
     model.eval()
     with torch.no_grad():
         expected = torch.cat([model(**tokenizer(text, return_tensors="pt")).logits for text in texts[::-1]])
