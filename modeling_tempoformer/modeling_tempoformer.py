@@ -389,7 +389,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         numbers = shared = None
         if slots is None:
             filled, source = torch.arange(streams.slot_post.numel(), device=device), streams.slot_post.flatten()
-            positions = filled % window
+            # Not the remainder of `filled`, which ONNX cannot take by a size that it does not know.
+            positions = torch.arange(window, device=device).expand(streams.slot_post.shape).flatten()
         else:
             # Without any post one that is absent, so that no layer gets an empty batch.
             filled = [slot for slot, post in enumerate(slots) if post >= 0] or [0]
