@@ -13,6 +13,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
 )
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
+from modeling_tempoformer.modeling_post_tempoformer import Streams
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
 
 
@@ -121,13 +122,14 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
         states = layer(states, attention_mask=visible)
     pooled = base.pool(states[:, 0]).unflatten(0, shape)[:, -1]
     positions = torch.arange(config.window - shape[1], config.window, device=mask.device).repeat(shape[0])
-    tau = elapsed.clamp_min(1).log()
+    posts = torch.arange(present.numel(), device=mask.device).view(shape)
+    streams = Streams(mask.flatten(0, 1), posts, present, elapsed.clamp_min(1).log(), (1, shape[0]))
     for index, stream_layer in enumerate(base.stream_layers):
         states = stream_layer.position(states, positions.unsqueeze(1))
         layer = base.encoder.encoder.layer[index - len(base.stream_layers)]
         states = layer(states, attention_mask=visible)
         cls = states[:, 0].unflatten(0, shape)
-        output, _ = stream_layer.attention(cls.unsqueeze(0), present, tau)
+        output, _ = stream_layer.attention(cls.unsqueeze(0), streams)
         output = output.squeeze(0)
         states = torch.cat((output.flatten(0, 1).unsqueeze(1), states[:, 1:]), dim=1)
     output = base.fusion(cls, output).unsqueeze(0)
