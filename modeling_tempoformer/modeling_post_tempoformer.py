@@ -395,6 +395,8 @@ class StreamReaderMixin:
         first = given[chosen[0]]
         check_shape("post_embeds", given.get("post_embeds"), None, None, self.config.encoder_config.hidden_size)
         shape = (*first.shape[:2], 1 if chosen == ["post_embeds"] else first.shape[2])
+        for name in ("token_type_ids", "time_ids"):
+            check_shape(name, given.get(name), *shape)
         check_shape("attention_mask", attention_mask, *shape)
         mask = torch.ones(shape, device=first.device) if attention_mask is None else attention_mask
         mask = mask.bool()

@@ -318,6 +318,7 @@ class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
     """
 
     config: TemporalRobertaConfig
+    _can_record_outputs = {**RobertaModel._can_record_outputs, "attentions": TemporalSelfAttention}
 
 
 class TemporalHead(TemporalInitialisation):

@@ -277,7 +277,7 @@ class StreamClassificationPipeline(Pipeline):
     def preprocess(
         self, timeline: Any, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
-        """The number, texts, times and rows of a timeline, and its posts in order of time."""
+        """The number, texts, times and rows of a timeline, its posts in order of time, and how many were cut."""
         texts, times = read_timeline(timeline, number)
         order = list(range(len(texts)))
         if times is not None:
@@ -295,7 +295,7 @@ class StreamClassificationPipeline(Pipeline):
         if sorted_times is not None:
             columns["timestamps"] = sorted_times
         rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
-        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order}
+        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order, "truncated": cut}
 
     def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
         if explains:

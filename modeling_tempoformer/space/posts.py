@@ -16,10 +16,13 @@ TIMED_LINE = re.compile(
 
 def parse_posts(text: str) -> Dataset:
     """
-    The posts in a text, as rows for [`to_timelines`]. The text is a table, separated by tabs, semicolons or commas,
-    whose first line names the columns, `text` among them; or one post on each line, after its time. Without timeline
-    ids all posts are one timeline. Raises a `ValueError` for no posts or more than 2,000, and one that names the line
-    for posts in neither form.
+    The posts in a text, as rows for [`to_timelines`].
+
+    Args:
+        text (`str`): A table, separated by tabs, semicolons or commas, whose first line names the columns, `text`
+            among them; or one post on each line, after its time. Without timeline ids all posts are one timeline.
+
+    Raises a `ValueError` for no posts or more than 2,000, and one that names the line for posts in neither form.
     """
     header = text.strip().partition("\n")[0].lower()
     if "text" in (name.strip(' "') for name in header.split(find_separator(header))):

@@ -20,9 +20,13 @@ logger = logging.getLogger(__name__)
 
 def push_space(model: str, space: str) -> str:
     """
-    Makes the Space `space` (a Hub id) of a `model` (the Hub id of a TempoFormer), or renews it, with the token that
-    `hf auth login` has stored, and returns its address. It is private if the model is. Raises a `ValueError` for what
-    is no id or a model of another kind, and an `OSError` for what the Hub refuses.
+    Makes a Space, or renews it, with the token that `hf auth login` has stored, and returns its address. It is private
+    if the model is.
+
+    Args:
+        model, space (`str`): Hub ids of a TempoFormer and of the Space.
+
+    Raises a `ValueError` for what is no id or a model of another kind, and an `OSError` for what the Hub refuses.
     """
     api = HfApi()
     is_private = api.model_info(model).private
