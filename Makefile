@@ -64,8 +64,8 @@ test: .venv/installed_test
 # threads: a test that holds by the rounding of one machine's kernels fails here, and not on the next machine. Threads
 # that wait sleep, as there are more of them than cores. Three minutes on two cores.
 PLAIN_KERNELS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
-COMPUTING := $(patsubst %,tests/test_%.py,attention encode_once encoders explanations model_common modeling_tempoformer \
-	modeling_temporal_bert online parity pipeline stream_state variants) tests/live/test_live_classifier.py
+COMPUTING := $(patsubst %,tests/test_%.py,encode_once encoders explanations model_common modeling_tempoformer \
+	modeling_post_tempoformer modeling_temporal_bert online parity pipeline tree_expert variants) tests/live/test_live_classifier.py
 
 test-plain-kernels: .venv/installed_slow
 	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) -m "not slow" $(COMPUTING)
