@@ -2,6 +2,7 @@
 
 import sys
 
+from tqdm.auto import tqdm
 from transformers import ProgressCallback
 
 
@@ -10,17 +11,27 @@ SHOWN = {"loss": "loss", "eval_loss": "validation loss", "eval_macro_f1": "macro
 
 
 class QuietProgressCallback(ProgressCallback):
-    """The library's bars, with the newest scores beside that of the training. A log file gets few lines of it."""
+    """
+    The library's bars, with the newest scores beside that of the training. Predictions have one while they last, if
+    they last for two seconds. A log file gets few lines.
+    """
 
     def __init__(self):
         super().__init__()
         self.scores: dict[str, str] = {}
+        self.seconds = 0.5 if sys.stderr.isatty() else 10
 
     def on_train_begin(self, args, state, control, **kwargs):
         super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None:
             self.training_bar.set_description("Training", refresh=False)
-            self.training_bar.mininterval = 0.5 if sys.stderr.isatty() else 10
+            self.training_bar.mininterval = self.seconds
+
+    def on_prediction_step(self, args, state, control, eval_dataloader=None, **kwargs):
+        if state.is_world_process_zero and self.prediction_bar is None:
+            settings = {"desc": "Predicting", "leave": False, "delay": 2, "mininterval": self.seconds}
+            self.prediction_bar = tqdm(total=len(eval_dataloader), dynamic_ncols=True, **settings)
+        super().on_prediction_step(args, state, control, eval_dataloader, **kwargs)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if self.training_bar is not None:
