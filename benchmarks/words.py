@@ -104,7 +104,7 @@ def spearman(found: dict) -> str:
 
 
 def correlations(samples: list[tuple[pd.DataFrame, list]]) -> pd.Series:
-    """Of each measure with the second of each sample, averaged."""
+    """The rank correlation of each measure with what stands beside it in a sample, averaged over the samples."""
     found = [scores.apply(lambda column, to=to: spearmanr(column, to).statistic) for scores, to in samples]
     return pd.concat(found, axis=1).mean(axis=1)
 

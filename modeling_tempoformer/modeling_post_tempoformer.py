@@ -521,7 +521,7 @@ class StreamLayers(nn.Module):
 
 
 def likeness(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
-    """Of (streams, window, hidden) the newest vector's cosines with the one before it, and the mean of all before."""
+    """From (streams, window, hidden) the newest vector's cosines with the one before and the mean of all before."""
     units = nn.functional.normalize(vectors, dim=-1) * slot_mask.unsqueeze(-1)
     newest, earlier = units[:, -1:], units[:, :-1]
     references = torch.stack((nn.functional.pad(earlier, (0, 0, 1, 0))[:, -1], earlier.sum(1)), dim=1)

@@ -37,7 +37,7 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     window: int = 20
     # Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
     timed: bool = True
-    # Of the classifier.
+    # The widths of the classifier's hidden layers.
     hidden_sizes: list[int] | tuple[int, ...] = ()
     dropout: float | int = 0.1
     focal_gamma: float | int = 2.0

@@ -113,12 +113,12 @@ def delays_of(posts: Predictions, label: int) -> pd.DataFrame:
 
 
 def median_delay_posts(posts: Predictions, label: int) -> float:
-    """Of the runs that are found."""
+    """The median delay in posts. Runs that are not found do not count."""
     return delays_of(posts, label)["posts"].median()
 
 
 def median_delay_seconds(posts: Predictions, label: int) -> float:
-    """Of the runs that are found."""
+    """The median delay in seconds. Runs that are not found do not count."""
     return delays_of(posts, label)["seconds"].median()
 
 

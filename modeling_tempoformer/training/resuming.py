@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
@@ -61,7 +61,8 @@ def train(trainer: Trainer, data: Dataset, *arguments: Any, split: Mapping[str, 
             last = drop_incomplete(output_dir)
     if args.resume_from_checkpoint is not None:
         checkpoint = Path(args.resume_from_checkpoint)
-        if not is_complete(checkpoint):
+        # The folder of a training that has ended has a state, too, but no optimizer.
+        if not checkpoint.name.startswith(PREFIX_CHECKPOINT_DIR) or not is_complete(checkpoint):
             raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
         if (checkpoint.parent / TRAINED_ON).exists():
             check_same(checkpoint, {"posts": trained_on["posts"]})

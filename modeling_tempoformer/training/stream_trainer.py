@@ -117,6 +117,8 @@ class StreamTrainer(HubTrainer):
         if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
             # Not the Trainer's own loader: of several processes each grows the same trees, on all posts.
             batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
+            if self.levels is not None:
+                logger.info("The trees learn from the levels of %d labelled posts.", np.isfinite(self.levels).sum())
             grow_trees(model, batches, self.args.seed, self.levels)
             if kept:
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics

@@ -105,6 +105,9 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
     with pytest.raises(ValueError, match="checkpoint-2.* posts"):
         begin(tmp_path / "new", tokenization, posts=others, max_steps=3, resume_from_checkpoint=named)
     assert begin(tmp_path / "new", tokenization, max_steps=3, resume_from_checkpoint=named).state.global_step == 3
+    # Of a training that has ended the weights are there, and no optimizer.
+    with pytest.raises(ValueError, match="not a complete checkpoint"):
+        begin(tmp_path / "other", tokenization, resume_from_checkpoint=str(tmp_path))
     (tmp_path / "_trained_on.json").unlink()
     with pytest.raises(ValueError, match="checkpoint-2"):
         begin(tmp_path, tokenization, max_steps=2)
