@@ -78,6 +78,9 @@ class StreamTrainingArguments(HubTrainingArguments):
         if self.dataloader_drop_last:
             raise ValueError("--dataloader_drop_last cannot be given: every post is evaluated and predicted.")
         super().__post_init__()
+        is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
+        if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
+            raise ValueError("--early_stopping_patience needs --metric_for_best_model and --eval_strategy.")
 
     def extend_epochs(self, num_rows: int):
         """Raises `num_train_epochs` until `num_rows` training rows give `min_steps` optimiser steps."""
