@@ -35,6 +35,8 @@ def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: S
     method, is_trained = f"--method {baseline.method}", isinstance(baseline, TrainedBaseline)
     if training.freeze_encoder:
         raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
+    if data.streaming:
+        raise ValueError(f"{method} does not support --streaming: leave it out.")
     if is_trained and not training.do_train:
         raise ValueError(f"{method} needs --do_train.")
     if not is_trained and not training.do_predict:
@@ -70,9 +72,9 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
     # Untrained methods also need training posts, for class shares or prompt examples.
     asked = {"train": True, "validation": validates, "test": training.do_predict}
     wanted = [part for part in asked if asked[part]]
-    timelines, split = split_posts(splits, data, names, wanted, training.seed, baseline.model_name_or_path)
+    timelines, surveys, split = split_posts(splits, data, names, wanted, training.seed, baseline.model_name_or_path)
     if baseline.calibrate:
-        check_calibration(timelines["validation"], names)
+        check_calibration(surveys["validation"].labels, names)
 
     if isinstance(baseline, UntrainedBaseline):
         predict(baseline, timelines, names, data, training)
@@ -87,7 +89,7 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
         data_collator=prepared.collator,
         compute_loss_func=prepared.compute_loss,
     )
-    run_steps(trainer, prepared.items, timelines, split, baseline, data)
+    run_steps(trainer, prepared.items, timelines, surveys, split, baseline, data)
 
 
 def predict(

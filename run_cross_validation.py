@@ -25,13 +25,13 @@ from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder, write_json
 from modeling_tempoformer.data.post_splits import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
+from modeling_tempoformer.data.surveys import fingerprint, survey
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.predictions import labels_of
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.cross_validation import FOLDS, collect, compare_methods, cross_validate
 from modeling_tempoformer.training.fine_tuning import with_default_settings
 from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
-from modeling_tempoformer.training.resuming import fingerprint
 
 
 ROOT = Path(__file__).parent
@@ -91,6 +91,8 @@ def prepare_folds(
     args: CrossValidationArguments, model_args: ModelArguments, data: DataTrainingArguments
 ) -> tuple[list[dict[str, list[str]]], list[str], Dataset]:
     """The folds, the label names and the timelines. Every fold is checked before the first run."""
+    if data.streaming:
+        raise ValueError("Cross-validation splits all posts: leave out --streaming.")
     splits = load_splits(data, model_args.cache_dir)
     if set(splits) != {"train"}:
         raise ValueError("Cross-validation splits --train_file: give no other file.")
@@ -104,9 +106,9 @@ def prepare_folds(
     for number, fold in enumerate(folds):
         of_fold = select_fold(timelines, fold)
         try:
-            class_weights(of_fold["train"], len(names))
+            class_weights(survey(of_fold["train"]).labels, len(names))
             if model_args.calibrate:
-                check_calibration(of_fold["validation"], names)
+                check_calibration(survey(of_fold["validation"]).labels, names)
             if labels_of(of_fold["validation"]).max() < 0:
                 raise ValueError("the validation split has no labelled post.")
         except ValueError as problem:

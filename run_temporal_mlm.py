@@ -37,6 +37,7 @@ from modeling_tempoformer.data.dated_texts import (
     token_limit,
 )
 from modeling_tempoformer.data.files import lock_folder
+from modeling_tempoformer.data.surveys import fingerprint
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
@@ -209,7 +210,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
 
     # Train, evaluate, predict, push
     if training.do_train:
-        train(trainer, texts["train"], model_args, data)
+        train(trainer, fingerprint(texts["train"]), model_args, data)
     elif training.do_eval or training.do_predict:
         clear_results(training)
     if training.do_eval:

@@ -16,6 +16,7 @@ from transformers import (
 
 from ..data.arguments import DataTrainingArguments
 from ..data.post_splits import choose_class_weights
+from ..data.surveys import survey
 from ..data_collator_tempoformer import row_bounds
 from ..modeling_post_tempoformer import focal_loss, longest_input
 from ..training.fine_tuning import DEFAULT_WINDOW
@@ -95,7 +96,7 @@ class Method(TrainedBaseline):
         }
         # The collator would make a tensor of ids.
         read = [name for name in items["train"].column_names if name != "post_id"]
-        class_weights = choose_class_weights(timelines["train"], names)
+        class_weights = choose_class_weights(survey(timelines["train"]).labels, names)
 
         def compute_loss(outputs: Any, labels: torch.Tensor, num_items_in_batch=None) -> torch.Tensor:
             logits = outputs["logits"]

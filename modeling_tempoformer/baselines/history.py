@@ -16,8 +16,9 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks_tempoformer import CheckedFields
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
-from ..data.post_splits import choose_class_weights, is_timed
+from ..data.post_splits import choose_class_weights
 from ..data.rows import to_rows
+from ..data.surveys import survey
 from ..data_collator_tempoformer import StreamCollator
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, focal_loss
 from ..training.fine_tuning import DEFAULT_WINDOW
@@ -141,17 +142,17 @@ class HistoryBaseline(TrainedBaseline):
             name: to_rows(part, tokenizer, window, 1, length, only_labelled=name != "test")
             for name, part in timelines.items()
         }
-        timed = is_timed(timelines)
+        found = survey(timelines["train"])
         config = config_class(
             embedding_size=embedder.config.encoder_config.hidden_size,
             window=window,
-            timed=timed,
-            class_weights=choose_class_weights(timelines["train"], names),
+            timed=found.timed,
+            class_weights=choose_class_weights(found.labels, names),
             **class_fields(names),
             **(self.config_overrides or {}),
         )
         return Prepared(
             model=self.model_class(config),
             items=embed_rows(rows, embedder, tokenizer),
-            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=timed)),
+            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=found.timed)),
         )

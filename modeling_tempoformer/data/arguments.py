@@ -14,6 +14,13 @@ class DatasetArguments:
         default=None, metadata={"help": "Predict at most this many timelines or texts, evenly spaced."}
     )
     text_column: str = "text"
+    streaming: bool = field(
+        default=False,
+        metadata={
+            "help": "Read the training posts or texts as they are needed, and never hold all of them. Needs "
+            "--max_steps."
+        },
+    )
 
     def __post_init__(self):
         check_positive(self, "window", "max_seq_length", "max_predict_samples")
@@ -40,7 +47,12 @@ class PostArguments:
 class DataTrainingArguments(PostArguments, DatasetArguments):
     """Which posts, and how they are cut into streams."""
 
-    train_file: str | None = field(default=None, metadata={"help": "Table of posts: CSV, TSV, JSON lines or Parquet."})
+    train_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "Table of posts: CSV, TSV, JSON lines or Parquet; with --streaming also a pattern (posts/*.csv)."
+        },
+    )
     validation_file: str | None = None
     test_file: str | None = None
     validation_fraction: float = field(

@@ -3,13 +3,14 @@
 import logging
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling_post_tempoformer import longest_input
@@ -26,6 +27,7 @@ from .arguments import TextDataTrainingArguments
 from .files import read_lines
 from .post_splits import check_given, load_file, load_splits
 from .tables import check_column
+from .timelines import column_names
 
 
 logger = logging.getLogger(__name__)
@@ -36,29 +38,35 @@ TAGS = ("_nn", "_vb")
 SOURCE = "source_of_text"
 
 
-def load_texts(paths: list[str], task_name: str | None) -> Dataset:
+def load_texts(paths: list[str], task_name: str | None, streaming: bool = False) -> Dataset | IterableDataset:
     """Texts from files named by time point, from a table, or from a corpus in its original form."""
     if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
-        return read_text_files(paths)
+        return read_text_files(paths, streaming)
     if len(paths) > 1:
         raise ValueError(f"Give text files named by time point (TIME.txt), or one table; got {', '.join(paths)}.")
-    return load_file(paths[0], task_name)
+    return load_file(paths[0], task_name, streaming)
 
 
-def read_text_files(paths: list[str]) -> Dataset:
+def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | IterableDataset:
     """
     The lines of text files that are named by their time points (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
-    ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out.
+    ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out. A stream
+    has a shard for each file.
     """
-    texts = []
+    if streaming:
+        return IterableDataset.from_generator(each_line, gen_kwargs={"paths": paths})
+    return Dataset.from_list(list(each_line(paths)))
+
+
+def each_line(paths: list[str]) -> Iterator[dict[str, str]]:
+    """The texts of [`read_text_files`], one by one."""
     for path in paths:
         time, number = Path(path).name.removesuffix(".gz").removesuffix(".txt"), None
         for number, line in read_lines(path):
             text = " ".join(untagged(token) for token in line.split())
-            texts.append({"time": time, "text": text, SOURCE: f"{path}, line {number}"})
+            yield {"time": time, "text": text, SOURCE: f"{path}, line {number}"}
         if number is None:
             raise ValueError(f"{path} has no text.")
-    return Dataset.from_list(texts)
 
 
 def load_text_splits(
@@ -67,19 +75,26 @@ def load_text_splits(
     """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
     splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
-        check_column(texts.column_names, arguments.text_column, "text")
+        check_column(column_names(texts), arguments.text_column, "text")
         if name == "test" and arguments.time_column not in texts.column_names:
             texts = texts.add_column(arguments.time_column, [None] * len(texts))
-        check_column(texts.column_names, arguments.time_column, "time")
+        check_column(column_names(texts), arguments.time_column, "time")
         splits[name] = name_sources(texts)
     return splits
 
 
-def name_sources(texts: Dataset) -> Dataset:
+def name_sources(texts: Dataset | IterableDataset) -> Dataset | IterableDataset:
     """Adds its row number to each text of a table, so that errors can name it after filtering and sorting."""
-    if SOURCE in texts.column_names:
+    if SOURCE in column_names(texts):
         return texts
+    if isinstance(texts, IterableDataset):
+        return texts.map(name_row, with_indices=True)
     return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
+
+
+def name_row(row: dict[str, Any], number: int) -> dict[str, Any]:
+    """A row with its number."""
+    return {**row, SOURCE: f"row {number}"}
 
 
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
@@ -193,43 +208,61 @@ def make_row(words: list[int], before: list[int], after: list[int], time_id: int
 
 
 def to_mlm_rows(
-    texts: Dataset,
+    texts: Dataset | IterableDataset,
     tokenizer: PreTrainedTokenizerBase,
     time_column: str = "time",
     text_column: str = "text",
     max_length: int = 128,
     line_by_line: bool = False,
-) -> Dataset:
-    """Rows for [`TemporalMlmCollator`]; of each 1,000 texts those of one time are joined, unless `line_by_line`."""
+) -> Dataset | IterableDataset:
+    """
+    Rows for [`TemporalMlmCollator`], of a stream a stream. Those of each 1,000 texts that have one time are joined,
+    unless `line_by_line`. A text that cannot be read is an error that names it, in a stream where it is read.
+    """
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
+    settings = {"time_column": time_column, "text_column": text_column, "line_by_line": line_by_line}
+    convert = partial(join_texts, tokenizer=tokenizer, max_length=max_length, **settings)
+    if isinstance(texts, IterableDataset):
+        return texts.map(convert, batched=True, remove_columns=column_names(texts))
     time_ids = check_texts(texts, tokenizer, time_column, text_column)
     if not line_by_line:
         # Texts of one time point follow each other, so that rows are full also if there are many time points.
         texts = texts.select(sorted(range(len(texts)), key=time_ids.__getitem__))
-
-    def convert(batch: dict[str, list]) -> dict[str, list]:
-        times, found = batch[time_column], batch[text_column]
-        # RoBERTa's tokens include the space before a word, which texts that are joined need.
-        words = [text if line_by_line else f" {text}" for text in found]
-        tokens = tokenizer(words, time=times, add_special_tokens=False, verbose=False)["input_ids"]
-        by_time: dict[int, list[int]] = {}
-        for text, time in enumerate(times):
-            if not tokens[text]:
-                raise ValueError(f"{batch[SOURCE][text]}: the tokenizer finds no token in the text {found[text]!r}.")
-            by_time.setdefault(tokenizer.time_id(time), []).append(text)
-        rows = []
-        for of_time in by_time.values():
-            before, after, time_id = frame(tokenizer, times[of_time[0]])
-            size = max_length - len(before) - len(after)
-            of_texts = [tokens[text] for text in of_time]
-            for ids in of_texts if line_by_line else [list(chain.from_iterable(of_texts))]:
-                rows += [make_row(ids[i : i + size], before, after, time_id) for i in range(0, len(ids), size)]
-        return {name: [row[name] for row in rows] for name in rows[0]}
-
     return texts.map(convert, batched=True, remove_columns=texts.column_names, load_from_cache_file=False)
+
+
+def join_texts(
+    batch: dict[str, list],
+    tokenizer: PreTrainedTokenizerBase,
+    time_column: str,
+    text_column: str,
+    max_length: int,
+    line_by_line: bool,
+) -> dict[str, list]:
+    """The rows of a batch of texts."""
+    times, found = batch[time_column], batch[text_column]
+    time_ids = [
+        check_text(tokenizer, *text, must_have_time=True) for text in zip(batch[SOURCE], times, found, strict=True)
+    ]
+    # RoBERTa's tokens include the space before a word, which texts that are joined need.
+    words = [text if line_by_line else f" {text}" for text in found]
+    tokens = tokenizer(words, time=times, add_special_tokens=False, verbose=False)["input_ids"]
+    by_time: dict[int, list[int]] = {}
+    for text, time_id in enumerate(time_ids):
+        if not tokens[text]:
+            raise ValueError(f"{batch[SOURCE][text]}: the tokenizer finds no token in the text {found[text]!r}.")
+        by_time.setdefault(time_id, []).append(text)
+    rows = []
+    for of_time in by_time.values():
+        before, after, time_id = frame(tokenizer, times[of_time[0]])
+        size = max_length - len(before) - len(after)
+        of_texts = [tokens[text] for text in of_time]
+        for ids in of_texts if line_by_line else [list(chain.from_iterable(of_texts))]:
+            rows += [make_row(ids[i : i + size], before, after, time_id) for i in range(0, len(ids), size)]
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def check_texts(
@@ -239,17 +272,20 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """The time ids of texts. An error names a text without words or, if `must_have_time`, without a known time."""
-    time_ids = []
-    for source, time, text in zip(texts[SOURCE], texts[time_column], texts[text_column], strict=True):
-        if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
-        try:
-            may_lack = not must_have_time and is_missing(time)
-            time_ids.append(tokenizer.time_id(tokenizer.times[0] if may_lack else time))
-        except UnknownTimeError as error:
-            raise UnknownTimeError(f"{source}: {error}") from None
-    return time_ids
+    """The time ids of texts, as [`check_text`] finds them."""
+    columns = zip(texts[SOURCE], texts[time_column], texts[text_column], strict=True)
+    return [check_text(tokenizer, *text, must_have_time) for text in columns]
+
+
+def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any, must_have_time: bool) -> int:
+    """The time id of a text. An error names one without words or, if `must_have_time`, without a known time."""
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
+    try:
+        may_lack = not must_have_time and is_missing(time)
+        return tokenizer.time_id(tokenizer.times[0] if may_lack else time)
+    except UnknownTimeError as error:
+        raise UnknownTimeError(f"{source}: {error}") from None
 
 
 def untagged(word: str) -> str:

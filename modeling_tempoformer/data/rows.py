@@ -1,44 +1,46 @@
 """From timelines to rows for the model."""
 
+from functools import partial
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import cut_rows, tokenize_posts
-from .timelines import NO_LABEL
+from .timelines import NO_LABEL, TIMELINE_COLUMNS
 
 
 logger = logging.get_logger(__name__)
 
 
 def to_rows(
-    timelines: Dataset,
+    timelines: Dataset | IterableDataset,
     tokenizer: PreTrainedTokenizerBase,
     window: int,
     targets_per_row: int = 16,
     max_seq_length: int | None = None,
     only_labelled: bool = False,
-) -> Dataset:
+) -> Dataset | IterableDataset:
     """
     Cuts timelines to the rows that [`StreamCollator`] takes: up to `targets_per_row` consecutive target posts, and
     before them the `window - 1` posts that the first of them needs.
 
     Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
+        timelines (`Dataset` or `IterableDataset`): As [`to_timelines`] returns them.
         tokenizer (`PreTrainedTokenizerBase`): Tokenizer of the encoder.
         window (`int`): Number of posts in a stream.
         targets_per_row (`int`, *optional*, defaults to 16): Most targets in a row.
         max_seq_length (`int`, *optional*): Most tokens in a post, by default and at most the tokenizer's
-            `model_max_length`. Longer posts are truncated, and counted in a log line.
+            `model_max_length`. Longer posts are truncated, and counted in a log line (in a stream only mentioned).
         only_labelled (`bool`, *optional*, defaults to `False`): Whether unlabelled posts are context only, as in
             training, or targets too, as in prediction.
 
     Returns:
-        `Dataset`: Rows with the columns of the tokenizer, `timestamps`, `num_context`, `labels` (one for each post
-        after the context, None = not a target), `post_ids` (of the posts after the context), and `held_out` if the
-        timelines have it. Raises a `ValueError` for an argument outside its range.
+        `Dataset` or `IterableDataset`, as `timelines`: Rows with the columns of the tokenizer, `timestamps`,
+        `num_context`, `labels` (one for each post after the context, None = not a target), `post_ids` (of the posts
+        after the context), and `held_out` if the timelines have it. Raises a `ValueError` for an argument outside its
+        range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
@@ -51,20 +53,32 @@ def to_rows(
         if max_seq_length > limit:
             logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
         limit = min(limit, max_seq_length)
-    truncated = 0
-
-    def convert(batch: dict[str, list]) -> dict[str, list]:
-        nonlocal truncated
-        timeline = {name: values[0] for name, values in batch.items()}
-        rows, cut = timeline_to_rows(timeline, tokenizer, window, targets_per_row, limit, only_labelled)
-        truncated += cut
-        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
-
-    one_by_one = {"batched": True, "batch_size": 1, "remove_columns": timelines.column_names}
-    rows = timelines.map(convert, **one_by_one, desc="Tokenizing timelines", load_from_cache_file=False)
-    if truncated:
-        logger.warning(f"Truncated {truncated} posts to {limit} tokens.")
+    settings = (tokenizer, window, targets_per_row, limit, only_labelled)
+    one_by_one = {"batched": True, "batch_size": 1}
+    if isinstance(timelines, IterableDataset):
+        return timelines.map(partial(convert, settings=settings), **one_by_one, remove_columns=list(TIMELINE_COLUMNS))
+    truncated: list[int] = []
+    rows = timelines.map(
+        partial(convert, settings=settings, truncated=truncated),
+        **one_by_one,
+        remove_columns=timelines.column_names,
+        desc="Tokenizing timelines",
+        load_from_cache_file=False,
+    )
+    if sum(truncated):
+        logger.warning(f"Truncated {sum(truncated)} posts to {limit} tokens.")
     return rows
+
+
+def convert(batch: dict[str, list], settings: tuple, truncated: list[int] | None = None) -> dict[str, list]:
+    """The rows of a batch of one timeline. `truncated` gets the number of posts that were cut; without it the log."""
+    timeline = {name: values[0] for name, values in batch.items()}
+    rows, cut = timeline_to_rows(timeline, *settings)
+    if truncated is not None:
+        truncated.append(cut)
+    elif cut:
+        logger.warning_once("Truncating posts that are longer than the limit of tokens.")
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
 
 
 def timeline_to_rows(

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -147,20 +147,19 @@ def read_split(model: str | None) -> dict[str, set[str]]:
     return {name: set(record.get(name, ())) for name in (*SPLITS, EARLIER)}
 
 
-def make_split(splits: Mapping[str, Dataset], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
+def make_split(ids: Mapping[str, Sequence[str]], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """
-    The record of a training or a calibration: the hashes of each split, those of `before` (the record of the model
-    that the run starts from) for one that is not given, and as `earlier` the others that the model had learned from.
-    Raises a `ValueError` that names timelines which are in two splits.
+    The record of a training or a calibration, from the timelines' ids of each split: their hashes, those of `before`
+    (the record of the model that the run starts from) for a split that is not given, and as `earlier` the others that
+    the model had learned from. Raises a `ValueError` that names timelines which are in two splits.
     """
-    ids = {name: splits[name]["timeline_id"] if name in splits else [] for name in SPLITS}
-    hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids[name]} for name in SPLITS}
+    hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids.get(name, ())} for name in SPLITS}
     for one, other in combinations(hashes, 2):
         shared = [hashes[one][hashed] for hashed in hashes[one].keys() & hashes[other].keys()]
         problem = f"The {one} split and the {other} split have timelines in common; leave them out of one of the files"
         refuse_ids(problem, Counter(shared))
     given = set().union(*hashes.values())
-    split = {name: set(hashes[name]) if name in splits else before[name] - given for name in SPLITS}
+    split = {name: set(hashes[name]) if name in ids else before[name] - given for name in SPLITS}
     learned = before["train"] | before["validation"] | before[EARLIER]
     split[EARLIER] = learned - split["train"] - split["validation"]
     return {name: sorted(of_split) for name, of_split in split.items()}

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from functools import partial
+from glob import glob
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from datasets import Dataset
-from pyarrow.parquet import ParquetFile
+from datasets import Dataset, Features, IterableDataset
+from pyarrow import parquet
 
 from .files import naming_broken_file, open_text, read_lines
 
@@ -51,6 +52,35 @@ def load_table(path: str | Path) -> Dataset:
     return Dataset(pa.concat_tables(read_tables(path), promote_options="default"))
 
 
+def find_files(pattern: str) -> list[str]:
+    """The files that a name or a pattern such as `posts/*.csv` means, in order of their names."""
+    return [pattern] if Path(pattern).exists() else sorted(glob(pattern)) or [pattern]
+
+
+def stream_table(paths: list[str]) -> IterableDataset:
+    """
+    The rows of tables, which are read as they are needed, with a shard for each file.
+
+    Args:
+        paths (`list[str]`): Files as [`load_table`] takes them, with the same columns.
+
+    Returns:
+        `IterableDataset`: The rows that [`load_table`] gives. Its errors are raised where a file is read.
+    """
+    # Only Parquet has types.
+    typed = paths[0].lower().endswith(".parquet") and Path(paths[0]).exists()
+    with naming_broken_file(paths[0]):
+        features = Features.from_arrow_schema(parquet.read_schema(paths[0])) if typed else None
+    return IterableDataset.from_generator(read_each_row, features=features, gen_kwargs={"paths": paths})
+
+
+def read_each_row(paths: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of tables, one by one."""
+    for path in paths:
+        for table in read_tables(path):
+            yield from table.to_pylist()
+
+
 def read_tables(path: str | Path) -> Iterator[pa.Table]:
     """A table piece by piece, none of them empty. The pieces of a JSON file may differ in their columns."""
     name = str(path).lower().removesuffix(".gz")
@@ -72,7 +102,7 @@ def read_tables(path: str | Path) -> Iterator[pa.Table]:
 
 
 def read_parquet(path: str | Path) -> Iterator[pa.Table]:
-    with ParquetFile(path) as file:
+    with parquet.ParquetFile(path) as file:
         yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches())
 
 

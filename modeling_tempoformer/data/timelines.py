@@ -4,15 +4,17 @@ import math
 import numbers
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from datasets import ClassLabel, Dataset
+from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import TimeColumn, looks_shortened
-from .tables import check_column
+from .tables import ROWS_AT_ONCE, check_column
 
 
 logger = logging.get_logger(__name__)
@@ -24,6 +26,8 @@ NOTHING = ("nan", "null", "<na>")
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read without being named, if the table has them.
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker"}
+# What a timeline has; the last three where its posts have them.
+TIMELINE_COLUMNS = ("timeline_id", "post_ids", "post_rows", "texts", "labels", "timestamps", "speakers", "levels")
 
 
 class PostError(ValueError):
@@ -35,10 +39,21 @@ class PostError(ValueError):
         column (`str`): Column that cannot be read.
         value: What it holds.
         problem (`str`): What is wrong with it.
+        shard (`int`, *optional*): The shard of a stream that the row is in, counting from 0.
     """
 
-    def __init__(self, row: int, column: str, value: Any, problem: str):
-        super().__init__(f"Row {row} (counting from 0), column '{column}', value {value!r}: {problem}.")
+    def __init__(self, row: int, column: str, value: Any, problem: str, shard: int | None = None):
+        super().__init__(row, column, value, problem, shard)
+        self.row, self.column, self.value, self.problem, self.shard = row, column, value, problem, shard
+
+    def __str__(self) -> str:
+        place = f"{name_row(self.row, self.shard)} (counting from 0)"
+        return f"{place}, column '{self.column}', value {self.value!r}: {self.problem}."
+
+
+def name_row(row: int, shard: int | None) -> str:
+    """A row of a table, or of a shard of a stream, as errors name it."""
+    return f"Row {row}" if shard is None else f"Row {row} of shard {shard}"
 
 
 class Post(NamedTuple):
@@ -93,12 +108,23 @@ def check_labels(names: Iterable[str]):
         )
 
 
-def label_names(posts: Dataset, column: str = "label") -> list[str]:
+def column_names(posts: Dataset | IterableDataset) -> list[str]:
+    """The columns of a table, or of the first row of a stream that does not know its columns."""
+    return posts.column_names or list(next(iter(posts), {}))
+
+
+def class_names(posts: Dataset | IterableDataset, column: str) -> list[str] | None:
+    """The names of a column of class ids; None if the column has names itself, or if nobody knows its type."""
+    feature = (posts.features or {}).get(column)
+    return list(feature.names) if isinstance(feature, ClassLabel) else None
+
+
+def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list[str]:
     """
     The names of the classes.
 
     Args:
-        posts (`Dataset`): One row for each post; all rows are read.
+        posts (`Dataset` or `IterableDataset`): One row for each post; all rows are read.
         column (`str`, *optional*, defaults to `"label"`): The column of labels.
 
     Returns:
@@ -107,22 +133,24 @@ def label_names(posts: Dataset, column: str = "label") -> list[str]:
         empty cells, -100, NaN and null are no labels, also as text. Raises a `ValueError` without such a column, and
         for labels that can hardly be told apart.
     """
-    check_column(posts.column_names, column, "label")
-    if isinstance(posts.features[column], ClassLabel):
-        return list(posts.features[column].names)
+    check_column(column_names(posts), column, "label")
+    if (known := class_names(posts, column)) is not None:
+        return known
     names = {to_label(value) for value in posts[column]} - {None}
     check_labels(sorted(names))
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
 
 
-def name_labels(posts: Dataset, column: str) -> Dataset:
-    """Labels as text also where the dataset has integers and their names; below 0 there is none."""
-    feature = posts.features.get(column)
-    if not isinstance(feature, ClassLabel):
-        return posts
-    names = [None if label is None or label < 0 else feature.int2str(label) for label in posts[column]]
-    return posts.remove_columns(column).add_column(column, names)
+def each_table(posts: Dataset | IterableDataset, label_column: str) -> Iterator[pa.Table]:
+    """Posts piece by piece, class ids as the names of their classes; below 0 there is none."""
+    names = class_names(posts, label_column)
+    for table in posts.with_format("arrow").iter(ROWS_AT_ONCE):
+        if names is not None:
+            ids = table[label_column].to_pylist()
+            labels = pa.array([None if label is None or label < 0 else names[label] for label in ids], pa.string())
+            table = table.set_column(table.column_names.index(label_column), label_column, labels)
+        yield table
 
 
 def read_posts(
@@ -204,14 +232,14 @@ def make_timeline(posts: list[Post]) -> dict[str, Any]:
     if timed:
         timeline["timestamps"] = [post.timestamp for post in ordered]
     if posts[0].speaker is not None:
-        timeline["speakers"] = [post.speaker for post in ordered]
+        timeline["speakers"] = [post.speaker or "" for post in ordered]
     if posts[0].level is not None:
         timeline["levels"] = [post.level for post in ordered]
     return timeline
 
 
 def to_timelines(
-    posts: Dataset,
+    posts: Dataset | IterableDataset,
     labels: list[str] | None = None,
     timeline_column: str = "timeline_id",
     timestamp_column: str | None = None,
@@ -220,40 +248,89 @@ def to_timelines(
     id_column: str | None = None,
     speaker_column: str | None = None,
     level_column: str | None = None,
-) -> Dataset:
+) -> Dataset | IterableDataset:
     """
     Groups posts to timelines.
 
     Args:
-        posts (`Dataset`): One row for each post.
+        posts (`Dataset` or `IterableDataset`): One row for each post. In a stream, as of
+            `load_dataset(..., streaming=True)`, the posts of a timeline must stand together.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids. All posts are unlabelled
             if omitted; single posts may be.
         timeline_column, timestamp_column, text_column, label_column, id_column, speaker_column (`str`, *optional*):
             Column names. By default, times are read from a column "timestamp", labels from a column "label", and the
             names of speakers, which people read and models do not, from a column "speaker", if there is one. Times are
             all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]); without them, timelines keep
-            the order of their posts. Without `id_column` a post's id is its row; ids must be unique.
+            the order of their posts. Without `id_column` a post's id is its row, in a stream of several shards after
+            the number of its shard. Ids must be unique, in a stream within their timeline.
         level_column (`str`, *optional*): A column of numbers, or of empty cells, that the label is a change of.
 
     Returns:
-        `Dataset`: One row for each timeline in the order of its first post, with `timeline_id`, `post_ids`,
-        `post_rows` (in `posts`), `timestamps` (seconds; absent without times), `texts`, `labels` (class ids, -100 =
-        none), `speakers` and `levels` (absent without their columns; NaN = no level). Raises a [`PostError`] for the
-        first bad cell, and a `ValueError` for labels that can hardly be told apart and for floats of too few bits.
+        `Dataset` or `IterableDataset`, as `posts`: One row for each timeline in the order of its first post, with
+        `timeline_id`, `post_ids`, `post_rows` (in `posts`, or in their shard), `timestamps` (seconds; absent without
+        times), `texts`, `labels` (class ids, -100 = none), `speakers` and `levels` (absent without their columns; NaN
+        = no level). A stream has the shards of its posts, is read anew in each pass, and holds one timeline at a time.
+
+        Raises a [`PostError`] for the first bad cell, and for a timeline of a stream that comes back after another one
+        has begun; a `ValueError` for labels that can hardly be told apart and for floats of too few bits. A stream
+        raises them where it is read.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column, "speaker": speaker_column}
     columns |= {} if level_column is None else {"level": level_column}
-    tables = name_labels(posts, label_column or USUAL["label"]).with_format("arrow").iter(1000)
+    if isinstance(posts, IterableDataset):
+        count = posts.num_shards
+        shards = [(number, posts.shard(count, number)) for number in range(count)] if count > 1 else [(None, posts)]
+        # A list is what Datasets shares out among workers and processes, and nothing else may be one.
+        settings = {"labels": labels and tuple(labels), "columns": columns, "times": TimeColumn(), "begun": {}}
+        return IterableDataset.from_generator(partial(stream_timelines, **settings), gen_kwargs={"shards": shards})
     groups: dict[str, list[Post]] = {}
-    seen: set[str] = set()
-    for post in read_posts(tables, labels, columns):
-        if post.post_id in seen:
-            raise PostError(post.row, id_column, post.post_id, "a post id must be unique")
-        seen.add(post.post_id)
+    for post in check_ids(read_posts(each_table(posts, label_column or USUAL["label"]), labels, columns), columns):
         groups.setdefault(post.timeline_id, []).append(post)
     return Dataset.from_list([make_timeline(group) for group in groups.values()])
+
+
+def stream_timelines(
+    shards: list[tuple[int | None, IterableDataset]],
+    labels: Sequence[str] | None,
+    columns: dict[str, str | None],
+    times: TimeColumn,
+    begun: dict[str, tuple[int, int | None]],
+) -> Iterator[dict[str, Any]]:
+    """
+    Yields the timelines of shards, which come with their numbers (None for a single one). `begun` is filled with the
+    place where each timeline begins, which is the same in every pass.
+    """
+    for shard, posts in shards:
+        try:
+            known = read_posts(each_table(posts, columns["label"] or USUAL["label"]), labels, columns, times)
+            for timeline_id, of_timeline in groupby(known, lambda post: post.timeline_id):
+                group = list(check_ids(of_timeline, columns))
+                place = (group[0].row, shard)
+                began = begun.setdefault(timeline_id, place)
+                if began != place:
+                    problem = (
+                        f"the timeline began at {name_row(*began).lower()}, but in a stream its posts must stand "
+                        "together, in one file: sort the posts by timeline"
+                    )
+                    raise PostError(group[0].row, columns["timeline"], timeline_id, problem)
+                if shard is not None and columns["id"] is None:
+                    group = [post._replace(post_id=f"{shard}:{post.row}") for post in group]
+                yield make_timeline(group)
+        except PostError as problem:
+            problem.shard = shard
+            raise
+
+
+def check_ids(posts: Iterable[Post], columns: dict[str, str | None]) -> Iterator[Post]:
+    """The posts as they are. Raises a [`PostError`] for one with the id of another."""
+    seen: set[str] = set()
+    for post in posts:
+        if post.post_id in seen:
+            raise PostError(post.row, columns["id"], post.post_id, "a post id must be unique")
+        seen.add(post.post_id)
+        yield post
 
 
 def labelled_levels(timelines: Dataset) -> np.ndarray | None:

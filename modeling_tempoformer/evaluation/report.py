@@ -77,7 +77,8 @@ def worth(results: Mapping[str, Any]) -> list[str]:
 
 def training_line(results: Mapping[str, Any]) -> str:
     """What a training took, in a line."""
-    return f"train: {results['epochs']:.1f} epochs in {results['seconds']:.0f} s, loss {results['loss']:.3f}"
+    epochs = f"{results['epochs']:.1f} epochs in " if "epochs" in results else ""
+    return f"train: {epochs}{results['seconds']:.0f} s, loss {results['loss']:.3f}"
 
 
 def count_line(part: str, results: Mapping[str, Any]) -> str:

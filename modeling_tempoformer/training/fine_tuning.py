@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
-from ..data.post_splits import check_calibration, choose_class_weights, is_timed, load_splits, split_posts
+from ..data.post_splits import check_calibration, choose_class_weights, load_splits, split_posts
 from ..data.rows import to_rows
 from ..data.timelines import label_names, labelled_levels
 from ..data_collator_tempoformer import StreamCollator
@@ -23,6 +23,7 @@ from .frozen_encoder import embed_rows, freeze_encoder
 from .recipes import check_overrides, parse, recipe_arguments, split_recipes
 from .resuming import check_posts
 from .stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
+from .streaming import check_streaming, first_timelines, shuffle_forever
 
 
 logger = logging.getLogger(__name__)
@@ -127,6 +128,13 @@ def run(
 ) -> StreamPreTrainedModel:
     """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
     check_asked(training, model_args.calibrate)
+    if data.streaming:
+        check_streaming(training)
+        if training.freeze_encoder:
+            raise ValueError(
+                "--streaming holds no post, while a frozen encoder, its members and its trees need the vectors of all "
+                "posts at once: add configuration/trained_encoder.yaml after configuration/default.yaml."
+            )
     if model_args.view:
         check_view()
         if not training.do_predict:
@@ -165,17 +173,18 @@ def run_locked(
     # Members share the encoder, so that they can only hold out posts if it learns from none.
     members = 1 if is_saved else count_members(model_args, config)
     members = members if training.freeze_encoder else 1
-    timelines, split = split_posts(splits, data, names, wanted, training.seed, model_args.model_name_or_path, members)
+    parts = (wanted, training.seed, model_args.model_name_or_path, members)
+    timelines, surveys, split = split_posts(splits, data, names, *parts)
     if model_args.calibrate:
-        check_calibration(timelines["validation"], names)
+        check_calibration(surveys["validation"].labels, names)
     if training.do_train:
-        check_posts(training, timelines["train"])
-    timed = is_timed(timelines)
+        check_posts(training, surveys["train"].fingerprint)
+    timed = all(found.timed for found in surveys.values())
 
     # Model
     model = load_model(model_args, config, data.window, names)
     if training.do_train:
-        model.config.class_weights = choose_class_weights(timelines["train"], names)
+        model.config.class_weights = choose_class_weights(surveys["train"].labels, names)
         model.config.timed = timed
         # An old calibration does not fit the new weights, nor old trees the vectors of an encoder that learns.
         model.config.calibration = None
@@ -205,7 +214,10 @@ def run_locked(
         freeze_encoder(model)
         rows = embed_rows(rows, model.to(training.device), tokenizer)
 
-    if training.do_train:
+    if data.streaming:
+        rows["train"] = shuffle_forever(rows["train"], training.seed)
+        timelines["train"] = first_timelines(timelines["train"])
+    elif training.do_train:
         training.extend_epochs(len(rows["train"]))
 
     # Trainer
@@ -219,5 +231,5 @@ def run_locked(
     )
     if training.do_train:
         trainer.levels = labelled_levels(timelines["train"])
-    run_steps(trainer, rows, timelines, split, model_args, data)
+    run_steps(trainer, rows, timelines, surveys, split, model_args, data)
     return trainer.model.eval()

@@ -60,6 +60,8 @@ class HubTrainingArguments(TrainingArguments):
         # Pinned memory is for accelerators; without one PyTorch warns in every loop.
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
+        # Batches of a stream differ in their posts and tokens, so that one process could not join and send them.
+        self.accelerator_config.dispatch_batches = False
         if self.push_to_hub and self.hub_strategy != HubStrategy.END:
             raise ValueError(f"--hub_strategy {self.hub_strategy.value} pushes checkpoints: give end or nothing.")
 

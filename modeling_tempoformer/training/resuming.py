@@ -1,6 +1,5 @@
 """Training that resumes from its last checkpoint, if that checkpoint belongs to the same training."""
 
-import hashlib
 import json
 import logging
 import shutil
@@ -9,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint, has_length
 
 from ..checks_tempoformer import check_whole
 from ..data.files import write_json
@@ -46,14 +44,15 @@ NOT_COMPARED = (
 )
 
 
-def train(trainer: Trainer, data: Dataset, *arguments: Any, split: Mapping[str, Sequence[str]] | None = None):
+def train(trainer: Trainer, posts: str, *arguments: Any, split: Mapping[str, Sequence[str]] | None = None):
     """
     Trains, saves and reports. Resumes from the last checkpoint of the output folder, which must be of the same posts
-    and settings (the Trainer's and the script's other `arguments`), or from `args.resume_from_checkpoint`, whose
-    settings may differ. A training that has ended is loaded. One that starts anew writes `split` to `_split.json`.
+    (`posts` is their fingerprint) and settings (the Trainer's and the script's other `arguments`), or from
+    `args.resume_from_checkpoint`, whose settings may differ. A training that has ended is loaded. One that starts anew
+    writes `split` to `_split.json`.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
-    trained_on = what_decides(trainer, data, arguments)
+    trained_on = what_decides(trainer, posts, arguments)
     last = get_last_checkpoint(output_dir)
     if last is not None:
         check_same(Path(last), trained_on)
@@ -85,19 +84,22 @@ def train(trainer: Trainer, data: Dataset, *arguments: Any, split: Mapping[str, 
                 write_json(output_dir / SPLIT, split)
         metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
         trainer.save_model()
+    if not has_length(trainer.train_dataset):
+        # The library takes a stream's `max_steps` for an epoch.
+        metrics.pop("epoch", None)
     report(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)
 
 
-def what_decides(trainer: Trainer, data: Dataset, arguments: Sequence[Any]) -> dict[str, Any]:
+def what_decides(trainer: Trainer, posts: str, arguments: Sequence[Any]) -> dict[str, Any]:
     """The posts and settings that decide with which model a training ends."""
     settings = {name: getattr(trainer.args, name, None) for name in TRAINING_SETTINGS}
     for script_arguments in arguments:
         settings |= {name: value for name, value in vars(script_arguments).items() if name not in NOT_COMPARED}
     settings["labels"] = getattr(trainer.model.config, "id2label", None)
     # Through JSON, as the record is read back.
-    return json.loads(json.dumps({"posts": fingerprint(data), **settings}, sort_keys=True, default=str))
+    return json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
 
 
 def load_ended(trainer: Trainer) -> dict[str, float]:
@@ -175,16 +177,8 @@ def report(trainer: Trainer, split: str, metrics: dict[str, float]):
     trainer.save_metrics(split, metrics)
 
 
-def check_posts(training: TrainingArguments, data: Dataset):
-    """Raises the error of [`train`] for a checkpoint of other posts than `data`, before a model is made."""
+def check_posts(training: TrainingArguments, posts: str):
+    """Raises the error of [`train`] for a checkpoint of posts with another fingerprint, before a model is made."""
     checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
     if checkpoint is not None and (Path(checkpoint).parent / TRAINED_ON).exists():
-        check_same(Path(checkpoint), {"posts": fingerprint(data)})
-
-
-def fingerprint(rows: Dataset) -> str:
-    """SHA-256 of all rows, in their order."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(repr(sorted(row.items())).encode())
-    return digest.hexdigest()
+        check_same(Path(checkpoint), {"posts": posts})

@@ -19,6 +19,7 @@ from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import write_json
 from ..data.splits import SPLIT
+from ..data.surveys import Survey
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
@@ -203,7 +204,7 @@ class StreamTrainer(HubTrainer):
             uncalibrated = None if calibration is None else of_all_posts(None)[1]
             write_predictions(self.args.output_dir, prediction_rows(of_split, *predicted, names))
             write_test_figures(self.args.output_dir, of_split, *predicted, names, uncalibrated)
-        if split == "test" and "train" in timelines and "post_index" in items["train"].column_names:
+        if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
             parts = ("train", "test")
             vectors = tuple(vectors_of(items[part], post_ids_of(timelines[part])) for part in parts)
         scores = score_part(of_split, *predicted, names, timelines.get("train"), vectors)
@@ -264,6 +265,7 @@ def run_steps(
     trainer: StreamTrainer,
     items: Mapping[str, Dataset],
     timelines: Mapping[str, Dataset],
+    surveys: Mapping[str, Survey],
     split: Mapping[str, Sequence[str]],
     model_args: ModelArguments,
     data: DataTrainingArguments,
@@ -272,7 +274,7 @@ def run_steps(
     training, config = trainer.args, trainer.model.config
     trainer.name_sources(model_args.model_name_or_path, data.dataset_name, data.dataset_config_name)
     if training.do_train:
-        train(trainer, timelines["train"], model_args, data, split=split)
+        train(trainer, surveys["train"].fingerprint, model_args, data, split=split)
     elif training.do_eval or training.do_predict or model_args.calibrate:
         clear_results(training)
     if model_args.calibrate:

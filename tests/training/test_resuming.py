@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
+from modeling_tempoformer.data.surveys import fingerprint
 from modeling_tempoformer.training.resuming import train
 
 
@@ -43,7 +44,7 @@ def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None,
     set_seed(0)
     settings = {"max_steps": 6, "save_steps": 2, "logging_steps": 1, **settings}
     trainer = make_trainer(folder, tokenization, callbacks=callbacks, **settings)
-    train(trainer, posts, own or Arguments())
+    train(trainer, fingerprint(posts), own or Arguments())
     return trainer
 
 
