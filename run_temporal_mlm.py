@@ -44,6 +44,7 @@ from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
 from modeling_tempoformer.training.resuming import clear_results, report, train
+from modeling_tempoformer.training.streaming import check_streaming, shuffle_forever
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
 
 
@@ -167,6 +168,8 @@ def main(arguments: list[str]):
         [ModelArguments, TextDataTrainingArguments, TemporalTrainingArguments], arguments
     )
     check_asked(training)
+    if data.streaming:
+        check_streaming(training)
     with lock_folder(training.output_dir, training.process_index == 0):
         run(model_args, data, training)
 
@@ -194,6 +197,8 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         raise ValueError(f"--max_seq_length {data.max_seq_length}: the model reads at most {longest} tokens.")
     settings = (tokenizer, data.time_column, data.text_column, data.max_seq_length, data.line_by_line)
     rows = {split: to_mlm_rows(texts[split], *settings) for split in ("train", "validation") if split in texts}
+    if data.streaming:
+        rows["train"] = shuffle_forever(rows["train"], training.seed)
 
     # Trainer
     trainer = TemporalTrainer(

@@ -142,7 +142,8 @@ def split_dated_texts(
 ) -> dict[str, Dataset]:
     """The texts of each split; the validation split is taken from the training texts if no file is given for it."""
     splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
-    if "train" in wanted and "validation" in wanted and "validation" not in splits and "train" in splits:
+    splittable = isinstance(splits.get("train"), Dataset)
+    if "train" in wanted and "validation" in wanted and "validation" not in splits and splittable:
         splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
     return check_given(splits, arguments, wanted, "files")
 

@@ -151,8 +151,8 @@ def with_source(problem: ValueError, split: str, arguments: DataTrainingArgument
     """An error that names the file, or the dataset, with which a split is wrong."""
     path, said = getattr(arguments, f"{split}_file"), str(problem)
     source = path or f"{arguments.dataset_name}, split {split}"
-    if path is not None and isinstance(problem, PostError) and problem.shard is not None:
-        source = find_files(path)[problem.shard]
+    if path is not None and isinstance(problem, PostError):
+        source = find_files(path)[problem.shard or 0]
     # Errors of files name them.
     return ValueError(said if said.startswith(source) else f"{source}: {said}")
 

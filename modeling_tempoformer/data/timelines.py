@@ -4,6 +4,7 @@ import math
 import numbers
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -142,19 +143,43 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
 
 
-def each_table(posts: Dataset | IterableDataset, label_column: str) -> Iterator[pa.Table]:
+@dataclass
+class Rows:
+    """Rows of a stream, as [`read_posts`] takes tables. Their types may differ by row; `schema` has what is known."""
+
+    columns: dict[str, list]
+    schema: Sequence[pa.Field]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.columns)
+
+    def to_pydict(self) -> dict[str, list]:
+        return self.columns
+
+
+def each_table(posts: Dataset | IterableDataset, label_column: str) -> Iterator[pa.Table | Rows]:
     """Posts piece by piece, class ids as the names of their classes; below 0 there is none."""
     names = class_names(posts, label_column)
-    for table in posts.with_format("arrow").iter(ROWS_AT_ONCE):
+    if isinstance(posts, Dataset):
+        tables = posts.with_format("arrow").iter(ROWS_AT_ONCE)
+    else:
+        schema = list(posts.features.arrow_schema) if posts.features else ()
+        tables = (Rows(columns, schema) for columns in posts.iter(ROWS_AT_ONCE))
+    for table in tables:
         if names is not None:
-            ids = table[label_column].to_pylist()
-            labels = pa.array([None if label is None or label < 0 else names[label] for label in ids], pa.string())
-            table = table.set_column(table.column_names.index(label_column), label_column, labels)
+            columns = table.to_pydict()
+            ids = columns[label_column]
+            columns[label_column] = [None if label is None or label < 0 else names[label] for label in ids]
+            table = Rows(columns, table.schema)
         yield table
 
 
 def read_posts(
-    tables: Iterable[pa.Table],
+    tables: Iterable[pa.Table | Rows],
     labels: Sequence[str] | None,
     columns: dict[str, str | None],
     times: TimeColumn | None = None,

@@ -40,6 +40,7 @@ def files(tmp_path_factory) -> Path:
     write_posts(folder / "posts.csv", posts)
     write_posts(folder / "other.csv", of_others(posts, "other"))
     write_posts(folder / "unlabelled.csv", of_others(posts, "new"), COLUMNS[:3])
+    write_posts(folder / "mixed.csv", [{**posts[0], "timeline_id": name} for name in ("ann", "bob", "ann")])
     write_posts(folder / "untimed.csv", of_others(posts, "old"), (COLUMNS[0], *COLUMNS[2:]))
     people = list(dict.fromkeys(post["timeline_id"] for post in posts))
     fold = {"train": people[2:], "validation": people[1:2], "test": people[:1]}
@@ -63,6 +64,8 @@ RUNS = "-- configuration/demo.yaml --train_file posts.csv"
 CROSS = "run_cross_validation --output_dir OUT"
 MLM = "run_temporal_mlm --config_name bert --output_dir OUT --do_train --train_files"
 CHANGE = "run_semantic_change --corpora 1815.txt 1990.txt --output_dir OUT --targets words.list"
+STREAM = "--streaming --max_steps 3 --eval_strategy no --save_strategy no --load_best_model_at_end false"
+MIXED = "--do_predict false --labels No-Switch Switch --train_file"
 REFUSED = {
     f"{GLUE} --do_train": "--model_name_or_path…--config_name",
     f"{GLUE} --config_name configuration/encoder_tiny.json --tokenizer_name tokenization --do_train": (
@@ -85,6 +88,17 @@ REFUSED = {
     f"{DEMO} --validation_file unlabelled.csv --do_predict false": "validation",
     f"{DEMO} --folds_file one_fold.json --fold 1": "--fold…one_fold.json",
     f"{DEMO} --folds_file one_fold.json --test_file other.csv": "--folds_file…--train_file",
+    f"{DEMO} --streaming": "--streaming…--max_steps",
+    f"{DEMO} --streaming --max_steps 3": "--eval_strategy epoch…--streaming",
+    f"{DEMO} {STREAM} --do_eval": "validation…--validation_file",
+    f"{DEMO} {STREAM} --do_predict": "test…--test_file",
+    f"{DEMO} {STREAM} --freeze_encoder --do_predict false": "--streaming…trained_encoder.yaml",
+    f"{DEMO} {STREAM} --folds_file one_fold.json": "--folds_file…--streaming",
+    f"{DEMO} {STREAM} --task_name lrs": "--streaming…--task_name lrs",
+    f"{DEMO} {STREAM} {MIXED} mixed.csv": "mixed.csv: Row 2…'ann'…row 0…together",
+    f"{DEMO} {STREAM} {MIXED} m*d.csv": "mixed.csv: Row 2…'ann'…row 0…together",
+    f"{BASELINE} --method class_prior --streaming": "class_prior…--streaming",
+    f"{CROSS} {RUNS} --streaming": "--streaming",
     f"{DEMO} --dataloader_drop_last": "--dataloader_drop_last",
     f"{DEMO} --early_stopping_patience 2 --eval_strategy no --load_best_model_at_end false": "--metric_for_best_model",
     f"{DEMO} --push_to_hub --hub_strategy checkpoint": "--hub_strategy checkpoint…give end",
@@ -113,6 +127,9 @@ REFUSED = {
     f"{MLM} latin.txt": "latin.txt…UTF-8",
     f"{MLM} a.csv b.csv": "a.csv…b.csv",
     f"{MLM} a.csv --time_column year": "'year'",
+    f"{MLM} 1815.txt 1990.txt --streaming": "--streaming…--max_steps",
+    f"{MLM} 1815.txt 1990.txt {STREAM} --do_eval": "validation…--validation_files",
+    f"{MLM} empty.txt 1990.txt {STREAM}": "empty.txt",
     CHANGE: "--measures…--model_name_or_path",
     "run_semantic_change --corpora 1815.txt 1990.txt --output_dir OUT --measures sgns": "--targets…--truth",
     f"{CHANGE} --measures sgns --times 1815": "1815",

@@ -2,6 +2,7 @@
 
 import gzip
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,8 +29,10 @@ def texts() -> Dataset:
     return name_sources(Dataset.from_dict({"time": YEARS, "text": TEXTS}))
 
 
-def test_lines_are_rows_and_long_ones_several():
-    rows = list(to_mlm_rows(texts(), bert(), max_length=5, line_by_line=True))
+@pytest.mark.parametrize("streaming", [False, True])
+def test_lines_are_rows_and_long_ones_several(streaming):
+    source = texts().to_iterable_dataset(num_shards=2) if streaming else texts()
+    rows = list(to_mlm_rows(source, bert(), max_length=5, line_by_line=True))
     expected = [
         ([CLS, the, plane, flew, SEP], 3),
         ([CLS, plane, SEP], 3),
@@ -171,3 +174,23 @@ def test_a_text_of_unknown_time_is_not_asked_for_it_and_stays_unknown():
     batch = TemporalMlmCollator(tokenizer, mlm_probability=0.0, time_mlm_probability=1.0, seed=0)(features)
     assert (batch["labels"] == -100).all()
     assert set(batch["time_ids"].unique().tolist()) == {2}
+
+
+def test_text_files_are_streamed_as_they_are_read(tmp_path):
+    paths = [str(tmp_path / f"{year}.txt") for year in (1815, 1990)]
+    for path, lines in zip(paths, ("the plane_nn flew\n\ntrees\n", "plane\n"), strict=True):
+        Path(path).write_text(lines, encoding="utf-8")
+    stream = read_text_files(paths, streaming=True)
+    assert stream.num_shards == 2 and list(stream) == list(stream) == list(read_text_files(paths))
+    with pytest.raises(ValueError, match="1815.txt, line 1.*no token|1815.txt, line 1.*words"):
+        list(to_mlm_rows(stream.map(lambda row: {"text": " "}), bert()))
+
+
+def test_a_stream_joins_texts_of_one_time_and_names_a_text_without():
+    found = list(to_mlm_rows(texts().to_iterable_dataset(), bert(), max_length=6))
+    assert sorted(map(str, found)) == sorted(map(str, to_mlm_rows(texts(), bert(), max_length=6)))
+    undated = name_sources(
+        Dataset.from_dict({"time": ["1815", "1700"], "text": ["plane", "trees"]}).to_iterable_dataset()
+    )
+    with pytest.raises(ValueError, match="row 1.*'1700'"):
+        list(to_mlm_rows(name_sources(undated), bert()))

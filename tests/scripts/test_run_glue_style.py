@@ -74,6 +74,32 @@ def test_own_csv_to_predictions(tmp_path, capsys):
     assert all(f"]({name})" in (tmp_path / "out" / "README.md").read_text() for name in figures)
 
 
+STREAM = ["--streaming", "--max_steps", "4", "--eval_strategy", "steps", "--eval_steps", "2", "--save_steps", "2"]
+
+
+@pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
+def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
+    """Files of shards; scores, position and time, the record of the split; and training again only loads the model."""
+    parts = {name: of_others(POSTS, name) for name in ("train 1", "train 2", "validation", "test")}
+    for name, posts in parts.items():
+        write_posts(tmp_path / f"{name}.csv", posts)
+    files = [f"--{name}_file={tmp_path / name}.csv" for name in ("validation", "test")]
+    demo = ["configuration/demo.yaml", "--model_type", model_type, *STREAM, "--save_strategy", "steps", *files]
+    demo += ["--train_file", str(tmp_path / "train *.csv"), "--do_eval", "--max_seq_length", "8"]
+    rows = run(tmp_path / "out", *demo)
+    assert [row["text"] for row in rows] == [post["text"] for post in parts["test"]]
+    results = read_json(tmp_path / "out" / "all_results.json")
+    assert "position_and_time" in results["test"]["compared_with"] and "epochs" not in results["train"]
+    config, split = (read_json(tmp_path / "out" / name) for name in ("config.json", "_split.json"))
+    shares = pd.Series([post["label"] for post in POSTS]).value_counts(normalize=True)
+    assert config["class_weights"] == pytest.approx([shares[name] ** -0.5 for name in NAMES]) and config["timed"]
+    assert [len(split[name]) for name in ("train", "validation", "test")] == [24, 12, 12]
+    before = load_file(tmp_path / "out" / "model.safetensors")
+    again = run(tmp_path / "out", *demo)
+    torch.testing.assert_close(load_file(tmp_path / "out" / "model.safetensors"), before, atol=1e-6, rtol=0)
+    assert [row["prediction"] for row in again] == [row["prediction"] for row in rows]
+
+
 def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     """A folder of split files is a dataset to `datasets`, as a Hub id is. Samples are timelines, evenly spaced."""
     (tmp_path / "posts").mkdir()

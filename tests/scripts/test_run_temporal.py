@@ -52,6 +52,20 @@ def train(folder: Path, output: Path, *more: str) -> dict[str, torch.Tensor]:
     return load_file(output / "model.safetensors")
 
 
+def test_a_streamed_training_finds_its_times_and_mixes_them(folder, tmp_path):
+    """Two files are two shards, of which a batch has texts; the second training is loaded, not trained again."""
+    stream = ("--streaming", "--max_steps", "4", "--line_by_line", "--logging_steps", "1", "--save_steps", "2")
+    before = train(folder, tmp_path / "streamed", *stream)
+    assert before["bert.time_embeddings.weight"].shape == (5, 16)
+    plain = load_file(folder / "bert" / "model.safetensors")
+    # Words of both times have learned, `air` in both.
+    for word in ("tree", "plane", "air"):
+        name, row = "bert.embeddings.word_embeddings.weight", VOCABULARY[word]
+        assert not torch.allclose(before[name][row], plain[name][row])
+    again = train(folder, tmp_path / "streamed", *stream)
+    torch.testing.assert_close(again, before, atol=1e-6, rtol=0)
+
+
 @pytest.mark.parametrize("attention", ["none", "attention"])
 def test_times_are_learned_from_words_alone(folder, tmp_path, attention):
     table = [{"time": 1815, "text": "the tree flew"}, {"time": "1999-01-01", "text": "air plane"}] * 5

@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import ROOT, assert_same, of_others, read_json, read_table, tiny_encoder, write_posts
+from helpers import ROOT, assert_same, of_others, read_json, read_table, tiny_encoder, write_posts, write_table
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
@@ -167,3 +168,64 @@ def test_two_processes_predict_as_one(tmp_path, files, one):
     sizes = ["--targets_per_row", 3, "--per_device_eval_batch_size", 5]
     run(["--model_name_or_path", one, *parts, *sizes, "--do_predict", "--use_cpu", "--output_dir", tmp_path], 2)
     assert_same_predictions(tmp_path, one)
+
+
+STREAM = """
+import json, os, sys
+from transformers import AutoTokenizer, Trainer, TrainingArguments
+from datasets import load_dataset
+from modeling_tempoformer import StreamCollator, TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer import to_rows, to_timelines
+
+pattern, encoder_file, output = sys.argv[1:]
+tokenizer = AutoTokenizer.from_pretrained("tokenization")
+posts = load_dataset("json", data_files=pattern, split="train", streaming=True)
+rows = to_rows(to_timelines(posts, ["No-Switch", "Switch"]), tokenizer, window=4, targets_per_row=3)
+seen = []
+collator = StreamCollator(tokenizer, window=4)
+
+def collate(rows):
+    seen.extend(post_id for row in rows for post_id in row["post_ids"])
+    return collator(rows)
+
+config = TempoFormerConfig(encoder_config=json.load(open(encoder_file)), window=4, num_labels=2)
+arguments = TrainingArguments(
+    output_dir=output, max_steps=2, per_device_train_batch_size=4, remove_unused_columns=False, report_to="none",
+    use_cpu=True, accelerator_config={"dispatch_batches": False}, save_strategy="no", disable_tqdm=True,
+)
+model = TempoFormerForStreamClassification(config)
+trainer = Trainer(model, arguments, collate, train_dataset=rows, processing_class=tokenizer)
+trainer.train()
+with open(f"{output}/seen_{os.environ['RANK']}.json", "w") as file:
+    json.dump(seen, file)
+"""
+
+
+def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
+    """Two files of eight rows are two steps of four rows in each process: every post once."""
+    for number in range(2):
+        posts = of_others(list(synthetic_posts(4, seed=number, posts_per_timeline=6)), f"file {number}")
+        write_table(tmp_path / f"{number}.jsonl", posts)
+    script = tmp_path / "stream.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM}")
+    os.environ["HF_UPDATE_DOWNLOAD_COUNTS"] = "0"
+    run([str(tmp_path / "*.jsonl"), files["config_name"], str(tmp_path)], 2, str(script))
+    for rank in (0, 1):
+        seen = read_json(tmp_path / f"seen_{rank}.json")
+        assert sorted(seen) == sorted(f"{rank}:{row}" for row in range(24))
+
+
+def test_a_streamed_training_in_two_processes_is_that_of_one(tmp_path, files):
+    """A file for all: each process reads it and takes its batches; and one that resumes ends in the same weights."""
+    stream = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "streaming": "true"}
+    run([*training(files, tmp_path / "one", **stream, per_device_train_batch_size=4), "--do_predict"])
+    settings = {**stream, "per_device_train_batch_size": 2}
+    run([*training(files, tmp_path / "two", **settings), "--do_predict"], 2)
+    assert_same_weights(tmp_path / "one", tmp_path / "two")
+    for name in ("model.safetensors", "trainer_state.json"):
+        (tmp_path / "two" / name).unlink()
+    shutil.rmtree(tmp_path / "two" / "checkpoint-4")
+    said = run([*training(files, tmp_path / "two", **settings), "--do_predict"], 2)
+    assert "checkpoint-2" in said
+    assert_same_weights(tmp_path / "one", tmp_path / "two")
+    assert_same_predictions(tmp_path / "one", tmp_path / "two")

@@ -1,0 +1,118 @@
+"""Datasets streams: posts that are read as they are needed give the timelines and rows of the whole table."""
+
+from pathlib import Path
+
+import datasets
+import pytest
+from datasets import ClassLabel, Dataset, IterableDataset, load_dataset
+from helpers import VOCABULARY, of_others, write_table
+from torch.utils.data import DataLoader
+from transformers import BertTokenizer
+
+from modeling_tempoformer import label_names, load_table, to_rows, to_timelines
+from modeling_tempoformer.data.surveys import survey
+from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.data.tables import find_files, stream_table
+
+
+NAMES = ["No-Switch", "Switch"]
+# Each file has timelines of its own, and one of them a post without a label.
+FILES = [of_others(list(synthetic_posts(5, seed=seed, posts_per_timeline=6)), f"file {seed}") for seed in range(3)]
+FILES[1][8]["label"] = None
+
+
+def write_files(folder: Path, kind: str) -> str:
+    """The files, and the pattern that means all of them."""
+    for number, posts in enumerate(FILES):
+        write_table(folder / f"{number}.{kind}", posts)
+    return str(folder / f"*.{kind}")
+
+
+def whole(pattern: str) -> list[dict]:
+    """The timelines of files that are read one by one, with the ids that posts have in a stream."""
+    timelines = []
+    for number, path in enumerate(find_files(pattern)):
+        for timeline in to_timelines(load_table(path), NAMES):
+            timelines.append({**timeline, "post_ids": [f"{number}:{post}" for post in timeline["post_ids"]]})
+    return timelines
+
+
+READERS = {"csv": "csv", "jsonl": "json", "parquet": "parquet"}
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["our reader", "load_dataset"])
+@pytest.mark.parametrize("kind", READERS)
+def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, monkeypatch, kind, own):
+    # Else Datasets counts downloads at its home.
+    monkeypatch.setattr(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)
+    pattern = write_files(tmp_path, kind)
+    if own:
+        posts = stream_table(find_files(pattern))
+    else:
+        posts = load_dataset(READERS[kind], data_files=pattern, split="train", streaming=True)
+    assert label_names(posts) == NAMES
+    timelines = to_timelines(posts, NAMES)
+    expected = whole(pattern)
+    assert isinstance(timelines, IterableDataset) and timelines.num_shards == 3
+    # Again in another pass.
+    assert list(timelines) == expected and list(timelines) == expected
+    settings = {"tokenizer": BertTokenizer(vocab=VOCABULARY), "window": 3, "targets_per_row": 4}
+    for only_labelled in (True, False):
+        rows = to_rows(timelines, **settings, only_labelled=only_labelled)
+        held = to_rows(Dataset.from_list(expected), **settings, only_labelled=only_labelled)
+        assert isinstance(rows, IterableDataset) and list(rows) == list(held)
+    found, known = survey(timelines), survey(Dataset.from_list(expected))
+    assert found == known and found.labels[-100] == 1 and found.timed
+
+
+def test_class_ids_are_read_by_their_names():
+    posts = Dataset.from_list(FILES[0]).cast_column("label", ClassLabel(names=NAMES)).to_iterable_dataset()
+    assert label_names(posts) == NAMES
+    reversed_names = list(to_timelines(posts, NAMES[::-1]))
+    assert [timeline["labels"] for timeline in to_timelines(posts, NAMES)] == [
+        [1 - label for label in timeline["labels"]] for timeline in reversed_names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("owners", "shards", "row", "first"),
+    [
+        ("aabba", 1, "Row 4", "row 0"),
+        ("aabcca", 2, "Row 2 of shard 1", "row 0 of shard 0"),
+        ("aaab", 2, "Row 0 of", "row 0 of"),
+    ],
+)
+def test_a_timeline_that_comes_back_is_an_error_that_names_both_rows(owners, shards, row, first):
+    posts = Dataset.from_list([{"timeline_id": owner, "text": "hm"} for owner in owners])
+    timelines = to_timelines(posts.to_iterable_dataset(num_shards=shards))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"{row}.*'timeline_id', value 'a'.* {first}"):
+            list(timelines)
+
+
+def test_a_bad_cell_is_an_error_where_the_stream_is_read():
+    posts = Dataset.from_list([{"timeline_id": owner, "text": "hm", "label": "Swicth"} for owner in "ab"])
+    timelines = to_timelines(posts.to_iterable_dataset(num_shards=2), NAMES)
+    with pytest.raises(ValueError, match="Row 0 of shard 0.*'Swicth'"):
+        next(iter(timelines))
+
+
+def test_a_stream_holds_no_more_than_it_needs():
+    """The first timeline of a hundred thousand posts is there when a few thousand are read."""
+    read = 0
+
+    def posts():
+        nonlocal read
+        for read in range(100_000):
+            yield {"timeline_id": str(read // 10), "text": "hm"}
+
+    rows = to_rows(to_timelines(IterableDataset.from_generator(posts)), BertTokenizer(vocab=VOCABULARY), window=3)
+    assert next(iter(rows))["post_ids"] == [str(row) for row in range(10)] and read < 5_000
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_share_the_files_and_lose_no_post(tmp_path, num_workers):
+    timelines = to_timelines(stream_table(find_files(write_files(tmp_path, "jsonl"))), NAMES)
+    rows = to_rows(timelines, BertTokenizer(vocab=VOCABULARY), window=2, targets_per_row=2)
+    loaded = [post for row in DataLoader(rows, batch_size=None, num_workers=num_workers) for post in row["post_ids"]]
+    assert sorted(loaded) == sorted(f"{number}:{row}" for number in range(3) for row in range(30))
