@@ -217,7 +217,8 @@ def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
 
 def test_a_streamed_training_in_two_processes_is_that_of_one(tmp_path, files):
     """A file for all: each process reads it and takes its batches; and one that resumes ends in the same weights."""
-    stream = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "streaming": "true"}
+    stream = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 3}
+    stream["streaming"] = "true"
     run([*training(files, tmp_path / "one", **stream, per_device_train_batch_size=4), "--do_predict"])
     settings = {**stream, "per_device_train_batch_size": 2}
     run([*training(files, tmp_path / "two", **settings), "--do_predict"], 2)
