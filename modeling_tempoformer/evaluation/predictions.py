@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 @dataclass
 class Predictions:
     """
-    What is predicted for posts that have a label, timeline after timeline, each in its order.
+    What is predicted for posts, timeline after timeline, each in its order.
 
     Attributes:
-        labels (`np.ndarray` of shape `(posts,)`): Class ids.
+        labels (`np.ndarray` of shape `(posts,)`): Class ids; -100 without a label.
         predictions (`np.ndarray` of shape `(posts,)`): Class ids.
         names (`list[str]`): Names of the classes in the order of their ids.
         probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.

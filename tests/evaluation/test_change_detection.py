@@ -22,9 +22,9 @@ from modeling_tempoformer.evaluation.results import nest, score_part
 FOLDER = ROOT / "hub_cards" / "change_detection"
 
 
-def run_python(code: str, *arguments: str, given: str = "", environment: dict[str, str]) -> str:
+def run_python(code: str, *, environment: dict[str, str], given: str = "") -> str:
     """What a process that begins in the repository prints."""
-    command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, env=environment, input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
