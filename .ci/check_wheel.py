@@ -5,7 +5,9 @@ from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import yaml
+from transformers import EvalPrediction
 
 import modeling_tempoformer
 
@@ -22,7 +24,10 @@ with TemporaryDirectory() as folder:
     card = (Path(folder) / "README.md").read_text(encoding="utf-8")
 if f"Window: {window} posts" not in card:
     sys.exit(f"The card does not say the window:\n{card}")
+scores = modeling_tempoformer.compute_metrics(["a", "b"])(EvalPrediction(np.eye(2)[None], np.array([[0, 1]])))
+if scores["macro_f1"] != 1:
+    sys.exit(f"The metric scores right predictions with {scores}.")
 for package, name in {"hub_cards": "space/app.py", "space": "app.css", "view": "page.html.jinja"}.items():
     if not (files(f"modeling_tempoformer.{package}") / name).is_file():
         sys.exit(f"There is no {name} in {package}.")
-print(f"The wheel holds the package, {len(list(presets.iterdir()))} presets, the templates, pages and the Space.")
+print(f"The wheel holds the package, {len(list(presets.iterdir()))} presets, templates, pages, the metric, the Space.")

@@ -163,7 +163,7 @@ def clone(tmp_path, stand_ins, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("docs/pictures", "benchmarks", ""):
         monkeypatch.syspath_prepend(str(ROOT / name))
-    for name in ("configuration", "tokenization", "benchmarks"):
+    for name in ("configuration", "tokenization", "benchmarks", "hub_cards"):
         Path(name).symlink_to(ROOT / name)
     for name in ("google-bert", "sentence-transformers", "pierluigic", "me"):
         Path(name).symlink_to(stand_ins / name)

@@ -9,10 +9,11 @@ from sklearn.metrics import f1_score
 from sklearn.utils import check_X_y
 from transformers.utils import logging
 
+from .metrics import change_detection
+
 
 logger = logging.get_logger(__name__)
 
-NUM_BINS = 15
 # Scores that differ by less are equal except for rounding.
 TOLERANCE = 1e-12
 
@@ -33,8 +34,8 @@ def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tup
 
 def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
-    The mean distance between confidence, the probability of the most probable class, and accuracy over 15 bins of
-    equal width, weighted by their posts (Guo et al., 2017, section 2). The edge of two bins is in the lower one.
+    The mean distance between confidence, the probability of the most probable class, and accuracy (Guo et al., 2017,
+    section 2), by the metric `change_detection`.
 
     Args:
         probabilities (`np.ndarray` of shape `(posts, classes)`): Each row sums to 1.
@@ -44,10 +45,7 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) ->
         `float`: From 0 to 1. Raises a `ValueError` if no post has a label, or if rows are not probabilities.
     """
     probabilities, labels = labelled_probabilities(probabilities, labels)
-    confidence = probabilities.max(axis=1)
-    is_right = probabilities.argmax(axis=1) == labels
-    bins = np.digitize(confidence, np.linspace(0, 1, NUM_BINS + 1)[1:-1], right=True)
-    return float(np.abs(np.bincount(bins, weights=is_right - confidence)).sum() / len(labels))
+    return float(change_detection().expected_calibration_error(probabilities, labels))
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -14,7 +14,8 @@ from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
 from ..data.files import written_whole
-from .calibration import NUM_BINS, expected_calibration_error
+from .calibration import expected_calibration_error
+from .metrics import change_detection
 from .predictions import labels_of
 
 
@@ -124,17 +125,17 @@ def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_na
 @rc_context(STYLE)
 def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> Figure:
     """The share of right predictions by confidence, and how many posts those are, of one or two (posts, classes)."""
-    figure = new_figure(COLUMN, COLUMN)
+    figure, num_bins = new_figure(COLUMN, COLUMN), change_detection().NUM_BINS
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
     title, confidences = ["Expected calibration error"], []
     for (name, of_classes), style in zip(probabilities.items(), (DARK, LIGHT)):
         confidence, is_right = of_classes.max(axis=1), of_classes.argmax(axis=1) == labels
-        curve = calibration_curve(is_right, confidence, n_bins=NUM_BINS, pos_label=1)
+        curve = calibration_curve(is_right, confidence, n_bins=num_bins, pos_label=1)
         CalibrationDisplay(*curve, confidence).plot(ax=upper, name=name, **style)
         title.append(f"{expected_calibration_error(of_classes, labels):.3f} ({name})")
         confidences.append(confidence)
     colors = [style["color"] for style in (DARK, LIGHT)][: len(confidences)]
-    lower.hist(confidences, bins=NUM_BINS, range=(0, 1), color=colors)
+    lower.hist(confidences, bins=num_bins, range=(0, 1), color=colors)
     upper.set(xlabel="", ylabel="share of right predictions", title="\n".join(title))
     lower.set(xlabel="confidence (probability of the most probable class)", ylabel="posts")
     for axes in (upper, lower):

@@ -2,7 +2,7 @@
 
 import csv
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 @dataclass
 class Predictions:
     """
-    What is predicted for posts that have a label, timeline after timeline, each in its order.
+    What is predicted for posts, timeline after timeline, each in its order.
 
     Attributes:
-        labels (`np.ndarray` of shape `(posts,)`): Class ids.
+        labels (`np.ndarray` of shape `(posts,)`): Class ids; -100 without a label.
         predictions (`np.ndarray` of shape `(posts,)`): Class ids.
         names (`list[str]`): Names of the classes in the order of their ids.
         probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.
@@ -41,13 +41,6 @@ class Predictions:
     probabilities: np.ndarray | None = None
     timelines: np.ndarray | None = None
     times: np.ndarray | None = None
-
-    def of_timelines(self, label: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-        """For each timeline which posts have a class, for which it is predicted, and their times."""
-        ends = np.flatnonzero(np.diff(self.timelines)) + 1
-        for posts in np.split(np.arange(len(self.labels)), ends):
-            times = None if self.times is None else self.times[posts]
-            yield self.labels[posts] == label, self.predictions[posts] == label, times
 
 
 def labelled_posts(

@@ -7,8 +7,8 @@ import pandas as pd
 from datasets import Dataset
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import f1_score
 
+from .metrics import compute_scores
 from .predictions import Predictions, labels_of
 from .significance import paired_bootstrap
 
@@ -42,7 +42,7 @@ def compare(
             rivals["trees"] = probabilities.argmax(-1)[labelled], {}
 
     def macro_f1(ids: np.ndarray) -> float:
-        return float(f1_score(posts.labels, ids, labels=range(num_labels), average="macro", zero_division=0.0))
+        return compute_scores(Predictions(posts.labels, ids, posts.names))["macro_f1"]
 
     def interval(name: str, ids: np.ndarray) -> dict[str, tuple[float, float]]:
         """Where the model's macro F1 less that of `ids` lies, by bootstrap; empty with a single timeline."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from .metrics import METRICS
+from .metrics import change_detection
 from .results import nest
 
 
@@ -102,8 +102,9 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
             counts += f"; {results[name]:.0f} {words} a second"
     if "classes" not in results:
         return counts
-    titles = {metric.name: metric.title for metric in METRICS if metric.title}
-    columns = [metric.name for metric in METRICS if metric.title and metric.of_class]
+    titled = [score for score in change_detection().SCORES if score.title]
+    titles = {score.name: score.title for score in titled}
+    columns = [score.name for score in titled if score.by_class]
     classes = pd.DataFrame.from_dict(results["classes"], orient="index")
     classes = classes.reindex(columns=[*columns, "posts"]).rename(columns=titles)
     rows = {"this model": [f"{results['macro_f1']:.3f}", to_text(results.get("macro_f1_interval")), "", ""]}

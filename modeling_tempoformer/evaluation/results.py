@@ -10,7 +10,7 @@ from datasets import Dataset
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 
-from .metrics import METRICS, compute_scores
+from .metrics import change_detection, compute_scores
 from .predictions import labelled_posts
 from .references import compare
 
@@ -38,7 +38,7 @@ def score_part(
 
 def nest(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
     """The Trainer's metrics of a part without their prefix, and those of a class in a dict of its own."""
-    kinds = [metric.name for metric in METRICS if metric.of_class]
+    kinds = [score.name for score in change_detection().SCORES if score.by_class]
     of_class = {f"{kind}_{name}": (name, kind) for name in names for kind in kinds}
     nested: dict[str, Any] = {}
     for metric, value in metrics.items():

@@ -1,4 +1,4 @@
-"""Metrics on a worked example, and one more row in the table of metrics."""
+"""Scores on a worked example, and one more row in the table of scores."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from helpers import tiny_model
 from transformers import EvalPrediction
 
 from modeling_tempoformer import write_card
-from modeling_tempoformer.evaluation import metrics, report, results
-from modeling_tempoformer.evaluation.metrics import Metric, card_titles, compute_metrics, score_names
+from modeling_tempoformer.evaluation import report, results
+from modeling_tempoformer.evaluation.metrics import card_titles, change_detection, compute_metrics, score_names
 
 
 def test_worked_example():
@@ -22,16 +22,20 @@ def test_worked_example():
     assert scores["macro_f1"] == pytest.approx((2 / 3 + 1 / 2) / 2)
 
 
-def test_a_metric_is_one_row(tmp_path, monkeypatch):
+def test_a_score_is_one_row(tmp_path, monkeypatch):
     """Two rows: the share of all predictions that each class has, and accuracy."""
-    rows = (
-        Metric("given", lambda posts, label: (posts.predictions == label).mean(), "given", of_class=True),
-        Metric("right", lambda posts: (posts.labels == posts.predictions).mean(), "right answers"),
-    )
-    for module in (metrics, report, results):
-        monkeypatch.setattr(module, "METRICS", (*metrics.METRICS, *rows))
+
+    def given(posts):
+        return posts.predictions.mean()
+
+    def right(probabilities, labels):
+        return (probabilities.argmax(1) == labels).mean()
+
+    metric = change_detection()
+    rows = metric.Score(given, "posts", "given"), metric.Score(right, "probabilities", "right answers")
+    monkeypatch.setattr(metric, "SCORES", (*metric.SCORES, *rows))
     names, predicted = ["a", "b"], np.array([0, 0, 1, 0])
-    assert {"given_a", "given_b", "right"} <= set(score_names(names))
+    assert {"given_a", "given_b"} <= set(score_names(names))
     timelines = Dataset.from_dict({"labels": [[0, 1], [1, 0]]})
     part = results.nest(results.score_part(timelines, predicted, np.eye(2)[predicted], names), "predict", names)
     assert part["right"] == pytest.approx(3 / 4) and part["classes"]["a"]["given"] == pytest.approx(3 / 4)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from stand_ins import NAMES, explained_timelines
 
-from modeling_tempoformer.evaluation.timeline_metrics import detection_delays
+from modeling_tempoformer.evaluation.metrics import change_detection
 from modeling_tempoformer.view.page import write_page
 from modeling_tempoformer.view.timeline_page import timeline_page
 
@@ -71,7 +71,8 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
         sums = len(posts), raised.sum(), (raised & labelled).sum(), of_class.sum(), (raised & of_class).sum()
         for name, number in zip(list(counts)[:5], sums, strict=True):
             counts[name] += int(number)
-        for late, seconds in detection_delays(of_class[labelled], raised[labelled], times[labelled]):
+        judged = change_detection().Posts(of_class[labelled], raised[labelled], times[labelled])
+        for late, seconds in change_detection().detection_delays(judged):
             delay = {"posts": late, "seconds": pytest.approx(seconds, abs=0.002)}
             counts["delays"].append(None if math.isnan(late) else delay)
     return counts
