@@ -3,7 +3,8 @@
 import logging
 import random
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from textwrap import shorten
@@ -14,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling_post_tempoformer import longest_input
 from ..time_points_temporal_bert import (
+    GRANULARITIES,
     TimePoints,
     UnknownTimeError,
     as_name,
@@ -102,7 +104,7 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
 
 def numbers_in(name: str) -> tuple[int, ...]:
     """The integers in a time point's name, in their order; years before the common era are negative."""
-    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
+    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", as_name(name)))
 
 
 def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
@@ -142,12 +144,30 @@ def settle_unknown_times(
         return texts
     values = texts[arguments.time_column]
     known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
-    if not known:
-        raise ValueError(f"No text of the {name} split is in any of the time points {', '.join(times.names)}.")
     if len(known) < len(texts):
-        what = "left out" if drops else "of unknown time"
-        logger.warning("%s: %d of %d texts are in no time point: %s.", name, len(texts) - len(known), len(texts), what)
+        why = count_by_reason(Counter(values) - Counter(values[row] for row in known), times)
+        if not known:
+            raise ValueError(f"No text of the {name} split is in any of the time points: {why}.")
+        what, count = "left out" if drops else "of unknown time", len(texts) - len(known)
+        logger.warning("%s: %d of %d texts are in no time point: %s (%s).", name, count, len(texts), what, why)
     return texts.select(known) if drops else texts
+
+
+def count_by_reason(others: Mapping[Any, int], times: TimePoints) -> str:
+    """Why texts are in no time point, with an example of a time that is not read; `others` counts texts by time."""
+    kind = times.granularity or "year"
+    needed = GRANULARITIES[kind][1]
+    reasons: Counter[str] = Counter()
+    unread = None
+    for time, count in others.items():
+        if is_missing(time):
+            reasons["without a date"] += count
+        elif len(read_date(time) or ()) < needed:
+            unread = unread or f"with a date that is not read as a {kind}, such as {time!r}"
+            reasons[unread] += count
+        else:
+            reasons[f"outside of {shorten(', '.join(times.names), 200)}"] += count
+    return ", ".join(f"{count:,} {why}" for why, count in reasons.items())
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -1,15 +1,18 @@
 """From dated texts to masked batches."""
 
 import gzip
+import re
 from datetime import datetime
 
 import pytest
 import torch
 from datasets import Dataset
+from helpers import TIMES
 from helpers import dated_bert as bert
 
 from modeling_tempoformer.data.dated_texts import (
     SOURCE,
+    count_by_reason,
     find_times,
     name_sources,
     read_text_files,
@@ -17,6 +20,7 @@ from modeling_tempoformer.data.dated_texts import (
     to_mlm_rows,
 )
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 
 TEXTS = ["the plane flew", "the trees", "plane", "trees trees the"]
@@ -108,6 +112,10 @@ def test_a_row_keeps_its_source_when_others_are_taken_away():
         # Names without numbers come last, in the order of the corpus.
         (["1960-2010", "undated", "1810-1860", "lost"], None, ["1810-1860", "1960-2010", "undated", "lost"]),
         ([datetime(2015, 3, 1)], None, ["2015-03-01"]),
+        # One day in two spellings is one.
+        (["1.2.2015", "2015-01-31", "2015-02-01"], None, ["2015-01-31", "2015-02-01"]),
+        (["18.06.1815", "1990"], "decade", ["1810s", "1990s"]),
+        ([1556668800], "year", ["2019"]),
     ],
 )
 def test_time_points_are_found(times, granularity, found):
@@ -115,11 +123,25 @@ def test_time_points_are_found(times, granularity, found):
 
 
 def test_values_that_are_no_dates_are_refused_or_skipped():
-    for times, named in (([1556668800], "Row 0.*1556668800"), (["1815", "long ago"], "Row 1.*'long ago'")):
+    for times, named in (([38398], "Row 0.*38398"), (["1815", "long ago"], "Row 1.*'long ago'")):
         with pytest.raises(ValueError, match=named):
             find_times(Dataset.from_dict({"time": times}), "time", "year")
     undated = Dataset.from_dict({"time": ["1999", "long ago", "1815"]})
     assert find_times(undated, "time", "year", only_dates=False) == ["1815", "1999"]
+
+
+@pytest.mark.parametrize(
+    ("granularity", "names", "said"),
+    [
+        (None, TIMES, ["4 outside of 1810-1860, 1960-2010", "2 with .*'June 2005'", "3 without"]),
+        # A year does not tell its month.
+        ("month", ["1815-06"], ["1 outside of 1815-06", "5 with .*'1900'", "3 without"]),
+    ],
+)
+def test_texts_of_no_time_are_counted_by_reason(granularity, names, said):
+    others = {"1900": 3, "1900-01-02": 1, "June 2005": 2, None: 1, "": 2}
+    counted = count_by_reason(others, TimePoints(names, granularity))
+    assert all(re.search(rf"\b{count}", counted) for count in said), counted
 
 
 def collate(tokenizer, count: int, **settings) -> tuple[dict, torch.Tensor]:

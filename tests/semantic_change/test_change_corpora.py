@@ -1,6 +1,7 @@
 """Dated sentences of text files, tables and DWUG data sets, lists of words, and gold scores."""
 
 import gzip
+import re
 import unicodedata
 from datetime import date
 
@@ -168,14 +169,14 @@ def test_targets_that_cannot_be_told_apart_are_refused(tmp_path, targets, ignore
 
 
 ROWS = {
-    "date": ["1815-06-18", "1999", "1900", "", "1860-12-31"],
-    "source": ["letter", "", "paper", "paper", "diary"],
-    "text": ["The plane tree.\nOf two lines", "no planes; a plane", "a plane", "a plane", " "],
+    "date": ["18.06.1815", "1999", "1900", "", "1860-12-31", "June 1815", "1900-01-01", "9/1/1815"],
+    "source": ["letter", "", "paper", "paper", "diary", "", "", ""],
+    "text": ["The plane tree.\nOf two lines", "no planes; a plane", "a plane", "a plane", " ", "a", "a", "a"],
 }
 
 
 def test_a_dated_table(tmp_path, caplog):
-    """Rows go to the time that holds their date; those of no time are counted, blank texts are not."""
+    """Rows go to the time that holds their date; those of no time are counted by reason, blank texts are not."""
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
     first, second = read_dated_table(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
@@ -183,7 +184,17 @@ def test_a_dated_table(tmp_path, caplog):
     assert first.text == "The plane tree. Of two lines" and marked(first) == [("plane", "plane")]
     assert (second.time, second.date, second.source) == ("1960-2010", "1999", "texts.csv.gz, row 1")
     assert marked(second) == [("plane", "planes"), ("plane", "plane")]
-    assert "2 of 4 texts" in caplog.text
+    for count in ("5 of 7 texts", "2 outside of 1810-1860", "1 without a date", "2 with a date .*'June 1815'"):
+        assert re.search(count, caplog.text)
+
+
+def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, caplog):
+    """From 1973 and before 1967 on; spreadsheets' days and milliseconds are not read."""
+    dates = [1850, 1108425600, -4_000_000_000, 38398, 1108425600000]
+    pd.DataFrame({"date": dates, "text": "a plane"}).to_parquet(tmp_path / "t.parquet")
+    found = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
+    assert [sentence.time for sentence in found] == [TIMES[0], TIMES[1], TIMES[0]]
+    assert "2 with a date" in caplog.text and "outside" not in caplog.text
 
 
 def test_a_table_for_each_time_beside_a_text_file(tmp_path):
@@ -206,7 +217,7 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
     [
         (Columns(text="words"), TIMES, "'words'.*--text_column"),
         (Columns(time="when"), TIMES, "'when'.*--time_column"),
-        (Columns(), ["1810-1860", "1700-1800", "old"], r"texts\.csv.*'date'.*--time_column.*1700-1800, old"),
+        (Columns(), ["1810-1860", "1700-1800", "old"], r"texts\.csv.*'date'.*--time_column.*old.*June 1815"),
     ],
 )
 def test_dated_tables_that_are_refused(tmp_path, columns, times, named):
