@@ -61,7 +61,8 @@ def read_targets(path: str | Path) -> dict[str, list[str]]:
 
     Args:
         path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line. A
-            colon and a space may follow it, and its forms with commas between them ("economy: economy, economies").
+            colon may follow it, and its forms with commas between them ("economy: economy, economies"). Where there
+            is no comma, a colon without a space after it belongs to the word ("S:t").
 
     Raises a `ValueError` that names the first line of another form or with a word again; and if the file is empty.
     """
@@ -69,6 +70,8 @@ def read_targets(path: str | Path) -> dict[str, list[str]]:
     for number, line in read_lines(path):
         where, line = f"{path}, line {number}", line.strip()
         word, colon, others = line.partition(": ")
+        if not colon and ("," in line or line.endswith(":")):
+            word, colon, others = line.partition(":")
         forms = [" ".join(form.split()) for form in (others.split(",") if colon else [word])]
         if "\t" in line or not all([word, *forms]):
             raise ValueError(f"{where}: expected a word or a phrase, or one with its forms (a: b, c), got {line!r}.")

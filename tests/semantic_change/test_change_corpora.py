@@ -125,10 +125,13 @@ def test_lists_of_words_and_of_scores(tmp_path, read, text, found):
     assert read(tmp_path / "list.txt") == found
 
 
+LISTED = ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x", "a:", "a:b,")
+
+
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        *((read_targets, f"x\n{line}") for line in ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x")),
+        *((read_targets, f"x\n{line}") for line in LISTED),
         *((read_truth, f"x\t1\n{line}") for line in ("b 1", "\t1", "a\t1\t2", "b\tnan", "b\tinf", "x\t2")),
         (read_truth, "lemma\tchange_graded\nb\tmuch"),
     ],
@@ -142,9 +145,12 @@ def test_lists_that_are_refused(tmp_path, read, text):
 
 def test_forms_of_a_word_are_found_under_its_name(tmp_path):
     lines = "economy: economy,  Economies, home  economics\nset: off\nS:t\n"
+    lines += "plane:plane,planes\ntree :trees ,tree\nWashington, D.C.\n"
     (tmp_path / "words.txt").write_text(lines, encoding="utf-8")
     words = read_targets(tmp_path / "words.txt")
-    assert words == {"economy": ["economy", "Economies", "home economics"], "set": ["off"], "S:t": ["S:t"]}
+    first = {"economy": ["economy", "Economies", "home economics"], "set": ["off"], "S:t": ["S:t"]}
+    others = {"plane": ["plane", "planes"], "tree": ["trees", "tree"], "Washington, D.C.": ["Washington, D.C."]}
+    assert words == first | others
     text = "economies, Economies: home economics set off economy. S:t"
     (sentence,) = read_text(tmp_path / "c.txt", text, words)
     assert [name for name, _ in marked(sentence)] == ["economy", "economy", "set", "economy", "S:t"]

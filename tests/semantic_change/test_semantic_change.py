@@ -265,6 +265,25 @@ def test_a_marked_word_gives_the_vector_of_the_whole_text():
         assert vector == pytest.approx(state[0].mean(0).numpy(), abs=1e-5)
 
 
+@pytest.mark.parametrize(("word", "read"), [("plane_nn", "the plane flew"), ("the air", "the the air flew")])
+def test_an_encoder_reads_the_name_of_a_word_in_the_place_of_its_forms(word, read):
+    """So that forms are no senses, also where it does not know a form or reads capitals."""
+    vocabulary = {**VOCABULARY, "Trees": len(VOCABULARY)}
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(**SIZES)).eval()
+    tokenizer = BertTokenizer(vocab=vocabulary, do_lower_case=False)
+    usages = {
+        word: {"1": [Usage("1", f"the {form} flew", 4, 4 + len(form)) for form in ("Trees", "\u01bfeorc", "air")]}
+    }
+    for marks in (None, ("sad ", " sad")):
+        text = read if marks is None else read.replace(read[4:-5], f"sad {read[4:-5]} sad")
+        with torch.no_grad():
+            state = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states[-1][0]
+        expected = (state[2:-2] if marks is None else state).mean(0)
+        for vector in embed_usages(model, tokenizer, usages, 1, target_marks=marks)[word]["1"]:
+            assert vector == pytest.approx(expected.numpy(), abs=1e-5)
+
+
 @pytest.mark.parametrize("bias", [0.0, 50.0])
 def test_texts_that_all_get_one_time_are_told(caplog, bias):
     model, tokenizer = time_model()
