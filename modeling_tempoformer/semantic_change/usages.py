@@ -4,6 +4,8 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from transformers.utils import logging
 
 from ..data.dated_texts import check_same_times, frame, make_row, token_limit, untagged
 from ..data.files import written_whole
+from ..time_points_temporal_bert import read_date
 from .corpora import DatedSentence
 
 
@@ -58,6 +61,7 @@ Usages = dict[str, dict[str, list[Usage]]]
 Frequencies = dict[str, dict[str, Frequency]]
 # Files whose names begin with an underscore are never pushed: it holds texts.
 USAGES = "_usages.parquet"
+NUM_EARLIEST = 5
 
 
 def sample_usages(
@@ -110,6 +114,29 @@ def count_frequencies(
         yield sentence
     for word in targets:
         frequencies[word] = {time: Frequency(counts[word, time], corpus_words[time]) for time in times}
+
+
+def keep_earliest(sentences: Iterable[DatedSentence], earliest: dict[str, list[Usage]]) -> Iterator[DatedSentence]:
+    """
+    Passes on the sentences of whole corpora. When they end, `earliest` has the usages of each word with the earliest
+    dates, [`NUM_EARLIEST`] at most, one of a text; those of one date are in the order of the corpus. What has no date
+    that is read is not among them.
+    """
+    # Many texts have the same few dates.
+    date_of = cache(read_date)
+    found: dict[str, dict[str, tuple[tuple[int, ...], Usage]]] = {}
+    for sentence in sentences:
+        date = date_of(sentence.date) if sentence.targets else None
+        for word, start, end in sentence.targets if date else ():
+            of_word = found.setdefault(word, {})
+            if sentence.text not in of_word or date < of_word[sentence.text][0]:
+                usage = Usage(sentence.time, sentence.text, start, end, sentence.date, sentence.source)
+                of_word[sentence.text] = date, usage
+            if len(of_word) > NUM_EARLIEST:
+                del of_word[max(reversed(of_word), key=lambda text: of_word[text][0])]
+        yield sentence
+    for word, of_word in found.items():
+        earliest[word] = [usage for _, usage in sorted(of_word.values(), key=itemgetter(0))]
 
 
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
@@ -239,7 +266,7 @@ def embed_usages(
     A vector for each usage: the mean over the word's tokens of the mean of the last hidden layers (section 4 of the
     paper). With `target_marks` it is the mean over all tokens of the text in which the word is marked, as encoders
     that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023). The word's name, which is the key of
-    its usages, stands in the place of each form (as Laicher et al., 2021, found to be best).
+    its usages, stands in the place of each form (as in Laicher et al., 2021).
 
     Args:
         model, tokenizer: Any encoder. One with temporal attention reads each text at its time.

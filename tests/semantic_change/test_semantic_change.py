@@ -1,6 +1,7 @@
 """Usages of words, their vectors, and scores from predicted times."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +22,7 @@ from modeling_tempoformer.semantic_change.usages import (
     drop_rare,
     embed_usages,
     encode_usage,
+    keep_earliest,
     sample_usages,
 )
 
@@ -84,6 +86,25 @@ def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
     }
     table = ranked_table({"apd": {"trees": 0.1, "plane": 0.2}}, {"trees": {}, "plane": {}}, None, frequencies)
     assert list(table[f"per_million_{TIMES[0]}"]) == pytest.approx([1e6 / 9, 2e6 / 9])
+
+
+def test_the_earliest_usages_are_those_of_the_whole_corpus():
+    """By date, however it is written, and by the order of the corpus; a text that is there again counts once."""
+    years = [1830, 1820, 1840, 1815, 1820, 1850, 1860]
+    dates = [*map(str, years), "", "June 1805", "17.06.1815", "1814", "1830"]
+    texts = [f"the plane {place} plane" for place in range(11)] + ["the plane 0 plane"]
+    dated = [
+        DatedSentence(TIMES[0], text, (("plane", 4, 9), ("plane", len(text) - 5, len(text))), (), date, str(place))
+        for place, (text, date) in enumerate(zip(texts, dates, strict=True))
+    ]
+    earliest = {}
+    passed = list(keep_earliest([*dated, replace(dated[2], date="1816"), *SENTENCES], earliest))
+    assert len(passed) == 13 + len(SENTENCES) and earliest.keys() == {"plane"}
+    found = earliest["plane"]
+    assert [(usage.date, usage.source) for usage in found] == [
+        *(("1814", "10"), ("1815", "3"), ("17.06.1815", "9"), ("1816", "2"), ("1820", "1"))
+    ]
+    assert {(usage.start, usage.end) for usage in found} == {(4, 9)}
 
 
 @pytest.mark.parametrize(
