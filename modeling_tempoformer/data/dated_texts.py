@@ -4,8 +4,8 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 TEXT_SUFFIXES = (".txt", ".txt.gz")
 TAGS = ("_nn", "_vb")
+# The lines that tell whether a file has sentences or tokens, and those between tokens (VRT).
+NUM_TELLING_LINES = 200
+TAG = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
 # The column that says which file and line, or which row, a text comes from.
 SOURCE = "source_of_text"
 
@@ -55,12 +58,54 @@ def read_text_files(paths: list[str]) -> Dataset:
     texts = []
     for path in paths:
         time, number = Path(path).name.removesuffix(".gz").removesuffix(".txt"), None
-        for number, line in read_lines(path):
+        for number, line in read_sentences(path):
             text = " ".join(untagged(token) for token in line.split())
             texts.append({"time": time, "text": text, SOURCE: f"{path}, line {number}"})
         if number is None:
             raise ValueError(f"{path} has no text.")
     return Dataset.from_list(texts)
+
+
+def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
+    """As [`read_lines`]. Raises a `ValueError` if a file has a token on each line, which would be a text each."""
+    lines = read_lines(path)
+    first = list(islice(lines, NUM_TELLING_LINES))
+    if layout := token_layout([line for _, line in first]):
+        number, line = max(first, key=lambda numbered: numbered[1].count("\t"))
+        raise ValueError(
+            f"{path} has a token on each line, {layout}, such as line {number}, {line!r:.80}: make it a text with a "
+            "sentence on each line, and spaces between its words or between its lemmas."
+        )
+    yield from chain(first, lines)
+
+
+def token_layout(lines: Sequence[str]) -> str | None:
+    """
+    How the lines of a corpus have a token each, None if they have sentences. A tenth of the lines may be otherwise:
+    tokens with spaces, or the names of texts.
+    """
+    tokens = [line for line in lines if not TAG.fullmatch(line.strip()) and not line.startswith("#")]
+    has_tags = any(TAG.fullmatch(line.strip()) for line in lines)
+    # Each cell has a token or none, and all lines have as many cells.
+    sizes = Counter(
+        len(cells)
+        for cells in (line.split("\t") for line in tokens)
+        if all(len(cell.split()) < 2 for cell in cells) and (len(cells) > 1 or is_word(cells[0]))
+    )
+    columns, count = sizes.most_common(1)[0] if sizes else (0, 0)
+    if count < max(3, 0.9 * len(tokens)):
+        return None
+    if columns == 10 and sum(line[:1].isdigit() for line in tokens) >= count:
+        return "in the ten numbered columns of CoNLL-U"
+    if columns > 1:
+        return f"in {columns} columns (VRT, or COHA's word, lemma and part of speech)"
+    # A poem may have a word on each of some lines.
+    return "as VRT" if has_tags or count >= 100 else None
+
+
+def is_word(line: str) -> bool:
+    """Whether a line without spaces is a word or a mark: a script without capitals may have no spaces in sentences."""
+    return line.lower() != line.upper() or not any(map(str.isalpha, line))
 
 
 def load_text_splits(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from ..data.dated_texts import count_by_reason, numbers_in, untagged
+from ..data.dated_texts import count_by_reason, numbers_in, read_sentences, untagged
 from ..data.files import read_lines
 from ..data.tables import check_column, read_tables
 from ..time_points_temporal_bert import TimePoints, as_name, is_missing
@@ -232,7 +232,7 @@ def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
 
 
 def read_text_file(file: Path, name: str) -> Iterator[tuple[str, str, str]]:
-    for number, line in read_lines(file):
+    for number, line in read_sentences(file):
         yield "", f"{name}, line {number}", line
 
 
