@@ -220,7 +220,8 @@ def score_words(
 def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
     tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
     ignore_case = tokenizer is not None and usages.ignores_case(tokenizer)
-    sentences, frequencies = read_sentences(args, words, ignore_case), {}
+    frequencies, earliest = {}, {}
+    sentences = usages.keep_earliest(read_sentences(args, words, ignore_case), earliest)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
@@ -240,7 +241,7 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     # Only here, because it needs the extra `view`.
     from modeling_tempoformer.view.words_page import PAGE, words_page
 
-    write_page(folder / PAGE, words_page(table, args.times, found, vectors, frequencies, args.seed))
+    write_page(folder / PAGE, words_page(table, args.times, found, vectors, frequencies, args.seed, earliest))
     print(f"Words to look at: {folder / PAGE}")
 
 

@@ -3,7 +3,7 @@
 import math
 import numbers
 import re
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 
@@ -20,6 +20,12 @@ MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
 # Tables make floats of a column of years with gaps.
 YEAR_WITH_FRACTION = re.compile(r"^(-?\d{1,4})\.0+$")
+# Day, month and year, as much of Europe writes them.
+DOTTED_DATE = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})((?: .*)?)")
+# A year has at most four digits, and a date without dashes eight.
+LONG_NUMBER = re.compile(r"-?\d{9,}(?:\.\d+)?")
+# From here on numbers are milliseconds, as in timelines.
+END_SECONDS = 1e11
 
 
 class UnknownTimeError(ValueError):
@@ -47,7 +53,8 @@ class TimePoints:
             raise ValueError(f"`granularity` must be one of {', '.join(GRANULARITIES)}, got {granularity!r}.")
         if strangers := [name for name in names if not isinstance(name, str) or not name.strip()]:
             raise ValueError(f"The name of a time point must be text, got {strangers[0]!r}.")
-        if len(set(names)) < len(names):
+        self.by_name = {as_name(name): name for name in names}
+        if len(self.by_name) < len(names):
             raise ValueError(f"Time points must differ from each other, got {list(names)}.")
         self.names, self.granularity = list(names), granularity
         self.bins = []
@@ -69,15 +76,15 @@ class TimePoints:
         The name of the time point of a time.
 
         Args:
-            value: A time point's name, a year (a whole number or `"1815"`; negative before the common era), a month
-                (`"1815-03"`), an ISO-8601 date or time, a `date` or a `datetime`.
+            value: A time point's name, or a date as of [`read_date`].
 
         Raises an [`UnknownTimeError`] that lists the time points.
         """
-        if (name := as_name(value)) in self.names:
+        if (name := self.by_name.get(as_name(value))) is not None:
             return name
-        why = "is in none of the time points"
+        why = "is no date (1815, 1815-06-18, 18.06.1815) and none of the time points"
         if parts := read_date(value):
+            why = "is in none of the time points"
             if self.granularity is not None:
                 if (name := name_date(parts, self.granularity)) in self.names:
                     return name
@@ -99,9 +106,8 @@ class TimePoints:
         known = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
         if is_missing(value):
             return UnknownTimeError(f"A text has no time. Time points: {known}.")
-        hint = " Give a date: seconds are not read." if isinstance(value, numbers.Real) and abs(value) > 9999 else ""
         shown = value.isoformat() if isinstance(value, date) else repr(value)
-        return UnknownTimeError(f"The time {shown} {why}: {known or 'there are none'}.{hint}")
+        return UnknownTimeError(f"The time {shown} {why}: {known or 'there are none'}.")
 
 
 def read_years(name: str) -> tuple[int, ...]:
@@ -122,7 +128,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_name(value: Any) -> str:
-    """A time as text: integers without a fraction, dates as in ISO-8601."""
+    """A time as text: integers without a fraction, dates as in ISO-8601, also those as 31.12.2024."""
     if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
         # Tables make a midnight of a date.
         value = value.date()
@@ -130,27 +136,45 @@ def as_name(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, numbers.Real) and math.isfinite(value) and int(value) == value:
         return str(int(value))
-    return YEAR_WITH_FRACTION.sub(r"\1", str(value).strip())
+    text = YEAR_WITH_FRACTION.sub(r"\1", str(value).strip())
+    if match := DOTTED_DATE.fullmatch(text):
+        day, month, year, time_of_day = match.groups()
+        iso = f"{year}-{month:0>2}-{day:0>2}{time_of_day}"
+        return iso if read_moment(iso) else text
+    return text
 
 
 def read_date(value: Any) -> tuple[int, ...] | None:
-    """Year, month and day, as many as are given; None if the value is not a date."""
+    """
+    Year, month and day, as many as are given; None if the value is not a date.
+
+    Args:
+        value: A year (up to four digits; negative before the common era), a month (`"1815-03"`), an ISO-8601 date or
+            time, a date as `"18.06.1815"`, a `date`, a `datetime`, or seconds since 1970 (UTC; nine digits or more,
+            below 1e11): numbers or text.
+    """
     if is_missing(value) or isinstance(value, bool):
         return None
     if isinstance(value, date):
         return value.year, value.month, value.day
-    if isinstance(value, numbers.Real):
-        return (int(value),) if -9999 <= value <= 9999 and int(value) == value else None
-    if not isinstance(value, str):
-        return None
-    if match := PARTIAL_DATE.fullmatch(as_name(value)):
+    text = as_name(value)
+    if match := PARTIAL_DATE.fullmatch(text):
         parts = tuple(int(part) for part in match.groups() if part is not None)
         return parts if len(parts) == 1 or 1 <= parts[1] <= 12 else None
+    moment = read_moment(text)
+    return moment and (moment.year, moment.month, moment.day)
+
+
+def read_moment(text: str) -> datetime | None:
+    """The moment of seconds since 1970 or of an ISO-8601 date, None for any other text."""
     try:
-        moment = datetime.fromisoformat(value.strip())
-    except ValueError:
+        # Python would read some milliseconds as dates.
+        if LONG_NUMBER.fullmatch(text):
+            seconds = float(text)
+            return datetime(1970, 1, 1) + timedelta(seconds=seconds) if seconds < END_SECONDS else None
+        return datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
         return None
-    return moment.year, moment.month, moment.day
 
 
 def name_date(parts: tuple[int, ...], granularity: str) -> str:

@@ -82,7 +82,7 @@ class TemporalTokenizer:
         The id of a time in `time_ids`.
 
         Args:
-            time: As in a call: a time point's name, a year, an ISO-8601 date, a `date` or a `datetime`.
+            time: As in a call: a time point's name, or a date as of [`TimePoints.find`].
 
         Returns:
             `int`: 3 for the first of `times`, and so on. A time that is missing or in none of `times` raises an
@@ -201,8 +201,9 @@ class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
         kwargs: Arguments of BERT's own tokenizer.
 
     `tokenizer(text, time=...)` takes one time for all texts, or a list with a time for each text: a time point's name,
-    a year, an ISO-8601 date, a `date` or a `datetime`. In `time_ids`, of the shape of `input_ids`, 0 is padding, 1
-    mask, 2 unknown, and 3 the first of `times`. Raises a `ValueError` if the numbers of times and texts differ.
+    a year, an ISO-8601 date, a date as `"18.06.1815"`, a `date`, a `datetime`, or seconds since 1970 (numbers of nine
+    digits or more). In `time_ids`, of the shape of `input_ids`, 0 is padding, 1 mask, 2 unknown, and 3 the first of
+    `times`. Raises a `ValueError` if the numbers of times and texts differ.
     """
 
     model_input_names = [*BertTokenizer.model_input_names, "time_ids"]

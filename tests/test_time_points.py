@@ -23,6 +23,15 @@ ERAS = ["1-2000", "200BC-0", "300-201 BC", "301bce"]
         (BINS, datetime(1815, 6, 18, tzinfo=UTC), "1810-1860"),
         # A column of years with gaps.
         (BINS, "1815.0", "1810-1860"),
+        # As timelines have them: day, month and year, and seconds since 1970, here the last one of 2010 and the next.
+        (BINS, "18.06.1815", "1810-1860"),
+        (BINS, "1.2.2005 10:30", "1960-2010"),
+        (BINS, 1293839999, "1960-2010"),
+        (BINS, "1293840000.5", "2011"),
+        (BINS, -4_000_000_000, "1810-1860"),
+        # Eight digits are a date without dashes, four a year.
+        (BINS, 18150618, "1810-1860"),
+        (BINS, 1850, "1810-1860"),
         # Years before the common era are negative.
         (ERAS, -150, "200BC-0"),
         (ERAS, 0, "200BC-0"),
@@ -31,6 +40,8 @@ ERAS = ["1-2000", "200BC-0", "300-201 BC", "301bce"]
         (["1", "2019-03-01"], " 1 ", "1"),
         (["1", "2019-03-01"], datetime(2019, 3, 1), "2019-03-01"),
         (["2019-03-01T12:00:00"], datetime(2019, 3, 1, 12), "2019-03-01T12:00:00"),
+        (["1.3.2019", "2019-03-02"], "2019-03-01", "1.3.2019"),
+        (["1.3.2019", "2019-03-02"], "02.03.2019", "2019-03-02"),
         # Months are no spans of years that end before they begin; 10-12 is a span.
         (["2015-03", "2001-12", "10-12"], "2015-03", "2015-03"),
         (["2015-03", "2001-12", "10-12"], 11, "10-12"),
@@ -48,6 +59,8 @@ def test_a_time_falls_into_its_time_point(names, value, name):
         ("decade", "1815", "1810s"),
         ("month", "1815-06-18", "1815-06"),
         ("month", "1815-6", "1815-06"),
+        ("month", "18.06.1815", "1815-06"),
+        ("year", 1293839999, "2010"),
         ("day", datetime(1815, 6, 18, 12), "1815-06-18"),
     ],
 )
@@ -62,7 +75,10 @@ def test_a_date_is_named_at_its_granularity(granularity, value, name):
         (BINS, None, "corpus1", "'corpus1'.*900-999"),
         (BINS, None, True, "True.*900-999"),
         (BINS, None, 1815.5, "1815.5.*900-999"),
-        (BINS, None, 1556668800, "1556668800.*[Ss]econds"),
+        (BINS, None, 1556668800, "1556668800 is in none"),
+        *((BINS, None, unread, "no date") for unread in ("June 2005", "31.02.2005", 38398, "corpus1")),
+        # Milliseconds, which Python reads as a day of the year 1101.
+        (["1100-1200"], None, "1101010112000", "no date"),
         (BINS, None, None, "no time.*900-999"),
         (BINS, None, "  ", "no time"),
         # A date must be as exact as its granularity, and in a time point.
@@ -83,6 +99,7 @@ def test_other_times_are_errors_that_list_the_time_points(names, granularity, va
         (["1810-1860", "1860-1900"], None, "'1810-1860'.*'1860-1900'"),
         (["1860-1810"], None, "'1860-1810'"),
         (["a", "a"], None, "'a'"),
+        (["1.3.2019", "2019-03-01"], None, "1.3.2019"),
         (["1810"], "week", "`granularity`.*century, decade, year, month, day.*'week'"),
     ],
 )

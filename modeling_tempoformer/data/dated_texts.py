@@ -3,9 +3,10 @@
 import logging
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling_post_tempoformer import longest_input
 from ..time_points_temporal_bert import (
+    GRANULARITIES,
     TimePoints,
     UnknownTimeError,
     as_name,
@@ -34,6 +36,9 @@ logger = logging.getLogger(__name__)
 
 TEXT_SUFFIXES = (".txt", ".txt.gz")
 TAGS = ("_nn", "_vb")
+# The lines that tell whether a file has sentences or tokens, and those between tokens (VRT).
+NUM_TELLING_LINES = 200
+TAG = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
 # The column that says which file and line, or which row, a text comes from.
 SOURCE = "source_of_text"
 
@@ -62,11 +67,53 @@ def each_line(paths: list[str]) -> Iterator[dict[str, str]]:
     """The texts of [`read_text_files`], one by one."""
     for path in paths:
         time, number = Path(path).name.removesuffix(".gz").removesuffix(".txt"), None
-        for number, line in read_lines(path):
+        for number, line in read_sentences(path):
             text = " ".join(untagged(token) for token in line.split())
             yield {"time": time, "text": text, SOURCE: f"{path}, line {number}"}
         if number is None:
             raise ValueError(f"{path} has no text.")
+
+
+def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
+    """As [`read_lines`]. Raises a `ValueError` if a file has a token on each line, which would be a text each."""
+    lines = read_lines(path)
+    first = list(islice(lines, NUM_TELLING_LINES))
+    if layout := token_layout([line for _, line in first]):
+        number, line = max(first, key=lambda numbered: numbered[1].count("\t"))
+        raise ValueError(
+            f"{path} has a token on each line, {layout}, such as line {number}, {line!r:.80}: make it a text with a "
+            "sentence on each line, and spaces between its words or between its lemmas."
+        )
+    yield from chain(first, lines)
+
+
+def token_layout(lines: Sequence[str]) -> str | None:
+    """
+    How the lines of a corpus have a token each, None if they have sentences. A tenth of the lines may be otherwise:
+    tokens with spaces, or the names of texts.
+    """
+    tokens = [line for line in lines if not TAG.fullmatch(line.strip()) and not line.startswith("#")]
+    has_tags = any(TAG.fullmatch(line.strip()) for line in lines)
+    # Each cell has a token or none, and all lines have as many cells.
+    sizes = Counter(
+        len(cells)
+        for cells in (line.split("\t") for line in tokens)
+        if all(len(cell.split()) < 2 for cell in cells) and (len(cells) > 1 or is_word(cells[0]))
+    )
+    columns, count = sizes.most_common(1)[0] if sizes else (0, 0)
+    if count < max(3, 0.9 * len(tokens)):
+        return None
+    if columns == 10 and sum(line[:1].isdigit() for line in tokens) >= count:
+        return "in the ten numbered columns of CoNLL-U"
+    if columns > 1:
+        return f"in {columns} columns (VRT, or COHA's word, lemma and part of speech)"
+    # A poem may have a word on each of some lines.
+    return "as VRT" if has_tags or count >= 100 else None
+
+
+def is_word(line: str) -> bool:
+    """Whether a line without spaces is a word or a mark: a script without capitals may have no spaces in sentences."""
+    return line.lower() != line.upper() or not any(map(str.isalpha, line))
 
 
 def load_text_splits(
@@ -117,7 +164,7 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
 
 def numbers_in(name: str) -> tuple[int, ...]:
     """The integers in a time point's name, in their order; years before the common era are negative."""
-    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", name))
+    return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", as_name(name)))
 
 
 def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
@@ -149,21 +196,46 @@ def split_dated_texts(
 
 
 def settle_unknown_times(
-    texts: Dataset, arguments: TextDataTrainingArguments, times: TimePoints, name: str
-) -> Dataset:
+    texts: Dataset | IterableDataset, arguments: TextDataTrainingArguments, times: TimePoints, name: str
+) -> Dataset | IterableDataset:
     """Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are."""
     drops = arguments.unknown_times == "drop"
     # The time of a text to test is predicted.
     if arguments.unknown_times == "error" or (name == "test" and not drops):
         return texts
-    values = texts[arguments.time_column]
-    known = [row for row, time in enumerate(values) if times.holds(time) or (name == "test" and is_missing(time))]
-    if not known:
-        raise ValueError(f"No text of the {name} split is in any of the time points {', '.join(times.names)}.")
-    if len(known) < len(texts):
-        what = "left out" if drops else "of unknown time"
-        logger.warning("%s: %d of %d texts are in no time point: %s.", name, len(texts) - len(known), len(texts), what)
-    return texts.select(known) if drops else texts
+    is_known = partial(has_time, times=times, may_lack=name == "test")
+    total, others = 0, Counter()
+    for total, time in enumerate(texts[arguments.time_column], 1):
+        if not is_known(time):
+            others[time] += 1
+    if others:
+        what, why = "left out" if drops else "of unknown time", count_by_reason(others, times)
+        if others.total() == total:
+            raise ValueError(f"No text of the {name} split is in any of the time points: {why}.")
+        logger.warning("%s: %d of %d texts are in no time point: %s (%s).", name, others.total(), total, what, why)
+    return texts.filter(is_known, input_columns=arguments.time_column) if drops else texts
+
+
+def has_time(time: Any, times: TimePoints, may_lack: bool) -> bool:
+    """Whether a time lies in one of the time points, or is missing and may be so."""
+    return times.holds(time) or (may_lack and is_missing(time))
+
+
+def count_by_reason(others: Mapping[Any, int], times: TimePoints) -> str:
+    """Why texts are in no time point, with an example of a time that is not read; `others` counts texts by time."""
+    kind = times.granularity or "year"
+    needed = GRANULARITIES[kind][1]
+    reasons: Counter[str] = Counter()
+    unread = None
+    for time, count in others.items():
+        if is_missing(time):
+            reasons["without a date"] += count
+        elif len(read_date(time) or ()) < needed:
+            unread = unread or f"with a date that is not read as a {kind}, such as {time!r}"
+            reasons[unread] += count
+        else:
+            reasons[f"outside of {shorten(', '.join(times.names), 200)}"] += count
+    return ", ".join(f"{count:,} {why}" for why, count in reasons.items())
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:

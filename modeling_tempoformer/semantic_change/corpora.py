@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from ..data.dated_texts import numbers_in, untagged
+from ..data.dated_texts import count_by_reason, numbers_in, read_sentences, untagged
 from ..data.files import read_lines
 from ..data.tables import check_column, read_tables
 from ..time_points_temporal_bert import TimePoints, as_name, is_missing
@@ -36,7 +36,7 @@ class DatedSentence:
             its first character in `text`, and the character after its last.
         tokens (`tuple[str, ...]`): Tokens or lemmas, for static embeddings. An occurrence of a target is one token,
             the target's name.
-        date, source (`str`): When and where it was written, as the corpus has it; empty if it does not say.
+        date, source (`str`): When and where it was written; empty if the corpus does not say.
     """
 
     time: str
@@ -61,7 +61,8 @@ def read_targets(path: str | Path) -> dict[str, list[str]]:
 
     Args:
         path (`str` or `Path`): UTF-8, plain or `.gz`, with a word or a phrase ("social security") on each line. A
-            colon and a space may follow it, and its forms with commas between them ("economy: economy, economies").
+            colon may follow it, and its forms with commas between them ("economy: economy, economies"). Where there
+            is no comma, a colon without a space after it belongs to the word ("S:t").
 
     Raises a `ValueError` that names the first line of another form or with a word again; and if the file is empty.
     """
@@ -69,6 +70,8 @@ def read_targets(path: str | Path) -> dict[str, list[str]]:
     for number, line in read_lines(path):
         where, line = f"{path}, line {number}", line.strip()
         word, colon, others = line.partition(": ")
+        if not colon and ("," in line or line.endswith(":")):
+            word, colon, others = line.partition(":")
         forms = [" ".join(form.split()) for form in (others.split(",") if colon else [word])]
         if "\t" in line or not all([word, *forms]):
             raise ValueError(f"{where}: expected a word or a phrase, or one with its forms (a: b, c), got {line!r}.")
@@ -178,10 +181,10 @@ def read_dated_table(
 ) -> Iterator[DatedSentence]:
     """
     Reads one table of the texts of all times. Each belongs to the time point that holds its date; a warning counts
-    those that are of none.
+    those that are of none: outside of all, with a date that is not read, or without one.
 
     Args:
-        path (`str` or `Path`): CSV, TSV, JSON lines or Parquet, plain or `.gz`, with dates (years or ISO-8601).
+        path (`str` or `Path`): CSV, TSV, JSON lines or Parquet, plain or `.gz`, with dates as of [`read_date`].
         times (`Sequence[str]`): Time points, as for [`TimePoints`]: "1810-1860".
         targets, ignore_case, columns: As for [`read_semeval`].
 
@@ -191,19 +194,22 @@ def read_dated_table(
     # Many texts have the same few dates.
     time_of = cache(lambda date: points.find(date) if points.holds(date) else None)
     find_targets = target_finder(Path(path), targets, ignore_case, columns)
-    counts: Counter[str | None] = Counter()
+    counts: Counter[str] = Counter()
+    others: Counter[str] = Counter()
     for date, source, text in read_texts(Path(path), columns):
-        time = time_of(date)
-        counts[time] += 1
-        if time is not None:
+        if (time := time_of(date)) is None:
+            others[date] += 1
+        else:
+            counts[time] += 1
             yield find_targets(time, date, source, text)
+    total, why = counts.total() + others.total(), count_by_reason(others, points)
+    left_out = f"{others.total():,} of {total:,} texts are left out: {why}." if others else ""
     if empty := [time for time in times if not counts[time]]:
-        raise ValueError(f"{path}: no date in the column '{columns.time}' (--time_column) is in {', '.join(empty)}.")
-    if counts[None]:
-        logger.warning_once(
-            f"{path}: {counts[None]:,} of {counts.total():,} texts are left out, because their dates are in none of "
-            f"{', '.join(times)}."
+        raise ValueError(
+            f"{path}: no date in the column '{columns.time}' (--time_column) is in {', '.join(empty)}. {left_out}"
         )
+    if others:
+        logger.warning_once(f"{path}: {left_out}")
 
 
 def is_table(path: str | Path) -> bool:
@@ -226,7 +232,7 @@ def read_texts(path: Path, columns: Columns) -> Iterator[tuple[str, str, str]]:
 
 
 def read_text_file(file: Path, name: str) -> Iterator[tuple[str, str, str]]:
-    for number, line in read_lines(file):
+    for number, line in read_sentences(file):
         yield "", f"{name}, line {number}", line
 
 

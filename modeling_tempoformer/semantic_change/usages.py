@@ -4,6 +4,8 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +17,9 @@ from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.dated_texts import check_same_times, frame, make_row, token_limit
+from ..data.dated_texts import check_same_times, frame, make_row, token_limit, untagged
 from ..data.files import written_whole
+from ..time_points_temporal_bert import read_date
 from .corpora import DatedSentence
 
 
@@ -58,6 +61,7 @@ Usages = dict[str, dict[str, list[Usage]]]
 Frequencies = dict[str, dict[str, Frequency]]
 # Files whose names begin with an underscore are never pushed: it holds texts.
 USAGES = "_usages.parquet"
+NUM_EARLIEST = 5
 
 
 def sample_usages(
@@ -112,6 +116,29 @@ def count_frequencies(
         frequencies[word] = {time: Frequency(counts[word, time], corpus_words[time]) for time in times}
 
 
+def keep_earliest(sentences: Iterable[DatedSentence], earliest: dict[str, list[Usage]]) -> Iterator[DatedSentence]:
+    """
+    Passes on the sentences of whole corpora. When they end, `earliest` has the usages of each word with the earliest
+    dates, [`NUM_EARLIEST`] at most, one of a text; those of one date are in the order of the corpus. What has no date
+    that is read is not among them.
+    """
+    # Many texts have the same few dates.
+    date_of = cache(read_date)
+    found: dict[str, dict[str, tuple[tuple[int, ...], Usage]]] = {}
+    for sentence in sentences:
+        date = date_of(sentence.date) if sentence.targets else None
+        for word, start, end in sentence.targets if date else ():
+            of_word = found.setdefault(word, {})
+            if sentence.text not in of_word or date < of_word[sentence.text][0]:
+                usage = Usage(sentence.time, sentence.text, start, end, sentence.date, sentence.source)
+                of_word[sentence.text] = date, usage
+            if len(of_word) > NUM_EARLIEST:
+                del of_word[max(reversed(of_word), key=lambda text: of_word[text][0])]
+        yield sentence
+    for word, of_word in found.items():
+        earliest[word] = [usage for _, usage in sorted(of_word.values(), key=itemgetter(0))]
+
+
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
     """The usages of the words with `min_usages` at each time, and the numbers of usages of the others by time."""
     counts = count_usages(usages)
@@ -162,13 +189,13 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
     """Leaves out the usages of words unknown to the tokenizer: all would have one vector. A warning counts them."""
 
-    def is_known(usage: Usage) -> bool:
-        ids, pieces = find_pieces(tokenizer, usage)
+    def is_known(word: str, usage: Usage) -> bool:
+        ids, pieces = find_pieces(tokenizer, put_word(usage, word))
         return any(ids[index] != tokenizer.unk_token_id for index in pieces)
 
     kept, unknown = {}, []
     for word, by_time in usages.items():
-        kept[word] = {time: list(filter(is_known, found)) for time, found in by_time.items()}
+        kept[word] = {time: [usage for usage in found if is_known(word, usage)] for time, found in by_time.items()}
         if lost := sum(len(found) - len(kept[word][time]) for time, found in by_time.items()):
             unknown.append(f"{word} ({lost})")
     if unknown:
@@ -185,12 +212,15 @@ def context(usage: Usage, num_words: int = 10) -> str:
     return " ".join([*before[-num_words:], *after[:num_words]])
 
 
-def mark(usage: Usage, marks: tuple[str, str]) -> Usage:
-    """The usage with marks before and after the word; they count as parts of it."""
-    before, after = marks
-    word = f"{before}{usage.text[usage.start : usage.end]}{after}"
-    text = usage.text[: usage.start] + word + usage.text[usage.end :]
-    return replace(usage, text=text, end=usage.start + len(word))
+def put_word(usage: Usage, word: str, marks: tuple[str, str] = ("", "")) -> Usage:
+    """
+    The usage as an encoder reads it: with the name of its word, without a tag, in the place of the form, since vectors
+    of "industry" and "industries" differ as much as those of two senses. Marks around the name count as parts of it.
+    """
+    shown = untagged(word).join(marks)
+    return replace(
+        usage, text=usage.text[: usage.start] + shown + usage.text[usage.end :], end=usage.start + len(shown)
+    )
 
 
 def encode_usage(
@@ -235,7 +265,8 @@ def embed_usages(
     """
     A vector for each usage: the mean over the word's tokens of the mean of the last hidden layers (section 4 of the
     paper). With `target_marks` it is the mean over all tokens of the text in which the word is marked, as encoders
-    that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023).
+    that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023). The word's name, which is the key of
+    its usages, stands in the place of each form (as in Laicher et al., 2021).
 
     Args:
         model, tokenizer: Any encoder. One with temporal attention reads each text at its time.
@@ -259,8 +290,8 @@ def embed_usages(
     max_length = min(max_length, token_limit(model, tokenizer))
     kept = drop_unknown(tokenizer, usages)
     encoded = [
-        encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length)
-        for by_time in kept.values()
+        encode_usage(tokenizer, put_word(usage, word, target_marks or ("", "")), max_length)
+        for word, by_time in kept.items()
         for found in by_time.values()
         for usage in found
     ]

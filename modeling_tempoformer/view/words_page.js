@@ -4,7 +4,7 @@ const { times, columns, words } = page.data;
 const state = { column: null, down: false, word: null, sense: -1, usage: -1 };
 const rows = words.map((word, index) => ({ ...word, index }));
 const charts = {};
-// The usages to save, each by the indices of its word and of its own.
+// The usages to save, each by the index of its word, the list that it is in, and its index there.
 const citations = new Set();
 
 function percent(share) {
@@ -84,13 +84,13 @@ function drawRows() {
 
 // What a quotation is: a box to choose it, its date and source, and the sentence.
 function quotation(usages, index, ...before) {
-  const of = `${state.word} ${index}`;
+  const of = `${state.word} ${usages === words[state.word].earliest ? "earliest" : "usages"} ${index}`;
   const box = element("input", { type: "checkbox", className: "cite no-print", value: of, ariaLabel: "Cite" });
   box.checked = citations.has(of);
   const about = [...before, usages.date[index], usages.source[index]].filter(Boolean).join(", ");
   const [left, form, right] = usages.text[index];
-  const words = element("span", { className: "text" }, left, element("mark", {}, form), right);
-  return element("li", {}, box, ...(about ? [element("span", { className: "quiet small" }, `${about}: `)] : []), words);
+  const sentence = element("span", { className: "text" }, left, element("mark", {}, form), right);
+  return element("li", {}, box, ...(about ? [element("span", { className: "quiet small" }, `${about}: `)] : []), sentence);
 }
 
 function senseName({ keywords }, sense) {
@@ -112,7 +112,7 @@ function chooseWord() {
   const index = found < 0 ? words.findIndex(({ usages }) => usages) : found;
   if (index === state.word) return;
   Object.assign(state, { word: index, sense: -1, usage: -1 });
-  const { word, usages } = words[index];
+  const { word, usages, earliest } = words[index];
   byId("chosen-word").textContent = word;
   byId("facts").textContent = columns
     .filter(({ kind, main }) => main && kind !== "word")
@@ -133,6 +133,8 @@ function chooseWord() {
   byId("word").classList.toggle("one-sense", senses.length === 1);
   byId("of-time").replaceChildren(...options(times, "all"));
   byId("of-sense").replaceChildren(...options(senses, "all"));
+  byId("earliest").replaceChildren(...earliest.text.map((_, place) => quotation(earliest, place)));
+  byId("of-corpus").hidden = !earliest.text.length;
   byId("senses").replaceChildren(...senses.map((title, sense) => senseSection(usages, sense, title)));
   fillCharts(words[index]);
   showUsage();
@@ -157,17 +159,7 @@ function senseSection(usages, sense, name) {
     );
   });
   const title = element("div", { className: "title" }, element("h4", {}, name), button);
-  return element("article", { className: "sense" }, title, firstUsage(usages, sense), element("div", { className: "times" }, ...parts));
-}
-
-// The first attestation in the sample: a quotation if there are dates, otherwise the time.
-function firstUsage(usages, sense) {
-  const title = element("h5", {}, "First in the sample");
-  if (usages.first[sense] !== null) {
-    return element("div", {}, title, element("ul", { className: "sentences" }, quotation(usages, usages.first[sense])));
-  }
-  title.append(`: ${times[usages.counts[sense].findIndex((count) => count)]}`);
-  return title;
+  return element("article", { className: "sense" }, title, element("div", { className: "times" }, ...parts));
 }
 
 function chooseSense(sense) {
@@ -216,10 +208,12 @@ function showCitations() {
 
 function saveCitations() {
   const rows = [...citations].map((of) => {
-    const [{ word, usages }, index] = [words[of.split(" ")[0]], of.split(" ")[1]];
-    const sense = usages.sense[index];
-    const about = [usages.date[index], usages.source[index], times[usages.time[index]]];
-    return [word, sense + 1, usages.keywords[sense].join(", "), ...about, ...usages.text[index]];
+    const [place, list, index] = of.split(" ");
+    const { word, [list]: found } = words[place];
+    const about = [found.date[index], found.source[index], times[found.time[index]]];
+    // Only usages of the sample have a sense.
+    const sense = found.sense ? [found.sense[index] + 1, found.keywords[found.sense[index]].join(", ")] : ["", ""];
+    return [word, ...sense, ...about, ...found.text[index]];
   });
   const names = ["word", "sense", "keywords", "date", "source", "time", "left", "form", "right"];
   const quoted = (cell) => `"${String(cell).replaceAll('"', '""')}"`;

@@ -4,7 +4,7 @@ senses, and quotations to read and to take along. Needs the extra `view`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -13,7 +13,6 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from ..cards.markdown import escape_control_characters
-from ..data.dated_texts import numbers_in
 from ..semantic_change.report import LEVEL, measures_of
 from ..semantic_change.senses import find_senses, keywords, principal_components
 from ..semantic_change.usages import Frequencies, Usage, Usages, context
@@ -65,8 +64,12 @@ def words_page(
     vectors: dict[str, dict[str, np.ndarray]],
     frequencies: Frequencies | None = None,
     seed: int = 0,
+    earliest: Mapping[str, list[Usage]] | None = None,
 ) -> str:
-    """The page of words as HTML. Words without vectors, and after the first [`MAX_WORDS`], are only in the table."""
+    """
+    The page of words as HTML. Words without vectors, and after the first [`MAX_WORDS`], are only in the table;
+    `earliest` has usages of the whole corpora, as of [`keep_earliest`].
+    """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
     shown = {word for word in table["word"][:MAX_WORDS] if word in vectors}
@@ -77,6 +80,7 @@ def words_page(
             if frequencies
             else None,
             "usages": describe_usages(usages[word], vectors[word], seed) if word in shown else None,
+            "earliest": describe_quotations((earliest or {}).get(word, []), times) if word in shown else None,
         }
         for word in table["word"]
     ]
@@ -127,7 +131,8 @@ def with_interval(count: int, total: int, unit: float = 1) -> list[float]:
 def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarray], seed: int) -> dict[str, Any]:
     """What the page has of one word; its usages are numbered from time to time."""
     found = [usage for of_time in usages.values() for usage in of_time]
-    time = np.repeat(np.arange(len(usages)), [len(of_time) for of_time in usages.values()])
+    quotations = describe_quotations(found, list(usages))
+    time = np.array(quotations["time"])
     senses = find_senses(usages, vectors, seed)
     points, variance = principal_components(np.concatenate(list(vectors.values())), 2)
     points -= (points.max(axis=0) + points.min(axis=0)) / 2
@@ -144,26 +149,26 @@ def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarra
         "variance": np.round(variance, 4).tolist(),
         "x": points[:, 0].tolist(),
         "y": points[:, 1].tolist(),
-        "time": time.tolist(),
+        **quotations,
         "sense": senses.labels.tolist(),
-        "text": [cut_around(usage) for usage in found],
-        "date": [escape_control_characters(usage.date) for usage in found],
-        "source": [escape_control_characters(usage.source) for usage in found],
         "keywords": [[escape_control_characters(word) for word in words] for words in senses.keywords],
         "collocates": [
             [escape_control_characters(word) for word in words] for words in keywords(map(context, found), time)
         ],
         "counts": senses.counts.tolist(),
         "shares": [[with_interval(*pair) for pair in zip(counts, totals, strict=True)] for counts in senses.counts],
-        "first": [first_attestation(found, np.flatnonzero(senses.labels == sense)) for sense in range(len(nearest))],
         "nearest": nearest,
     }
 
 
-def first_attestation(usages: list[Usage], members: np.ndarray) -> int | None:
-    """The usage with the earliest date among the members of a sense, None if none has a date."""
-    dated = [(numbers_in(usages[member].date), member) for member in members.tolist() if usages[member].date]
-    return min(dated)[1] if dated else None
+def describe_quotations(usages: Sequence[Usage], times: Sequence[str]) -> dict[str, list]:
+    """What a quotation says: the number of its time, its text, date and source."""
+    return {
+        "time": [times.index(usage.time) for usage in usages],
+        "text": [cut_around(usage) for usage in usages],
+        "date": [escape_control_characters(usage.date) for usage in usages],
+        "source": [escape_control_characters(usage.source) for usage in usages],
+    }
 
 
 def cut_around(usage: Usage) -> list[str]:

@@ -1,16 +1,19 @@
 """From dated texts to masked batches."""
 
 import gzip
+import re
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 import torch
 from datasets import Dataset
+from helpers import TIMES
 from helpers import dated_bert as bert
 
 from modeling_tempoformer.data.dated_texts import (
     SOURCE,
+    count_by_reason,
     find_times,
     name_sources,
     read_text_files,
@@ -18,6 +21,8 @@ from modeling_tempoformer.data.dated_texts import (
     to_mlm_rows,
 )
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
+from modeling_tempoformer.semantic_change.corpora import read_semeval
+from modeling_tempoformer.time_points_temporal_bert import TimePoints
 
 
 TEXTS = ["the plane flew", "the trees", "plane", "trees trees the"]
@@ -111,6 +116,10 @@ def test_a_row_keeps_its_source_when_others_are_taken_away():
         # Names without numbers come last, in the order of the corpus.
         (["1960-2010", "undated", "1810-1860", "lost"], None, ["1810-1860", "1960-2010", "undated", "lost"]),
         ([datetime(2015, 3, 1)], None, ["2015-03-01"]),
+        # One day in two spellings is one.
+        (["1.2.2015", "2015-01-31", "2015-02-01"], None, ["2015-01-31", "2015-02-01"]),
+        (["18.06.1815", "1990"], "decade", ["1810s", "1990s"]),
+        ([1556668800], "year", ["2019"]),
     ],
 )
 def test_time_points_are_found(times, granularity, found):
@@ -118,11 +127,77 @@ def test_time_points_are_found(times, granularity, found):
 
 
 def test_values_that_are_no_dates_are_refused_or_skipped():
-    for times, named in (([1556668800], "Row 0.*1556668800"), (["1815", "long ago"], "Row 1.*'long ago'")):
+    for times, named in (([38398], "Row 0.*38398"), (["1815", "long ago"], "Row 1.*'long ago'")):
         with pytest.raises(ValueError, match=named):
             find_times(Dataset.from_dict({"time": times}), "time", "year")
     undated = Dataset.from_dict({"time": ["1999", "long ago", "1815"]})
     assert find_times(undated, "time", "year", only_dates=False) == ["1815", "1999"]
+
+
+TOKENS = [("The", "the", "at"), ("old", "old", "jj"), ("planes", "plane", "nn2"), ("left", "leave", "vvd")] * 3
+COLUMNS = "".join("\t".join(token) + "\n" for token in TOKENS)
+TOKEN_FILES = {
+    # Texts have names, and copyright left out some words.
+    "COHA": f"@@4000161\n{COLUMNS}@\t@\tii\n\t\ty\n##4000162\n{COLUMNS}",
+    "COHA with the text's name": "".join(f"4000161\t{line}\n" for line in COLUMNS.splitlines()),
+    "VRT": f'<text id="a, b" year="1815">\n<s>\n{COLUMNS}New York\tNew York\tnp\n<g/>\n.\t.\ty\n</s>\n</text>\n',
+    "VRT of words": "<s>\n" + "".join(f"{word}\n" for word, _, _ in TOKENS) + ".\n</s>\n",
+    "words": "".join(f"{word}\n" for word, _, _ in TOKENS * 10) + ".\n",
+    "CoNLL-U": "# sent_id = 1\n# text = The old planes left\n"
+    + "".join(f"{i}\t{word}\t{lemma}\tX\t_\t_\t0\troot\t_\t_\n" for i, (word, lemma, _) in enumerate(TOKENS))
+    + "\n# text = vámonos\n1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_\n8.1\tit\tit\tX\t_\t_\t_\t_\t_\tSpaceAfter=No\n",
+}
+
+
+@pytest.mark.parametrize("layout", TOKEN_FILES)
+def test_files_with_a_token_on_each_line_are_refused(tmp_path, layout):
+    """As texts to learn from and as texts to look for words in, plain, zipped and in folders."""
+    (tmp_path / "1815.txt").write_text(TOKEN_FILES[layout], encoding="utf-8")
+    (tmp_path / "1816.txt.gz").write_bytes(gzip.compress(TOKEN_FILES[layout].encode()))
+    named = rf"a token on each line.*{layout.split()[0] if layout != 'words' else 'VRT'}.*sentence on each line"
+    for path in tmp_path.iterdir():
+        with pytest.raises(ValueError, match=rf"{path}.*{named}"):
+            read_text_files([str(path)])
+        with pytest.raises(ValueError, match=named):
+            list(read_semeval({"1815": path}, ["planes"]))
+    with pytest.raises(ValueError, match=named):
+        list(read_semeval({"1815": tmp_path}, ["planes"]))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Lemmas of SemEval-2020; a poem; tabs in front of paragraphs and between columns of a text.
+        ["the plane_nn leave", "walk_vb"] * 20,
+        ["so much depends", "upon", "a red wheel", "barrow", "", "glazed with rain", "water", "beside the white"] * 30,
+        ["# Rain", "rain", "Rain!", "and", "rain", "again"],
+        ["\tThe planes left.", "\tIt rained."] * 20,
+        ["1815\tThe plane tree stood there.", "1816\tIt rained."] * 20,
+        ["the\tplanes\tleft", "it\trained", "the\told\tplane\tleft"] * 20,
+        ["<doc id='1'>", "The planes left.", "It rained.", "</doc>"] * 20,
+        # Sentences without spaces.
+        ["飞机离开了。", "下雨了。"] * 100,
+        ["<s>", "飞机离开了。", "</s>"] * 20,
+        ["a", "b"],
+    ],
+)
+def test_sentences_are_no_tokens(tmp_path, lines):
+    (tmp_path / "1815.txt").write_text("\n".join(lines), encoding="utf-8")
+    assert len(read_text_files([str(tmp_path / "1815.txt")])) == sum(map(bool, lines))
+
+
+@pytest.mark.parametrize(
+    ("granularity", "names", "said"),
+    [
+        (None, TIMES, ["4 outside of 1810-1860, 1960-2010", "2 with .*'June 2005'", "3 without"]),
+        # A year does not tell its month.
+        ("month", ["1815-06"], ["1 outside of 1815-06", "5 with .*'1900'", "3 without"]),
+    ],
+)
+def test_texts_of_no_time_are_counted_by_reason(granularity, names, said):
+    others = {"1900": 3, "1900-01-02": 1, "June 2005": 2, None: 1, "": 2}
+    counted = count_by_reason(others, TimePoints(names, granularity))
+    assert all(re.search(rf"\b{count}", counted) for count in said), counted
 
 
 def collate(tokenizer, count: int, **settings) -> tuple[dict, torch.Tensor]:

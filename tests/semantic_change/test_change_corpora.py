@@ -1,6 +1,7 @@
 """Dated sentences of text files, tables and DWUG data sets, lists of words, and gold scores."""
 
 import gzip
+import re
 import unicodedata
 from datetime import date
 
@@ -124,10 +125,13 @@ def test_lists_of_words_and_of_scores(tmp_path, read, text, found):
     assert read(tmp_path / "list.txt") == found
 
 
+LISTED = ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x", "a:", "a:b,")
+
+
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        *((read_targets, f"x\n{line}") for line in ("a: b,,c", "a: b,", ": b", "a: b\tc", "a\t1", "x")),
+        *((read_targets, f"x\n{line}") for line in LISTED),
         *((read_truth, f"x\t1\n{line}") for line in ("b 1", "\t1", "a\t1\t2", "b\tnan", "b\tinf", "x\t2")),
         (read_truth, "lemma\tchange_graded\nb\tmuch"),
     ],
@@ -141,9 +145,12 @@ def test_lists_that_are_refused(tmp_path, read, text):
 
 def test_forms_of_a_word_are_found_under_its_name(tmp_path):
     lines = "economy: economy,  Economies, home  economics\nset: off\nS:t\n"
+    lines += "plane:plane,planes\ntree :trees ,tree\nWashington, D.C.\n"
     (tmp_path / "words.txt").write_text(lines, encoding="utf-8")
     words = read_targets(tmp_path / "words.txt")
-    assert words == {"economy": ["economy", "Economies", "home economics"], "set": ["off"], "S:t": ["S:t"]}
+    first = {"economy": ["economy", "Economies", "home economics"], "set": ["off"], "S:t": ["S:t"]}
+    others = {"plane": ["plane", "planes"], "tree": ["trees", "tree"], "Washington, D.C.": ["Washington, D.C."]}
+    assert words == first | others
     text = "economies, Economies: home economics set off economy. S:t"
     (sentence,) = read_text(tmp_path / "c.txt", text, words)
     assert [name for name, _ in marked(sentence)] == ["economy", "economy", "set", "economy", "S:t"]
@@ -168,14 +175,14 @@ def test_targets_that_cannot_be_told_apart_are_refused(tmp_path, targets, ignore
 
 
 ROWS = {
-    "date": ["1815-06-18", "1999", "1900", "", "1860-12-31"],
-    "source": ["letter", "", "paper", "paper", "diary"],
-    "text": ["The plane tree.\nOf two lines", "no planes; a plane", "a plane", "a plane", " "],
+    "date": ["18.06.1815", "1999", "1900", "", "1860-12-31", "June 1815", "1900-01-01", "9/1/1815"],
+    "source": ["letter", "", "paper", "paper", "diary", "", "", ""],
+    "text": ["The plane tree.\nOf two lines", "no planes; a plane", "a plane", "a plane", " ", "a", "a", "a"],
 }
 
 
 def test_a_dated_table(tmp_path, caplog):
-    """Rows go to the time that holds their date; those of no time are counted, blank texts are not."""
+    """Rows go to the time that holds their date; those of no time are counted by reason, blank texts are not."""
     path = tmp_path / "texts.csv.gz"
     pd.DataFrame(ROWS).to_csv(path, index=False)
     first, second = read_dated_table(path, TIMES, {"plane": ["plane", "planes"]}, ignore_case=True)
@@ -183,7 +190,17 @@ def test_a_dated_table(tmp_path, caplog):
     assert first.text == "The plane tree. Of two lines" and marked(first) == [("plane", "plane")]
     assert (second.time, second.date, second.source) == ("1960-2010", "1999", "texts.csv.gz, row 1")
     assert marked(second) == [("plane", "planes"), ("plane", "plane")]
-    assert "2 of 4 texts" in caplog.text
+    for count in ("5 of 7 texts", "2 outside of 1810-1860", "1 without a date", "2 with a date .*'June 1815'"):
+        assert re.search(count, caplog.text)
+
+
+def test_seconds_since_1970_are_dates_of_a_table_and_years_stay_years(tmp_path, caplog):
+    """From 1973 and before 1967 on; spreadsheets' days and milliseconds are not read."""
+    dates = [1850, 1108425600, -4_000_000_000, 38398, 1108425600000]
+    pd.DataFrame({"date": dates, "text": "a plane"}).to_parquet(tmp_path / "t.parquet")
+    found = list(read_dated_table(tmp_path / "t.parquet", TIMES, ["plane"]))
+    assert [sentence.time for sentence in found] == [TIMES[0], TIMES[1], TIMES[0]]
+    assert "2 with a date" in caplog.text and "outside" not in caplog.text
 
 
 def test_a_table_for_each_time_beside_a_text_file(tmp_path):
@@ -206,7 +223,7 @@ def test_a_table_for_each_time_beside_a_text_file(tmp_path):
     [
         (Columns(text="words"), TIMES, "'words'.*--text_column"),
         (Columns(time="when"), TIMES, "'when'.*--time_column"),
-        (Columns(), ["1810-1860", "1700-1800", "old"], r"texts\.csv.*'date'.*--time_column.*1700-1800, old"),
+        (Columns(), ["1810-1860", "1700-1800", "old"], r"texts\.csv.*'date'.*--time_column.*old.*June 1815"),
     ],
 )
 def test_dated_tables_that_are_refused(tmp_path, columns, times, named):

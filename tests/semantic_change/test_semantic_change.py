@@ -1,6 +1,7 @@
 """Usages of words, their vectors, and scores from predicted times."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +22,7 @@ from modeling_tempoformer.semantic_change.usages import (
     drop_rare,
     embed_usages,
     encode_usage,
+    keep_earliest,
     sample_usages,
 )
 
@@ -84,6 +86,25 @@ def test_frequencies_are_of_the_whole_corpus_not_of_the_sample():
     }
     table = ranked_table({"apd": {"trees": 0.1, "plane": 0.2}}, {"trees": {}, "plane": {}}, None, frequencies)
     assert list(table[f"per_million_{TIMES[0]}"]) == pytest.approx([1e6 / 9, 2e6 / 9])
+
+
+def test_the_earliest_usages_are_those_of_the_whole_corpus():
+    """By date, however it is written, and by the order of the corpus; a text that is there again counts once."""
+    years = [1830, 1820, 1840, 1815, 1820, 1850, 1860]
+    dates = [*map(str, years), "", "June 1805", "17.06.1815", "1814", "1830"]
+    texts = [f"the plane {place} plane" for place in range(11)] + ["the plane 0 plane"]
+    dated = [
+        DatedSentence(TIMES[0], text, (("plane", 4, 9), ("plane", len(text) - 5, len(text))), (), date, str(place))
+        for place, (text, date) in enumerate(zip(texts, dates, strict=True))
+    ]
+    earliest = {}
+    passed = list(keep_earliest([*dated, replace(dated[2], date="1816"), *SENTENCES], earliest))
+    assert len(passed) == 13 + len(SENTENCES) and earliest.keys() == {"plane"}
+    found = earliest["plane"]
+    assert [(usage.date, usage.source) for usage in found] == [
+        *(("1814", "10"), ("1815", "3"), ("17.06.1815", "9"), ("1816", "2"), ("1820", "1"))
+    ]
+    assert {(usage.start, usage.end) for usage in found} == {(4, 9)}
 
 
 @pytest.mark.parametrize(
@@ -263,6 +284,25 @@ def test_a_marked_word_gives_the_vector_of_the_whole_text():
         with torch.no_grad():
             state = model(**tokenizer(text, return_tensors="pt")).last_hidden_state
         assert vector == pytest.approx(state[0].mean(0).numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize(("word", "read"), [("plane_nn", "the plane flew"), ("the air", "the the air flew")])
+def test_an_encoder_reads_the_name_of_a_word_in_the_place_of_its_forms(word, read):
+    """So that forms are no senses, also where it does not know a form or reads capitals."""
+    vocabulary = {**VOCABULARY, "Trees": len(VOCABULARY)}
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(**SIZES)).eval()
+    tokenizer = BertTokenizer(vocab=vocabulary, do_lower_case=False)
+    usages = {
+        word: {"1": [Usage("1", f"the {form} flew", 4, 4 + len(form)) for form in ("Trees", "\u01bfeorc", "air")]}
+    }
+    for marks in (None, ("sad ", " sad")):
+        text = read if marks is None else read.replace(read[4:-5], f"sad {read[4:-5]} sad")
+        with torch.no_grad():
+            state = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states[-1][0]
+        expected = (state[2:-2] if marks is None else state).mean(0)
+        for vector in embed_usages(model, tokenizer, usages, 1, target_marks=marks)[word]["1"]:
+            assert vector == pytest.approx(expected.numpy(), abs=1e-5)
 
 
 @pytest.mark.parametrize("bias", [0.0, 50.0])

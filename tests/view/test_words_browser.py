@@ -13,6 +13,10 @@ from stand_ins import data_of
 from transformers import BertConfig, BertModel, BertTokenizer
 
 import run_semantic_change
+from modeling_tempoformer.semantic_change.report import ranked_table
+from modeling_tempoformer.semantic_change.usages import Usage
+from modeling_tempoformer.view.page import write_page
+from modeling_tempoformer.view.words_page import words_page
 
 
 pytestmark = pytest.mark.slow
@@ -152,6 +156,28 @@ def test_citations_are_saved_as_a_table(opened, folder, tmp_path):
     assert all(row["source"].startswith("1800.txt, line ") for row in rows[:-1])
     opened.find("#forget").click()
     assert not opened.find_all(".cite:checked") and not opened.find("#citations").is_displayed()
+
+
+def test_the_earliest_usages_are_cited_without_a_sense(browser, tmp_path):
+    usages = {word: {time: [Usage(time, f"the {word} flew", 4, 4 + len(word))] * 3 for time in TIMES} for word in "ab"}
+    vectors = {word: {time: np.eye(3) for time in TIMES} for word in usages}
+    table = ranked_table({"apd": {"a": 0.2, "b": 0.1}}, {word: dict.fromkeys(TIMES, 3) for word in usages})
+    earliest = {"a": [Usage(TIMES[1], f"{place} as", 2, 4, f"190{place}", "letter") for place in range(2)]}
+    write_page(tmp_path / "page.html", words_page(table, TIMES, usages, vectors, earliest=earliest))
+    browser.open(tmp_path / "page.html", READY)
+    browser.save_into(tmp_path)
+    choose(browser, "b")
+    assert not browser.find("#of-corpus").is_displayed()
+    choose(browser, "a")
+    assert browser.texts("#earliest li") == ["1900, letter: 0 as", "1901, letter: 1 as"]
+    for box in ("#earliest li:last-child .cite", "#senses .times .cite"):
+        browser.find(box).send_keys(browser.keys.SPACE)
+    browser.find("#save").click()
+    browser.wait_for(lambda: (path := tmp_path / "citations.csv").exists() and path.stat().st_size)
+    rows = pd.read_csv(tmp_path / "citations.csv", dtype=str, keep_default_na=False).to_dict("records")
+    assert [row["sense"] for row in rows] == ["", "1"]
+    assert rows[0]["date"] == "1901" and rows[0]["time"] == TIMES[1] and rows[0]["form"] == "as"
+    assert browser.problems() == []
 
 
 def test_charts_are_saved_without_variables_of_the_page(opened, tmp_path):

@@ -108,20 +108,24 @@ def test_the_numbers_of_a_word():
     assert shown["variance"] == pytest.approx(variance, abs=1e-4)
 
 
-def test_quotations_have_date_and_source_and_senses_their_first():
+def test_quotations_have_date_and_source():
     usages, vectors = some_usages(["plane"], TIMES, 30)
-    undated = page_of(usages, vectors)["words"][0]["usages"]
-    assert undated["first"] == [None] * 3
-    # The earliest come last.
     for time, found in usages["plane"].items():
         dates = (f"{time[:2]}{40 - place}-05-01" for place in range(30))
         usages["plane"][time] = [replace(one, date=date, source=f"of {date}") for one, date in zip(found, dates)]
     shown = page_of(usages, vectors)["words"][0]["usages"]
     found = [one for of_time in usages["plane"].values() for one in of_time]
     assert shown["date"] == [one.date for one in found] and shown["source"] == [one.source for one in found]
-    for sense, first in enumerate(shown["first"]):
-        members = [one.date for one, label in zip(found, shown["sense"], strict=True) if label == sense]
-        assert found[first].date == min(members)
+
+
+def test_the_earliest_usages_need_not_be_in_the_sample():
+    usages, vectors = some_usages(["plane", "tree"], TIMES, 6)
+    first = [replace(usage(TIMES[1], "a ", "Planes", " left"), date="1961", source="letter")]
+    table = table_of(list(usages), TIMES)
+    words = data_of(words_page(table, TIMES, usages, vectors, earliest={"plane": first}))["words"]
+    found = {row["word"]: row["earliest"] for row in words}
+    assert found["plane"] == {"time": [1], "text": [["a ", "Planes", " left"]], "date": ["1961"], "source": ["letter"]}
+    assert found["tree"]["text"] == []
 
 
 def test_long_texts_are_cut_around_the_word_between_words():
