@@ -37,7 +37,7 @@ def naming_broken_file(path: str | Path) -> Iterator[None]:
     """Makes a `ValueError` that names the file of the errors of a file which is not what it seems."""
     try:
         yield
-    except UnicodeError as problem:
+    except UnicodeDecodeError as problem:
         raise ValueError(
             f'{path} is not UTF-8 ({problem}): save it as UTF-8, which spreadsheets call "CSV UTF-8".'
         ) from None

@@ -3,7 +3,8 @@
 import math
 import numbers
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,16 @@ logger = logging.get_logger(__name__)
 NO_LABEL = -100
 # What programs write where there is nothing, in lower case. "None" and "NA" may be the name of a class.
 NOTHING = ("nan", "null", "<na>")
+# What they write for a person whom nobody knows, in lower case.
+NOBODY = (*NOTHING, "none", "na", "n/a", "unknown", "[deleted]", "[removed]")
+# Trees read levels in 32 bits, in which the square of a larger one may be infinite.
+LARGEST_LEVEL = 1e15
+# "NA" may be, but of a table that R has written it most likely is not.
+R_MISSING = "NA"
+OF_R = (
+    "R writes NA where there is no value: if these posts have no label, write the table by write.csv(posts, path, "
+    'na = "", row.names = FALSE)'
+)
 # Larger whole numbers may differ and be the same float.
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read without being named, if the table has them.
@@ -64,6 +75,15 @@ def to_name(value: Any) -> str | None:
     return str(value)
 
 
+def single(value: Any, row: int, column: str) -> Any:
+    """The value of a cell, of a list of one its value, of an empty list None. Raises a [`PostError`] for several."""
+    if isinstance(value, list) and len(value) < 2:
+        value = value[0] if value else None
+    if isinstance(value, (list, dict)):
+        raise PostError(row, column, value, "a cell must have one value: choose one of these")
+    return value
+
+
 def without_zeros(name: str) -> str:
     """`7` for the text `7.0`, any other text as it is."""
     return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", name)
@@ -104,24 +124,36 @@ def label_names(posts: Dataset, column: str = "label") -> list[str]:
     Returns:
         `list[str]`: The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order
         if all are integers, else in alphabetical order. White space around labels does not count, and `1.0` is `1`;
-        empty cells, -100, NaN and null are no labels, also as text. Raises a `ValueError` without such a column, and
-        for labels that can hardly be told apart.
+        empty cells, -100, NaN and null are no labels, also as text; a list of one label is that label. Raises a
+        `ValueError` without such a column, for a list of several labels, and for labels that can hardly be told apart.
     """
     check_column(posts.column_names, column, "label")
-    if isinstance(posts.features[column], ClassLabel):
-        return list(posts.features[column].names)
-    names = {to_label(value) for value in posts[column]} - {None}
+    if feature := class_label(posts, column):
+        return list(feature.names)
+    posts_of = Counter(to_label(single(value, row, column)) for row, value in enumerate(posts[column]))
+    names = set(posts_of) - {None}
     check_labels(sorted(names))
+    if R_MISSING in names and len(names) > 1:
+        logger.warning_once(
+            f"{posts_of[R_MISSING]} posts have the label {R_MISSING}, which is a class beside the others. {OF_R}."
+        )
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
 
 
+def class_label(posts: Dataset, column: str) -> ClassLabel | None:
+    """What names the integers of a column of labels, or of lists of them; None where there is no such thing."""
+    feature = posts.features.get(column)
+    feature = getattr(feature, "feature", feature)
+    return feature if isinstance(feature, ClassLabel) else None
+
+
 def name_labels(posts: Dataset, column: str) -> Dataset:
     """Labels as text also where the dataset has integers and their names; below 0 there is none."""
-    feature = posts.features.get(column)
-    if not isinstance(feature, ClassLabel):
+    if (feature := class_label(posts, column)) is None:
         return posts
-    names = [None if label is None or label < 0 else feature.int2str(label) for label in posts[column]]
+    labels = [single(value, row, column) for row, value in enumerate(posts[column])]
+    names = [None if label is None or label < 0 else feature.int2str(label) for label in labels]
     return posts.remove_columns(column).add_column(column, names)
 
 
@@ -147,9 +179,13 @@ def read_posts(
             if field.name in exact and field.type in (pa.float16(), pa.float32()):
                 raise ValueError(f"Column '{field.name}' has floats of fewer than 64 bits, which are too coarse.")
         batch, missing = table.to_pydict(), [None] * len(table)
+        nested = {field.name for field in table.schema if pa.types.is_nested(field.type)}
         for values in zip(*(batch.get(column, missing) for column in columns.values()), strict=True):
             row += 1
             post = dict(zip(columns, values, strict=True))
+            for role, column in columns.items():
+                if column in nested:
+                    post[role] = single(post[role], row, column)
             ids = {role: to_name(post[role]) for role in ("timeline", "id") if columns[role] is not None}
             for role, name in ids.items():
                 if name is None or lost_digits(post[role]):
@@ -163,22 +199,23 @@ def read_posts(
                 raise PostError(row, columns["timestamp"], post["timestamp"], str(problem)) from None
             label = to_label(post["label"])
             if labels is not None and label is not None and label not in known:
-                raise PostError(row, columns["label"], post["label"], f"the label is not one of {', '.join(labels)}")
+                problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
+                raise PostError(row, columns["label"], post["label"], problem)
             speaker = (to_name(post["speaker"]) or "") if columns["speaker"] in batch else None
             try:
                 level = to_level(post["level"]) if "level" in post else None
             except ValueError:
-                raise PostError(row, columns["level"], post["level"], "a level must be a number") from None
+                problem = f"a level must be a number of at most {LARGEST_LEVEL:g} in size, or an empty cell"
+                raise PostError(row, columns["level"], post["level"], problem) from None
             post_id, label_id = ids.get("id", str(row)), known.get(label, NO_LABEL)
             yield Post(row, post_id, ids["timeline"], timestamp, post["text"], label_id, speaker, level)
-    if times.warning is not None:
-        logger.warning_once(f"Column '{columns['timestamp']}': {times.warning}")
+    times.warn()
 
 
 def to_level(value: Any) -> float:
     """A level; NaN if it is missing. Raises a `ValueError` for anything else."""
     level = math.nan if to_name(value) is None else float(value)
-    if math.isinf(level):
+    if abs(level) > LARGEST_LEVEL:
         raise ValueError(value)
     return level
 
@@ -186,6 +223,66 @@ def to_level(value: Any) -> float:
 def lost_digits(value: Any) -> bool:
     """Whether a number was shortened, or is a float too large to hold all its digits: different ids may be equal."""
     return looks_shortened(value) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT)
+
+
+def watched(timelines: Iterable[list[Post]]) -> Iterator[list[Post]]:
+    """
+    Passes on the posts of each timeline, and warns at the end of what can be read and is most likely a mistake: posts
+    that are there twice, and the timelines of nobody.
+    """
+    nobody: Counter[str] = Counter()
+    equal, differing, row_of_equal, rows_of_differing = 0, 0, "", ""
+    for posts in timelines:
+        timeline = posts[0].timeline_id
+        if is_nobody(timeline):
+            nobody[timeline] += len(posts)
+        for first, second in find_equal(posts):
+            rows = f"the first in row {second.row} (counting from 0), as in row {first.row}, of timeline {timeline!r}"
+            equal, row_of_equal = equal + 1, row_of_equal or rows
+            if NO_LABEL not in (first.label, second.label) and first.label != second.label:
+                differing, rows_of_differing = differing + 1, rows_of_differing or rows
+        yield posts
+    warn_of_nobody(nobody)
+    if equal:
+        logger.warning_once(
+            f"{equal} posts have the timeline, the time and the text of another ({row_of_equal}), so that they stand "
+            "in their streams twice. If they were written once, leave one of the rows out."
+        )
+    if differing:
+        logger.warning_once(
+            f"THE LABELS CONTRADICT EACH OTHER: {differing} of these posts have another label than the post that "
+            f"they are equal to ({rows_of_differing}), as where two annotators have a row each. A model learns both, "
+            "and its scores mean little. Give each post one row, with the label that most annotators chose, or with "
+            "no label where they do not agree."
+        )
+
+
+def find_equal(posts: list[Post]) -> Iterator[tuple[Post, Post]]:
+    """The posts of a timeline with the time and the text of an earlier one, each after that; none without times."""
+    known: dict[tuple[float, str], Post] = {}
+    for post in posts:
+        if post.timestamp is None:
+            return
+        key = (post.timestamp, post.text)
+        if (first := known.setdefault(key, post)) is not post:
+            yield first, post
+            if first.label == NO_LABEL:
+                known[key] = post
+
+
+def is_nobody(timeline_id: str) -> bool:
+    """Whether an id most likely means that nobody knows whose a post is."""
+    return timeline_id.casefold() in NOBODY
+
+
+def warn_of_nobody(num_posts: Mapping[str, int]):
+    """Warns of timelines of nobody; `num_posts` has how many posts each has."""
+    for timeline, number in num_posts.items():
+        if number > 1:
+            logger.warning_once(
+                f"{number} posts are of the timeline {timeline!r}, and so of one person, but such an id most likely "
+                "stands for many. Leave them out, or give each an id of its own."
+            )
 
 
 def make_timeline(posts: list[Post]) -> dict[str, Any]:
@@ -253,7 +350,7 @@ def to_timelines(
             raise PostError(post.row, id_column, post.post_id, "a post id must be unique")
         seen.add(post.post_id)
         groups.setdefault(post.timeline_id, []).append(post)
-    return Dataset.from_list([make_timeline(group) for group in groups.values()])
+    return Dataset.from_list([make_timeline(group) for group in watched(groups.values())])
 
 
 def labelled_levels(timelines: Dataset) -> np.ndarray | None:
