@@ -273,3 +273,9 @@ def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkey
     assert "\n" not in ended.value.code
     with pytest.raises(KeyError):
         run_script(lambda arguments: {}[0])
+
+    def lacks_a_package(arguments: list[str]):
+        raise ImportError("This needs a package: install it.")
+
+    with pytest.raises(SystemExit, match="^error: This needs a package: install it.$"):
+        run_script(lacks_a_package)
