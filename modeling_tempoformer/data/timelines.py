@@ -231,29 +231,30 @@ def watched(timelines: Iterable[list[Post]]) -> Iterator[list[Post]]:
     that are there twice, and the timelines of nobody.
     """
     nobody: Counter[str] = Counter()
-    equal, differing, row_of_equal, rows_of_differing = 0, 0, "", ""
+    number, equal, differing, first_equal, first_differing = 0, 0, 0, "", ""
     for posts in timelines:
         timeline = posts[0].timeline_id
+        number += len(posts)
         if is_nobody(timeline):
             nobody[timeline] += len(posts)
-        for first, second in find_equal(posts):
-            rows = f"the first in row {second.row} (counting from 0), as in row {first.row}, of timeline {timeline!r}"
-            equal, row_of_equal = equal + 1, row_of_equal or rows
-            if NO_LABEL not in (first.label, second.label) and first.label != second.label:
-                differing, rows_of_differing = differing + 1, rows_of_differing or rows
+        for one, other in find_equal(posts):
+            rows = f"the first in row {other.row} (counting from 0), as in row {one.row}, of timeline {timeline!r}"
+            equal, first_equal = equal + 1, first_equal or rows
+            if NO_LABEL not in (one.label, other.label) and one.label != other.label:
+                differing, first_differing = differing + 1, first_differing or rows
         yield posts
     warn_of_nobody(nobody)
     if equal:
         logger.warning_once(
-            f"{equal} posts have the timeline, the time and the text of another ({row_of_equal}), so that they stand "
-            "in their streams twice. If they were written once, leave one of the rows out."
+            f"{equal} of {number} posts have the timeline, the time and the text of another ({first_equal}), and "
+            "stand in their streams beside it. If they were not written twice, leave one of the rows out."
         )
     if differing:
         logger.warning_once(
-            f"THE LABELS CONTRADICT EACH OTHER: {differing} of these posts have another label than the post that "
-            f"they are equal to ({rows_of_differing}), as where two annotators have a row each. A model learns both, "
-            "and its scores mean little. Give each post one row, with the label that most annotators chose, or with "
-            "no label where they do not agree."
+            f"THE LABELS CONTRADICT EACH OTHER: {differing} of {number} posts have another label than the post that "
+            f"they are equal to ({first_differing}), as where two annotators have a row each. A model learns both "
+            "labels, and is scored against both. Give each post one row, with the label that most annotators chose, "
+            "or with none where they do not agree."
         )
 
 
@@ -264,9 +265,9 @@ def find_equal(posts: list[Post]) -> Iterator[tuple[Post, Post]]:
         if post.timestamp is None:
             return
         key = (post.timestamp, post.text)
-        if (first := known.setdefault(key, post)) is not post:
-            yield first, post
-            if first.label == NO_LABEL:
+        if (earlier := known.setdefault(key, post)) is not post:
+            yield earlier, post
+            if earlier.label == NO_LABEL:
                 known[key] = post
 
 
