@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from huggingface_hub.utils import tqdm
 
 from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.files import write_json
+from modeling_tempoformer.data.timelines import warn_of_nobody
 from modeling_tempoformer.scoring.cluster import run_tasks, started_ray
 from modeling_tempoformer.scoring.corpus import WORK, Corpus, check_times, find_tables
 from modeling_tempoformer.scoring.scorer import (
@@ -114,8 +116,9 @@ def write_partitions(corpus: Corpus) -> dict[str, Any]:
     shutil.rmtree(corpus.output / WORK, ignore_errors=True)
     files = range(len(corpus.tables))
     results = run_tasks(Corpus.write_file, (corpus,), files)
-    _, times, posts = zip(*sorted(tqdm(results, total=len(files), desc="Reading", unit="file")), strict=True)
+    _, times, posts, nobody = zip(*sorted(tqdm(results, total=len(files), desc="Reading", unit="file")), strict=True)
     timed = check_times(corpus.tables, times)
+    warn_of_nobody(sum(nobody, Counter()))
     if corpus.columns["id"]:
         list(run_tasks(Corpus.check_ids, (corpus,), range(corpus.num_partitions)))
     return {"timed": timed, "posts": [sum(counts) for counts in zip(*posts, strict=True)]}

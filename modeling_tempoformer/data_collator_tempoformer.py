@@ -10,9 +10,12 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from .checks_tempoformer import narrow_float
 
+
+logger = logging.get_logger(__name__)
 
 # From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
 FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
@@ -112,16 +115,15 @@ class TimeColumn:
             self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
         return seconds
 
-    @property
-    def warning(self) -> str | None:
-        """What to tell the user about numbers that do not look like seconds since 1970."""
-        if not 0 <= self.smallest < END_OF_1970 or END_OF_1970 <= self.largest < START_OF_1990:
-            return None
-        return (
-            f"The times are numbers from {self.smallest:g} to {self.largest:g}, read as seconds: some lie in 1970. "
-            "Nothing is wrong if they count seconds from some start. If they are milliseconds, minutes, days of a "
-            "spreadsheet, years or dates without dashes (20240501), convert the column by pd.to_datetime first."
-        )
+    def warn(self):
+        """Says, once a run, that numbers do not look like seconds since 1970."""
+        if 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
+            # Without the numbers: a text of its own for each timeline or file would be a line for each.
+            logger.warning_once(
+                "The times are numbers, read as seconds: some lie in 1970. Nothing is wrong if they count seconds "
+                "from some start. If they are milliseconds, minutes, days of a spreadsheet, years or dates without "
+                "dashes (20240501), convert the column by pd.to_datetime first."
+            )
 
 
 def to_date(seconds: float) -> datetime:

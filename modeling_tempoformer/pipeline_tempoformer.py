@@ -347,6 +347,5 @@ def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | 
             times.append(column.read(f"post {post}", value))
         except ValueError as problem:
             raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
-    if column.warning:
-        logger.warning_once(f"Timeline {number}: {column.warning}")
+    column.warn()
     return texts, None if None in times else times

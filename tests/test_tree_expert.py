@@ -10,6 +10,7 @@ from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
+from modeling_tempoformer.data.timelines import LARGEST_LEVEL
 from modeling_tempoformer.data_collator_tempoformer import cut_rows
 from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
 from modeling_tempoformer.trees_tempoformer import DEPTH
@@ -108,6 +109,20 @@ def test_levels_teach_the_step_that_is_asked_for():
         predicted = model(**inputs_only(batch)).logits.argmax(-1)
         right.append((predicted == batch["labels"])[batch["labels"] >= 0].float().mean())
     assert right[0] < 0.75 and right[1] > 0.85
+
+
+def test_the_largest_level_that_is_read_leaves_finite_trees():
+    model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=5)
+    generator, rows = torch.Generator().manual_seed(0), []
+    for number in range(10):
+        vectors = torch.randn(12, 16, generator=generator)
+        labels = torch.randint(0, 2, (12,), generator=generator).tolist()
+        rows.append({"post_embeds": vectors, "labels": labels, "held_out": number % 2})
+    batch = StreamCollator(tokenizer, 4, timed=False)(rows)
+    levels = np.where(np.arange(120) % 9, np.arange(120.0), LARGEST_LEVEL)
+    grow_trees(model, [dict(batch)], 0, levels)
+    assert all(values.isfinite().all() for values in model.trees.buffers())
+    assert model(**inputs_only(batch)).logits.isfinite().all()
 
 
 def test_an_expert_that_knows_nothing_gets_no_weight():

@@ -1,5 +1,6 @@
 """Reading and writing files."""
 
+import errno
 import gzip
 import json
 import os
@@ -16,6 +17,8 @@ from filelock import FileLock, Timeout
 PACKAGE = Path(__file__).parents[1]
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
+# What safetensors, PyTorch and NumPy say, without the number of an error, of a file that they cannot write to its end.
+CUT_SHORT = ("Error while serializing", "inline_container.cc", "requested and")
 
 
 def open_text(path: str | Path, newline: str | None = None) -> IO[str]:
@@ -37,7 +40,7 @@ def naming_broken_file(path: str | Path) -> Iterator[None]:
     """Makes a `ValueError` that names the file of the errors of a file which is not what it seems."""
     try:
         yield
-    except UnicodeError as problem:
+    except UnicodeDecodeError as problem:
         raise ValueError(
             f'{path} is not UTF-8 ({problem}): save it as UTF-8, which spreadsheets call "CSV UTF-8".'
         ) from None
@@ -74,7 +77,10 @@ def data_folder(name: str) -> Path:
 
 @contextmanager
 def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[None]:
-    """Makes an output folder and holds it for one run. Raises a `ValueError` if another run holds it."""
+    """
+    Makes an output folder and holds it for one run. Raises a `ValueError` if another run holds it, and an `OSError`
+    that says what to do where a disk is full in the end.
+    """
     folder = Path(folder)
     lock = FileLock(folder / LOCK)
     try:
@@ -87,5 +93,13 @@ def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[No
         raise ValueError(f"Nothing can be written to {folder} ({problem}): give another --output_dir.") from None
     try:
         yield
+    except Exception as problem:
+        is_full = getattr(problem, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        if not is_full and not any(words in str(problem) for words in CUT_SHORT):
+            raise
+        raise OSError(
+            f"A file could not be written to its end ({problem}): make room on the disk of {folder} and that of the "
+            "cache, and give the same command again, which goes on from the last whole checkpoint."
+        ) from problem
     finally:
         lock.release()

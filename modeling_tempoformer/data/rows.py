@@ -47,12 +47,15 @@ def to_rows(
             raise ValueError(f"`{name}` must be at least 1, got {value}.")
     limit = tokenizer.model_max_length
     if max_seq_length is not None:
-        smallest = tokenizer.num_special_tokens_to_add() + 1
-        if max_seq_length < smallest:
-            raise ValueError(f"`max_seq_length` must be at least {smallest}, got {max_seq_length}.")
         if max_seq_length > limit:
             logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
         limit = min(limit, max_seq_length)
+    # A script sets the tokenizer's.
+    smallest = tokenizer.num_special_tokens_to_add() + 1
+    if limit < smallest:
+        raise ValueError(
+            f"`max_seq_length` must be at least {smallest}, for the special tokens and one of the text; got {limit}."
+        )
     settings = (tokenizer, window, targets_per_row, limit, only_labelled)
     one_by_one = {"batched": True, "batch_size": 1}
     if isinstance(timelines, IterableDataset):

@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import re
+import threading
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from glob import glob
 from itertools import chain, islice
@@ -19,12 +21,16 @@ from .files import naming_broken_file, open_text, read_lines
 
 
 ROWS_AT_ONCE = 1000
-# A post may be longer than the 131,072 characters of a cell that Python's reader of CSV takes by default.
-csv.field_size_limit(2**31 - 1)
+# A column of JSON in which a list has several values, and how many of them are kept: they are only to be shown where
+# the column is read, and refused.
+LISTS, LIST_SHOWN = pa.list_(pa.string()), 5
+# The limit of a cell is one for all readers of CSV in a process.
+CELL_LIMIT = threading.Lock()
 QUOTED = (
     "a text with the separator, a quote or a line break must be quoted and its quotes doubled, not put after a "
     "backslash; or the file was cut short"
 )
+ROW_NAMES = "R leaves out its row names by row.names = FALSE, in write.csv and write.table"
 JSON_FORM = (
     "a JSON file must have one object for each post, in a line of its own or in one list, as pandas writes them by "
     "to_json(path, orient='records', lines=True)"
@@ -43,13 +49,23 @@ def load_table(path: str | Path) -> Dataset:
     Returns:
         `Dataset`: Parquet columns keep their types. Cells of the other formats are text as it was written: ids such
         as `007` or 18446744073709551615 keep all digits. An empty CSV cell is an empty text. In JSON `7.0` is read as
-        `7`, since programs write the integers of a column with gaps so; null, NaN and missing keys are None, and
-        nested values are left out.
+        `7`, since programs write the integers of a column with gaps so; null, NaN and missing keys are None. A list
+        of one value is that value and an empty one None; where a list has several, all values of the column are
+        lists, of no more than the first five. Other nested values are left out.
 
         Raises a `ValueError` that names the file, and the line where there is one, for a file that is not such a table
         or has no rows.
     """
-    return Dataset(pa.concat_tables(read_tables(path), promote_options="default"))
+    tables = list(read_tables(path))
+    # Of a JSON file one piece alone may have lists in a column.
+    lists = {field.name for table in tables for field in table.schema if field.type == LISTS}
+    for number, table in enumerate(tables):
+        for name in lists.intersection(table.column_names):
+            if table[name].type != LISTS:
+                values = text_column(table[name].to_pylist(), as_lists=True)
+                table = table.set_column(table.column_names.index(name), name, values)
+        tables[number] = table
+    return Dataset(pa.concat_tables(tables, promote_options="default"))
 
 
 def find_files(pattern: str) -> list[str]:
@@ -109,14 +125,33 @@ def read_parquet(path: str | Path) -> Iterator[pa.Table]:
 def read_csv(path: str | Path, content: str | None = None) -> Iterator[pa.Table]:
     """The rows of a CSV file, every cell as text. `content` is that of a file which is not there."""
     rows = read_rows(path, content)
-    columns = next(rows, [])
+    with cells_of_any_length():
+        columns = next(rows, [])
     if "" in columns or len(set(columns)) < len(columns):
         raise ValueError(
             f"{path}: the first line must name each column, and each differently (pandas leaves out its index by "
-            f"to_csv(path, index=False)); got {columns}."
+            f"to_csv(path, index=False); {ROW_NAMES}); got {columns}."
         )
-    while cells := list(islice(rows, ROWS_AT_ONCE)):
+    while True:
+        with cells_of_any_length():
+            cells = list(islice(rows, ROWS_AT_ONCE))
+        if not cells:
+            return
         yield pa.table([pa.array(column, pa.string()) for column in zip(*cells, strict=True)], names=columns)
+
+
+@contextmanager
+def cells_of_any_length() -> Iterator[None]:
+    """
+    Lifts the limit of Python's reader of CSV, by default 131,072 characters of a cell, which a post may exceed. Others
+    in the process find it as they have set it: it is theirs, too.
+    """
+    with CELL_LIMIT:
+        limit = csv.field_size_limit(2**31 - 1)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(limit)
 
 
 def find_separator(header: str) -> str:
@@ -135,7 +170,9 @@ def read_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
                 if cells:
                     num_columns = num_columns or len(cells)
                     if len(cells) != num_columns:
-                        raise csv.Error(f"{len(cells)} cells in a table of {num_columns} columns")
+                        is_named = len(cells) == num_columns + 1 and cells[0] == "1"
+                        hint = f" ({ROW_NAMES})" if is_named else ""
+                        raise csv.Error(f"{len(cells)} cells in a table of {num_columns} columns{hint}")
                     yield cells
                 number = lines.line_num
         except csv.Error as problem:
@@ -147,10 +184,17 @@ def read_json(path: str | Path) -> Iterator[pa.Table]:
     rows = read_objects(path)
     while some := list(islice(rows, ROWS_AT_ONCE)):
         columns = dict.fromkeys(chain.from_iterable(some))
-        yield pa.table({name: pa.array([row.get(name) for row in some], pa.string()) for name in columns})
+        yield pa.table({name: text_column([row.get(name) for row in some]) for name in columns})
 
 
-def read_objects(path: str | Path) -> Iterator[dict[str, str | None]]:
+def text_column(values: list[str | list[str] | None], as_lists: bool = False) -> pa.Array:
+    """A column of texts, or of lists of them where some value is a list."""
+    if not (as_lists or any(isinstance(value, list) for value in values)):
+        return pa.array(values, pa.string())
+    return pa.array([[value] if isinstance(value, str) else value for value in values], LISTS)
+
+
+def read_objects(path: str | Path) -> Iterator[dict[str, str | list[str] | None]]:
     """The objects of a JSON file, their values as text."""
     as_integer = partial(re.sub, r"\.0+$", "")
     decode = partial(json.loads, parse_int=str, parse_float=as_integer, parse_constant=lambda _: None)
@@ -170,14 +214,23 @@ def read_objects(path: str | Path) -> Iterator[dict[str, str | None]]:
         raise ValueError(f"{path}, line {line}: {problem.msg}; {JSON_FORM}, and may have been cut short.") from None
 
 
-def to_texts(row: Any, where: str) -> dict[str, str | None]:
-    """The values of an object as text, without nested ones."""
-    values = row if isinstance(row, dict) else {}
-    texts = {
-        name: json.dumps(value) if isinstance(value, bool) else value
-        for name, value in values.items()
-        if not isinstance(value, (dict, list))
-    }
+def to_texts(row: Any, where: str) -> dict[str, str | list[str] | None]:
+    """The values of an object as text, those of a list as the reader keeps them, without other nested ones."""
+    texts = {}
+    for name, value in (row if isinstance(row, dict) else {}).items():
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(part, (dict, list)) for part in values):
+            continue
+        values = [json.dumps(part) if isinstance(part, bool) else part for part in values[:LIST_SHOWN]]
+        for part in values:
+            try:
+                (part or "").encode()
+            except UnicodeEncodeError:
+                raise ValueError(
+                    f"{where}, column {name!r}: {part!r:.80} has half of a surrogate pair, as of an emoji that was "
+                    "cut: leave it out, in Python by text.encode('utf-8', 'ignore').decode()."
+                ) from None
+        texts[name] = values if len(values) > 1 else next(iter(values), None)
     if not texts:
         raise ValueError(f"{where}: expected an object with a post's values, got {row!r:.80}; {JSON_FORM}.")
     return texts

@@ -3,7 +3,8 @@
 import math
 import numbers
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -23,6 +24,16 @@ logger = logging.get_logger(__name__)
 NO_LABEL = -100
 # What programs write where there is nothing, in lower case. "None" and "NA" may be the name of a class.
 NOTHING = ("nan", "null", "<na>")
+# What they write for a person whom nobody knows, in lower case.
+NOBODY = (*NOTHING, "none", "na", "n/a", "unknown", "[deleted]", "[removed]")
+# Trees read levels in 32 bits, in which the square of a larger one may be infinite.
+LARGEST_LEVEL = 1e15
+# "NA" may be, but of a table that R has written it most likely is not.
+R_MISSING = "NA"
+OF_R = (
+    "R writes NA where there is no value: if these posts have no label, write the table by write.csv(posts, path, "
+    'na = "", row.names = FALSE)'
+)
 # Larger whole numbers may differ and be the same float.
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read without being named, if the table has them.
@@ -80,6 +91,15 @@ def to_name(value: Any) -> str | None:
     return str(value)
 
 
+def single(value: Any, row: int, column: str) -> Any:
+    """The value of a cell, of a list of one its value, of an empty list None. Raises a [`PostError`] for several."""
+    if isinstance(value, list) and len(value) < 2:
+        value = value[0] if value else None
+    if isinstance(value, (list, dict)):
+        raise PostError(row, column, value, "a cell must have one value: choose one of these")
+    return value
+
+
 def without_zeros(name: str) -> str:
     """`7` for the text `7.0`, any other text as it is."""
     return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", name)
@@ -117,6 +137,8 @@ def column_names(posts: Dataset | IterableDataset) -> list[str]:
 def class_names(posts: Dataset | IterableDataset, column: str) -> list[str] | None:
     """The names of a column of class ids; None if the column has names itself, or if nobody knows its type."""
     feature = (posts.features or {}).get(column)
+    # Of a list what it holds.
+    feature = getattr(feature, "feature", feature)
     return list(feature.names) if isinstance(feature, ClassLabel) else None
 
 
@@ -131,14 +153,19 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
     Returns:
         `list[str]`: The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order
         if all are integers, else in alphabetical order. White space around labels does not count, and `1.0` is `1`;
-        empty cells, -100, NaN and null are no labels, also as text. Raises a `ValueError` without such a column, and
-        for labels that can hardly be told apart.
+        empty cells, -100, NaN and null are no labels, also as text; a list of one label is that label. Raises a
+        `ValueError` without such a column, for a list of several labels, and for labels that can hardly be told apart.
     """
     check_column(column_names(posts), column, "label")
     if (known := class_names(posts, column)) is not None:
         return known
-    names = {to_label(value) for value in posts[column]} - {None}
+    posts_of = Counter(to_label(single(value, row, column)) for row, value in enumerate(posts[column]))
+    names = set(posts_of) - {None}
     check_labels(sorted(names))
+    if R_MISSING in names and len(names) > 1:
+        logger.warning_once(
+            f"{posts_of[R_MISSING]} posts have the label {R_MISSING}, which is a class beside the others. {OF_R}."
+        )
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
 
@@ -161,21 +188,14 @@ class Rows:
         return self.columns
 
 
-def each_table(posts: Dataset | IterableDataset, label_column: str) -> Iterator[pa.Table | Rows]:
-    """Posts piece by piece, class ids as the names of their classes; below 0 there is none."""
-    names = class_names(posts, label_column)
+def each_table(posts: Dataset | IterableDataset) -> Iterator[pa.Table | Rows]:
+    """Posts piece by piece."""
     if isinstance(posts, Dataset):
-        tables = posts.with_format("arrow").iter(ROWS_AT_ONCE)
-    else:
-        schema = list(posts.features.arrow_schema) if posts.features else ()
-        tables = (Rows(columns, schema) for columns in posts.iter(ROWS_AT_ONCE))
-    for table in tables:
-        if names is not None:
-            columns = table.to_pydict()
-            ids = columns[label_column]
-            columns[label_column] = [None if label is None or label < 0 else names[label] for label in ids]
-            table = Rows(columns, table.schema)
-        yield table
+        yield from posts.with_format("arrow").iter(ROWS_AT_ONCE)
+        return
+    schema = list(posts.features.arrow_schema) if posts.features else ()
+    for columns in posts.iter(ROWS_AT_ONCE):
+        yield Rows(columns, schema)
 
 
 def read_posts(
@@ -183,10 +203,11 @@ def read_posts(
     labels: Sequence[str] | None,
     columns: dict[str, str | None],
     times: TimeColumn | None = None,
+    names: Sequence[str] | None = None,
 ) -> Iterator[Post]:
     """
     Checks the posts one by one, but not that their ids differ. `columns` names the column of each role; where it has
-    None, the usual column is read if there is one.
+    None, the usual column is read if there is one. `names` are those of a column of class ids, below 0 for none.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
@@ -202,7 +223,11 @@ def read_posts(
         batch, missing = table.to_pydict(), [None] * len(table)
         for values in zip(*(batch.get(column, missing) for column in columns.values()), strict=True):
             row += 1
-            post = dict(zip(columns, values, strict=True))
+            post = {
+                role: single(value, row, column) for (role, column), value in zip(columns.items(), values, strict=True)
+            }
+            if names is not None:
+                post["label"] = None if post["label"] is None or post["label"] < 0 else names[post["label"]]
             ids = {role: to_name(post[role]) for role in ("timeline", "id") if columns[role] is not None}
             for role, name in ids.items():
                 if name is None or lost_digits(post[role]):
@@ -216,22 +241,23 @@ def read_posts(
                 raise PostError(row, columns["timestamp"], post["timestamp"], str(problem)) from None
             label = to_label(post["label"])
             if labels is not None and label is not None and label not in known:
-                raise PostError(row, columns["label"], post["label"], f"the label is not one of {', '.join(labels)}")
+                problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
+                raise PostError(row, columns["label"], post["label"], problem)
             speaker = (to_name(post["speaker"]) or "") if columns["speaker"] in batch else None
             try:
                 level = to_level(post["level"]) if "level" in post else None
             except ValueError:
-                raise PostError(row, columns["level"], post["level"], "a level must be a number") from None
+                problem = f"a level must be a number of at most {LARGEST_LEVEL:g} in size, or an empty cell"
+                raise PostError(row, columns["level"], post["level"], problem) from None
             post_id, label_id = ids.get("id", str(row)), known.get(label, NO_LABEL)
             yield Post(row, post_id, ids["timeline"], timestamp, post["text"], label_id, speaker, level)
-    if times.warning is not None:
-        logger.warning_once(f"Column '{columns['timestamp']}': {times.warning}")
+    times.warn()
 
 
 def to_level(value: Any) -> float:
     """A level; NaN if it is missing. Raises a `ValueError` for anything else."""
     level = math.nan if to_name(value) is None else float(value)
-    if math.isinf(level):
+    if abs(level) > LARGEST_LEVEL:
         raise ValueError(value)
     return level
 
@@ -239,6 +265,67 @@ def to_level(value: Any) -> float:
 def lost_digits(value: Any) -> bool:
     """Whether a number was shortened, or is a float too large to hold all its digits: different ids may be equal."""
     return looks_shortened(value) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT)
+
+
+def watched(timelines: Iterable[list[Post]]) -> Iterator[list[Post]]:
+    """
+    Passes on the posts of each timeline, and warns at the end of what can be read and is most likely a mistake: posts
+    that are there twice, and the timelines of nobody.
+    """
+    nobody: Counter[str] = Counter()
+    number, equal, differing, first_equal, first_differing = 0, 0, 0, "", ""
+    for posts in timelines:
+        timeline = posts[0].timeline_id
+        number += len(posts)
+        if is_nobody(timeline):
+            nobody[timeline] += len(posts)
+        for one, other in find_equal(posts):
+            rows = f"the first in row {other.row} (counting from 0), as in row {one.row}, of timeline {timeline!r}"
+            equal, first_equal = equal + 1, first_equal or rows
+            if NO_LABEL not in (one.label, other.label) and one.label != other.label:
+                differing, first_differing = differing + 1, first_differing or rows
+        yield posts
+    warn_of_nobody(nobody)
+    if equal:
+        logger.warning_once(
+            f"{equal} of {number} posts have the timeline, the time and the text of another ({first_equal}), and "
+            "stand in their streams beside it. If they were not written twice, leave one of the rows out."
+        )
+    if differing:
+        logger.warning_once(
+            f"THE LABELS CONTRADICT EACH OTHER: {differing} of {number} posts have another label than the post that "
+            f"they are equal to ({first_differing}), as where two annotators have a row each. A model learns both "
+            "labels, and is scored against both. Give each post one row, with the label that most annotators chose, "
+            "or with none where they do not agree."
+        )
+
+
+def find_equal(posts: list[Post]) -> Iterator[tuple[Post, Post]]:
+    """The posts of a timeline with the time and the text of an earlier one, each after that; none without times."""
+    known: dict[tuple[float, str], Post] = {}
+    for post in posts:
+        if post.timestamp is None:
+            return
+        key = (post.timestamp, post.text)
+        if (earlier := known.setdefault(key, post)) is not post:
+            yield earlier, post
+            if earlier.label == NO_LABEL:
+                known[key] = post
+
+
+def is_nobody(timeline_id: str) -> bool:
+    """Whether an id most likely means that nobody knows whose a post is."""
+    return timeline_id.casefold() in NOBODY
+
+
+def warn_of_nobody(num_posts: Mapping[str, int]):
+    """Warns of timelines of nobody; `num_posts` has how many posts each has."""
+    for timeline, number in num_posts.items():
+        if number > 1:
+            logger.warning_once(
+                f"{number} posts are of the timeline {timeline!r}, and so of one person, but such an id most likely "
+                "stands for many. Leave them out, or give each an id of its own."
+            )
 
 
 def make_timeline(posts: list[Post]) -> dict[str, Any]:
@@ -304,22 +391,25 @@ def to_timelines(
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
     columns |= {"label": label_column, "id": id_column, "speaker": speaker_column}
     columns |= {} if level_column is None else {"level": level_column}
+    names = class_names(posts, label_column or USUAL["label"])
     if isinstance(posts, IterableDataset):
         count = posts.num_shards
         shards = [(number, posts.shard(count, number)) for number in range(count)] if count > 1 else [(None, posts)]
         # A list is what Datasets shares out among workers and processes, and nothing else may be one.
-        settings = {"labels": labels and tuple(labels), "columns": columns, "times": TimeColumn(), "begun": {}}
-        return IterableDataset.from_generator(partial(stream_timelines, **settings), gen_kwargs={"shards": shards})
+        settings = {"labels": labels and tuple(labels), "columns": columns, "names": names and tuple(names)}
+        read = partial(stream_timelines, **settings, times=TimeColumn(), begun={})
+        return IterableDataset.from_generator(read, gen_kwargs={"shards": shards})
     groups: dict[str, list[Post]] = {}
-    for post in check_ids(read_posts(each_table(posts, label_column or USUAL["label"]), labels, columns), columns):
+    for post in check_ids(read_posts(each_table(posts), labels, columns, names=names), columns):
         groups.setdefault(post.timeline_id, []).append(post)
-    return Dataset.from_list([make_timeline(group) for group in groups.values()])
+    return Dataset.from_list([make_timeline(group) for group in watched(groups.values())])
 
 
 def stream_timelines(
     shards: list[tuple[int | None, IterableDataset]],
     labels: Sequence[str] | None,
     columns: dict[str, str | None],
+    names: Sequence[str] | None,
     times: TimeColumn,
     begun: dict[str, tuple[int, int | None]],
 ) -> Iterator[dict[str, Any]]:
@@ -329,17 +419,17 @@ def stream_timelines(
     """
     for shard, posts in shards:
         try:
-            known = read_posts(each_table(posts, columns["label"] or USUAL["label"]), labels, columns, times)
-            for timeline_id, of_timeline in groupby(known, lambda post: post.timeline_id):
-                group = list(check_ids(of_timeline, columns))
-                place = (group[0].row, shard)
-                began = begun.setdefault(timeline_id, place)
+            known = read_posts(each_table(posts), labels, columns, times, names)
+            groups = (list(check_ids(group, columns)) for _, group in groupby(known, lambda post: post.timeline_id))
+            for group in watched(groups):
+                first, place = group[0], (group[0].row, shard)
+                began = begun.setdefault(first.timeline_id, place)
                 if began != place:
                     problem = (
                         f"the timeline began at {name_row(*began).lower()}, but in a stream its posts must stand "
                         "together, in one file: sort the posts by timeline"
                     )
-                    raise PostError(group[0].row, columns["timeline"], timeline_id, problem)
+                    raise PostError(first.row, columns["timeline"], first.timeline_id, problem)
                 if shard is not None and columns["id"] is None:
                     group = [post._replace(post_id=f"{shard}:{post.row}") for post in group]
                 yield make_timeline(group)

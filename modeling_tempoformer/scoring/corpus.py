@@ -1,7 +1,7 @@
 """The input files, and partitions of their posts: each holds whole timelines, and is small enough for one process."""
 
-import logging
 import os
+from collections import Counter
 from dataclasses import dataclass
 from glob import escape, glob
 from itertools import islice
@@ -13,11 +13,9 @@ from pyarrow import parquet
 
 from ..data.files import written_whole
 from ..data.tables import read_tables
-from ..data.timelines import PostError, read_posts
+from ..data.timelines import PostError, is_nobody, read_posts
 from ..data_collator_tempoformer import TimeColumn
 
-
-logger = logging.getLogger(__name__)
 
 TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
 # In the output folder; deleted at the end. Readers of Parquet leave out such names.
@@ -69,9 +67,12 @@ class Corpus:
     columns: dict[str, str | None]
     num_partitions: int
 
-    def write_file(self, number: int) -> tuple[int, TimeColumn, list[int]]:
-        """Reads a file, checks its posts, and returns its number, its times, and the size of each partition in it."""
-        table, times, counts = self.tables[number], TimeColumn(), [0] * self.num_partitions
+    def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
+        """
+        Reads a file, checks its posts, and returns its number, its times, the size of each partition in it, and how
+        many posts the timelines of nobody have.
+        """
+        table, times, counts, nobody = self.tables[number], TimeColumn(), [0] * self.num_partitions, Counter()
         with (
             written_whole(self.output / WORK / f"{number}.parquet") as path,
             parquet.ParquetWriter(path, POSTS, compression="zstd") as writer,
@@ -85,12 +86,14 @@ class Corpus:
                         row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
                         place = crc32(post.timeline_id.encode()) % self.num_partitions
                         partitions[place].append({**row, "file": number, "row": post.row})
+                        if is_nobody(post.timeline_id):
+                            nobody[post.timeline_id] += 1
                     for partition, rows in enumerate(partitions):
                         writer.write_table(pa.Table.from_pylist(rows, POSTS))
                         counts[partition] += len(rows)
             except ValueError as problem:
                 raise ValueError(f"{table}: {str(problem).removeprefix(f'{table}: ')}") from None
-        return number, times, counts
+        return number, times, counts, nobody
 
     def read(self, partition: int) -> pa.Table:
         """The posts of a partition by timeline, in order of time; those of one time keep the order of the input."""
@@ -114,8 +117,7 @@ def check_times(tables: list[str], of_files: list[TimeColumn]) -> bool:
     """Whether posts have times. Raises a `ValueError` that names a file whose times are not like those before it."""
     together = TimeColumn()
     for table, times in zip(tables, of_files, strict=True):
-        if times.warning:
-            logger.warning("%s: %s", table, times.warning)
+        times.warn()
         _, place, value = times.first
         try:
             together.read(f"{place} of {table}", value)

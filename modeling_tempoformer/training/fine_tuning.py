@@ -187,6 +187,10 @@ def run_locked(
         model.config.class_weights = choose_class_weights(surveys["train"].labels, names)
         model.config.timed = timed
         # An old calibration does not fit the new weights, nor old trees the vectors of an encoder that learns.
+        if model.config.calibration and not model_args.calibrate:
+            logger.warning(
+                "The model's calibration is left out: it is of its weights as they were. --calibrate fits one."
+            )
         model.config.calibration = None
         if getattr(model.config, "tree_weights", None) and not training.freeze_encoder:
             model.config.tree_weights = None

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections import ChainMap
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from huggingface_hub import CommitInfo
 from torch import nn
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
+from transformers.integrations import get_available_reporting_integrations
 from transformers.modelcard import TrainingSummary
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.trainer_callback import TrainerState
@@ -20,6 +22,7 @@ from transformers.trainer_utils import HubStrategy
 
 from ..cards.model_cards import drop_private_base, has_card, public_id, write_card
 from ..cards.pushing import upload
+from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in, print_figures
 from ..evaluation.metrics import card_titles
@@ -31,6 +34,7 @@ CARD_ARGUMENTS = (
     *("language", "license", "tags", "model_name", "finetuned_from"),
     *("dataset", "dataset_tags", "dataset_args"),
 )
+BATCHES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
 SPLITS = {"eval": "validation", "predict": "test"}
 
@@ -57,11 +61,19 @@ class HubTrainingArguments(TrainingArguments):
         self.model_card = self.model_card or {}
         if unknown := sorted(set(self.model_card) - set(CARD_ARGUMENTS)):
             raise ValueError(f"--model_card takes {', '.join(CARD_ARGUMENTS)}; got {', '.join(unknown)}.")
+        check_positive(self, *BATCHES)
+        if not 0 < self.num_train_epochs < math.inf:
+            raise ValueError(f"--num_train_epochs must be more than 0, got {self.num_train_epochs}.")
         # Pinned memory is for accelerators; without one PyTorch warns in every loop.
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
         # Batches of a stream differ in their posts and tokens, so that one process could not join and send them.
         self.accelerator_config.dispatch_batches = False
+        # The library does not say of Flyte whether it is there.
+        if missing := sorted(set(self.report_to) - {*get_available_reporting_integrations(), "flyte"}):
+            raise ValueError(
+                f"--report_to {missing[0]} needs a package that is not installed: install it, or give none."
+            )
         if self.push_to_hub and self.hub_strategy != HubStrategy.END:
             raise ValueError(f"--hub_strategy {self.hub_strategy.value} pushes checkpoints: give end or nothing.")
 

@@ -43,7 +43,7 @@ def run_script(main: Callable[[list[str]], None]):
         set_up_console(*parse([ConsoleArguments], known, only_these=False))
         with logging_redirect_tqdm():
             main(arguments)
-    except (ValueError, OSError, StrictDataclassError) as problem:
+    except (ValueError, OSError, ImportError, StrictDataclassError) as problem:
         logger.debug("Traceback of the error:", exc_info=True)
         sys.exit(f"error: {' '.join(str(problem).split())}")
 

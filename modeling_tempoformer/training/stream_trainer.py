@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from transformers import EarlyStoppingCallback
 
 from ..configuration_post_tempoformer import StreamFields
-from ..data.arguments import DataTrainingArguments
+from ..data.arguments import DataTrainingArguments, check_positive
 from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..data.surveys import Survey
@@ -78,6 +78,9 @@ class StreamTrainingArguments(HubTrainingArguments):
     def __post_init__(self):
         if self.dataloader_drop_last:
             raise ValueError("--dataloader_drop_last cannot be given: every post is evaluated and predicted.")
+        check_positive(self, "early_stopping_patience")
+        if self.min_steps < 0:
+            raise ValueError(f"--min_steps must be at least 0, got {self.min_steps}.")
         super().__post_init__()
         is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
         if self.do_train and self.early_stopping_patience is not None and not is_evaluated:

@@ -43,7 +43,8 @@ TABLES = {
         table(f'{HEADER}{GOOD}ann,2024-05-02,"She said \\"I am done\\" and left",O\n{GOOD}'),
         "posts.csv…line 3…doubled…backslash",
     ),
-    "a column without a name": (table(f",{HEADER}0,{GOOD}"), "posts.csv…index=False…''"),
+    "a column without a name": (table(f",{HEADER}0,{GOOD}"), "posts.csv…index=False…row.names = FALSE…''"),
+    "row names that R has written without a name": (table(f"{HEADER}1,{GOOD}"), "posts.csv, line 2…row.names = FALSE"),
     "two columns of one name": (table("text,text\na,b\n"), "posts.csv…'text', 'text'"),
     "a header without rows": (table(HEADER), "posts.csv…no rows"),
     "UTF-16": (table((HEADER + GOOD).encode("utf-16")), "posts.csv…UTF-8"),
@@ -53,7 +54,10 @@ TABLES = {
     ),
     "a JSON line cut short": (table('{"text": "hello"}\n{"text": "hel', "posts.jsonl"), "posts.jsonl…line 2"),
     "a JSON line that is no object": (table('{"text": ""}\n"hello"\n', "posts.jsonl"), "posts.jsonl…line 2…'hello'"),
-    "half of a surrogate pair": (table('{"text": "so \\ud83d"}\n', "posts.jsonl"), "posts.jsonl…\\ud83d"),
+    "half of a surrogate pair": (
+        table('{"text": "so"}\n{"text": "so \\ud83d"}\n', "posts.jsonl"),
+        "posts.jsonl, line 2…'text'…\\ud83d…surrogate",
+    ),
     "a JSON object around the list": (
         table('{"version": {}, "data": [{"text": "hello"}]}', "posts.json"),
         "posts.json, line 1…'data'…list",
@@ -73,10 +77,16 @@ def posts(change: dict, **columns):
     """Timelines of good posts, of which the second is changed."""
 
     def read(folder: Path):
-        made = Dataset.from_list([POSTS[0], POSTS[1] | change])
+        made = Dataset.from_list([{**dict.fromkeys(change), **POSTS[0]}, POSTS[1] | change])
         return to_timelines(made, ["IS", "O"], **columns)
 
     return read
+
+
+def posts_of_lists(folder: Path):
+    to_timelines(
+        Dataset.from_list([{**post, "timeline_id": [["ann"], ["ann", "bob"]][n]} for n, post in enumerate(POSTS)])
+    )
 
 
 def rows(tokenizer=None, **settings):
@@ -95,9 +105,25 @@ POST_CASES = {
     "a time that is none": (posts({"timestamp": "yesterday"}), "Row 1…'timestamp'…'yesterday'", "PostError"),
     "a shortened id": (posts({"timeline_id": "1.78E+17"}), "Row 1…'timeline_id'…'1.78E+17'", "PostError"),
     "an unknown label": (posts({"label": "XX"}), "Row 1…'label'…'XX'", "PostError"),
+    "R's mark of nothing as a label": (posts({"label": "NA"}), "Row 1…'label'…'NA'…na = \"\"", "PostError"),
+    "several timeline ids": (posts_of_lists, "Row 1…'timeline_id'…['ann', 'bob']", "PostError"),
+    "a level that is no number": (
+        posts({"level": "high"}, level_column="level"),
+        "Row 1…'level'…'high'…number",
+        "PostError",
+    ),
+    "a level that trees cannot read": (
+        posts({"level": "1e300"}, level_column="level"),
+        "Row 1…'level'…'1e300'…1e+15",
+        "PostError",
+    ),
     "a post id twice": (posts({"id": "p0"}, id_column="id"), "Row 1…'id'…'p0'", "PostError"),
     "a window without posts": (rows(window=0), "`window`"),
-    "posts cut to nothing": (rows(max_seq_length=2), "`max_seq_length`"),
+    "posts cut to nothing": (rows(max_seq_length=2), "`max_seq_length`…3…2"),
+    "posts cut to nothing by the tokenizer": (
+        rows(BertTokenizer(vocab=VOCABULARY, model_max_length=2)),
+        "`max_seq_length`…3…2",
+    ),
     "a post of a time that the encoder does not know": (
         rows(TemporalBertTokenizer(vocab=VOCABULARY, times=["1810-1860"])),
         "'ann'…post 0…2024",

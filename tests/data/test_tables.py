@@ -4,10 +4,11 @@ import csv
 
 import pandas as pd
 import pytest
+from datasets import ClassLabel, Dataset, Features, List, Value
 from helpers import write_table
 
-from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import label_names, to_timelines
+from modeling_tempoformer.data.tables import load_table, read_tables
+from modeling_tempoformer.data.timelines import PostError, label_names, to_timelines
 
 
 TEXT = "\U0001f642 é \u202eabc\u200d,\n\r\n\"quoted\" 'NA'; tab\there"
@@ -98,3 +99,51 @@ def test_the_line_of_a_bad_row_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n" + '1,"two\nlines"\n' * 50_000 + "1,2,3\n" + "1,2\n")
     with pytest.raises(ValueError, match="line 100002: 3 cells in a table of 2 columns"):
         load_table(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
+def test_a_list_of_one_label_is_that_label_and_several_are_refused(tmp_path, kind):
+    """As tools for annotation export them. In JSON the first list comes late, behind labels without one."""
+    labels = [["O"], ["IS"], []] if kind == "parquet" else [*["O"] * 1500, ["IS"], [], None, ["O"]]
+    posts = [{"timeline_id": "ann", "text": "so sad", "label": label} for label in labels]
+    table = load_table(write_table(tmp_path / f"one.{kind}", posts))
+    assert label_names(table) == ["IS", "O"]
+    expected = [1, 0, -100] if kind == "parquet" else [*[1] * 1500, 0, -100, -100, 1]
+    assert to_timelines(table, ["IS", "O"])["labels"][:] == [expected]
+
+    posts += [{**posts[0], "label": ["O", "IS"]}]
+    table = load_table(write_table(tmp_path / f"two.{kind}", posts))
+    for read in (label_names, lambda table: to_timelines(table, ["IS", "O"])):
+        with pytest.raises(PostError, match=rf"Row {len(labels)} .*'label'.*\['O', 'IS'\]"):
+            read(table)
+    # Nobody reads that column here.
+    assert len(to_timelines(table.rename_column("label", "tags"))[0]["texts"]) == len(posts)
+
+
+def test_lists_of_integers_with_names():
+    features = {
+        "timeline_id": Value("string"),
+        "text": Value("string"),
+        "label": List(ClassLabel(names=["No", "Yes"])),
+    }
+    posts = {"timeline_id": ["ann"] * 3, "text": ["so"] * 3, "label": [[1], [], [0]]}
+    table = Dataset.from_dict(posts, Features(features))
+    assert label_names(table) == ["No", "Yes"]
+    assert to_timelines(table, ["No", "Yes"])[0]["labels"] == [1, -100, 0]
+
+
+def test_what_others_have_set_for_csv_stays(tmp_path):
+    """Also while a file is read, and where several are."""
+    posts = [{"timeline_id": str(number), "text": "so " * 100} for number in range(2500)]
+    path = write_table(tmp_path / "a.csv", posts)
+    before = csv.field_size_limit(200)
+    try:
+        one, other = read_tables(path), read_tables(path)
+        found = []
+        for pieces in zip(one, other, strict=True):
+            assert csv.field_size_limit() == 200
+            found += pieces[0].to_pylist()
+            assert pieces[0] == pieces[1]
+        assert found == posts and csv.field_size_limit() == 200
+    finally:
+        csv.field_size_limit(before)

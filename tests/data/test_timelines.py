@@ -1,14 +1,21 @@
 """Posts to timelines, and what is refused on the way."""
 
 import logging
+import random
+import re
+from collections import Counter
 from datetime import datetime, timedelta, timezone
+from itertools import product
 
 import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset
+from helpers import tiny_reader, write_posts
+from transformers import pipeline
 
-from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines
+from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines, warn_of_nobody
 from modeling_tempoformer.data_collator_tempoformer import to_date, to_seconds
+from modeling_tempoformer.scoring.corpus import Corpus, check_times
 
 
 POSTS = [
@@ -25,7 +32,9 @@ def with_times(times: list) -> list[dict]:
 
 @pytest.fixture(autouse=True)
 def logs_reach_pytest(monkeypatch):
+    """Also what was said once, in another test."""
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
+    logger.warning_once.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -128,13 +137,82 @@ def test_a_column_has_one_kind_of_time(times, bad):
     ],
 )
 def test_numbers_in_1970_are_read_as_seconds_with_a_warning(caplog, times, warned):
-    # Warnings are given once for each message, so every case has a column of its own.
-    column = f"time {times[0]}"
-    posts = Dataset.from_list(with_times(times)).rename_column("timestamp", column)
-    (timeline,) = to_timelines(posts, timestamp_column=column)
+    (timeline,) = to_timelines(Dataset.from_list(with_times(times)))
     if times[0] is not None:
         assert timeline["timestamps"] == [to_seconds(time) for time in times]
     assert (caplog.text.count("1970"), caplog.text.count("milliseconds")) == ((1, 1) if warned else (0, 0))
+
+
+def test_seconds_since_a_start_are_pointed_out_once_in_a_run(caplog, tmp_path):
+    """Of several tables, of each timeline of a pipeline, and of each file of a corpus."""
+    posts = [[0.0, 60.0], [1.0, 90.5], [7.0, 7.5]]
+    for times in posts:
+        to_timelines(Dataset.from_list(with_times(times)))
+    model, tokenizer = tiny_reader()
+    pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
+    pipe([{"text": ["so", "sad"], "timestamp": times} for times in posts])
+    tables = [write_posts(tmp_path / f"{number}.csv", with_times(times)) for number, times in enumerate(posts)]
+    columns = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}
+    corpus = Corpus(tmp_path / "scored", tables, columns, 2)
+    assert check_times(tables, [corpus.write_file(number)[1] for number in range(3)])
+    assert len([record for record in caplog.records if "1970" in record.getMessage()]) == 1
+
+
+def said(caplog, *words: str) -> list[int]:
+    """The first number of each warning with these words."""
+    texts = [record.getMessage() for record in caplog.records]
+    return [int(re.search("[0-9]+", text)[0]) for text in texts if all(word in text for word in words)]
+
+
+def test_posts_that_are_there_twice_are_counted(caplog):
+    """Against pandas; the labels of two annotators contradict each other in some, and one of them may have none."""
+    generator = random.Random(0)
+    posts = product("ab", (1e9, 1e9 + 1), ("so", "sad", ""))
+    rows = [
+        {"timeline_id": who, "timestamp": time, "text": text, "label": generator.choice(["IS", "O", None])}
+        for who, time, text in posts
+        for _ in range(generator.randint(1, 2))
+    ]
+    generator.shuffle(rows)
+    to_timelines(Dataset.from_list(rows), ["IS", "O"])
+    table = pd.DataFrame(rows)
+    keys = ["timeline_id", "timestamp", "text"]
+    labels = table.groupby(keys)["label"].nunique()
+    equal, differing = table.duplicated(keys).sum(), (labels > 1).sum()
+    assert 0 < differing < equal
+    assert said(caplog, "the time and the text") == [equal]
+    assert said(caplog, "CONTRADICT") == [differing]
+    second = table[table.duplicated(keys)].sort_values("timeline_id", key=lambda who: who != rows[0]["timeline_id"])
+    assert f"row {second.index[0]} " in caplog.text
+
+
+def test_a_third_annotator_contradicts_the_second_also_where_the_first_has_no_label(caplog):
+    post = {"timeline_id": "a", "timestamp": 1e9, "text": "so"}
+    to_timelines(Dataset.from_list([{**post, "label": label} for label in ("", "IS", "O")]), ["IS", "O"])
+    assert (said(caplog, "the time and the text"), said(caplog, "CONTRADICT")) == ([2], [1])
+
+
+@pytest.mark.parametrize("change", ["timeline_id", "timestamp", "text", None])
+def test_a_chat_may_repeat_itself(caplog, change):
+    """At another time, or where nothing tells the time."""
+    post = {"timeline_id": "a", "timestamp": "2024-05-01", "text": "ok", "label": "O"}
+    posts = Dataset.from_list([post, {**post, **({change: "2024-05-02"} if change else {})}])
+    to_timelines(posts if change else posts.remove_columns("timestamp"), ["IS", "O"])
+    assert not said(caplog, "the time and the text")
+
+
+@pytest.mark.parametrize("name", ["[deleted]", "[removed]", "None", "nan", "NA", "Unknown"])
+def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
+    posts = [{"timeline_id": who, "text": "so"} for who in (name, "ann", f" {name}", "deleted", "ann", name)]
+    to_timelines(Dataset.from_list(posts))
+    assert said(caplog, "timeline", repr(name)) == [3]
+    # In a corpus whose timelines are in several files, too.
+    caplog.clear()
+    logger.warning_once.cache_clear()
+    tables = [write_posts(tmp_path / f"{number}.csv", posts) for number in range(2)]
+    corpus = Corpus(tmp_path, tables, {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}, 2)
+    warn_of_nobody(sum((corpus.write_file(number)[3] for number in range(2)), Counter()))
+    assert said(caplog, "timeline", repr(name)) == [6]
 
 
 EXPECTED = [
@@ -151,7 +229,6 @@ EXPECTED = [
 
 
 def test_posts_become_sorted_timelines(caplog):
-    logger.warning_once.cache_clear()
     posts = Dataset.from_list(POSTS)
     assert label_names(posts) == ["IS", "O"]
     assert to_timelines(posts, ["IS", "O"]).to_list() == EXPECTED

@@ -78,7 +78,7 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
     written = write_files(corpus)
     tables = [corpus.read(partition) for partition in range(3)]
     assert [table.num_rows for table in tables] == [sum(counts) for counts in zip(*(file[2] for file in written))]
-    assert check_times(corpus.tables, [times for _, times, _ in written])
+    assert check_times(corpus.tables, [times for _, times, *_ in written])
     found = {}
     for name, columns in (timeline for table in tables for timeline in each_timeline(table, timed=True)):
         assert name not in found
@@ -94,7 +94,7 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
 def test_files_with_other_kinds_of_times_are_refused(tmp_path):
     times = ("2024-05-01", "2024-05-02", "1714521600")
     corpus = make_corpus(tmp_path, [[{"timeline_id": "a", "timestamp": time, "text": "x"}] for time in times])
-    written = [times for _, times, _ in write_files(corpus)]
+    written = [times for _, times, *_ in write_files(corpus)]
     assert check_times(corpus.tables[:2], written[:2])
     with pytest.raises(ValueError, match=r"2.csv, row 0, value '1714521600'.*0.csv is a date"):
         check_times(corpus.tables, written)

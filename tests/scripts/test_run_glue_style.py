@@ -129,7 +129,7 @@ def test_the_results_are_those_of_the_predictions(trained):
     assert low <= test["macro_f1"] <= high
 
 
-def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder):
+def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder, caplog):
     dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
     dev = [post | {"label": "" if place % 3 == 1 else post["label"]} for place, post in enumerate(dev)]
     files = ["--validation_file", write_posts(tmp_path / "dev.csv", of_others(dev, "dev"))]
@@ -161,9 +161,16 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     results = read_json(tmp_path / "saved" / "all_results.json")
     assert results["validation"]["macro_f1"] == pytest.approx(macro_f1) == results["test"]["macro_f1"]
 
-    # A calibration is of the weights before a further training.
-    run(tmp_path / "further", *saved, *train_file, "--do_train", "--max_steps", "1")
+    # A calibration is of the weights before a further training, which says so, or fits one.
+    further = [*saved, *train_file, "--do_train", "--max_steps", "1", "--learning_rate", "1e-2"]
+    assert "calibration is left out" not in caplog.text
+    run(tmp_path / "kept", *further, "--calibrate", "--freeze_encoder")
+    kept = read_json(tmp_path / "kept" / "config.json")
+    assert kept["calibration"] not in (None, calibration) and kept["tree_weights"]
+    assert "left out" not in caplog.text
+    run(tmp_path / "further", *further)
     assert read_json(tmp_path / "further" / "config.json").get("calibration") is None
+    assert "calibration is left out" in caplog.text and "trees are left out" in caplog.text
 
 
 def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
@@ -299,3 +306,9 @@ def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkey
     assert "\n" not in ended.value.code
     with pytest.raises(KeyError):
         run_script(lambda arguments: {}[0])
+
+    def lacks_a_package(arguments: list[str]):
+        raise ImportError("This needs a package: install it.")
+
+    with pytest.raises(SystemExit, match="^error: This needs a package: install it.$"):
+        run_script(lacks_a_package)
