@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from html import escape
 from itertools import groupby
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import redis
 import uvicorn
@@ -85,6 +85,7 @@ POSTS = Counter("posts", "Posts by what became of them", ["outcome"], registry=M
 SECONDS = Histogram("score_seconds", "From a post's arrival to its answer", registry=METRICS)
 BATCH = Histogram("batch_posts", "Posts of a step", buckets=[2**n for n in range(8)], registry=METRICS)
 WAITING = Gauge("waiting_posts", "Posts that wait for a step", registry=METRICS)
+BEGUN_ANEW = Gauge("timelines_begun_anew", "Memories that were damaged, or another model's", registry=METRICS)
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -105,6 +106,18 @@ class NewPost(EarlierPost):
     timeline_id: Id
     post_id: Id
     history: list[EarlierPost] = Field([], max_length=MAX_POSTS)
+
+
+class Answer(BaseModel):
+    label: str
+    score: float = Field(description="The probability of the label.")
+    probabilities: dict[str, float] = Field(description="Of each class.")
+    thresholds: dict[str, float] | None = Field(
+        description="Where the model has thresholds, the label is the class with the largest probability / threshold; "
+        "else the most probable class."
+    )
+    stream_length: int = Field(description="How many posts were read, this one included.")
+    context: Literal["memory", "texts", "none"] = Field(description="Where the earlier posts came from.")
 
 
 class Timeline(Body):
@@ -225,7 +238,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         return JSONResponse({"detail": "Redis cannot be reached, or refuses: send this again."}, 503, AGAIN)
 
     @app.post("/score")
-    async def score(post: NewPost):
+    async def score(post: NewPost) -> Answer:
         start = time.perf_counter()
         history = [(earlier.text, earlier.timestamp) for earlier in post.history]
         try:
@@ -269,6 +282,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     @app.get("/metrics")
     def metrics():
         WAITING.set(batches.waiting.qsize())
+        BEGUN_ANEW.set(classifier.num_begun_anew)
         return Response(generate_latest(METRICS), media_type=CONTENT_TYPE_LATEST)
 
     return app

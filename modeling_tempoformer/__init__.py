@@ -11,7 +11,6 @@ from transformers import (
     AutoModelForTokenClassification,
     AutoTokenizer,
 )
-from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_post_tempoformer import PostTempoFormerConfig
 from .configuration_tempoformer import TempoFormerConfig
@@ -103,12 +102,6 @@ for config_class, tokenizer_class in {
 }.items():
     AutoTokenizer.register(config_class, fast_tokenizer_class=tokenizer_class, exist_ok=True)
     tokenizer_class.register_for_auto_class()
-PIPELINE_REGISTRY.register_pipeline(
-    "stream-classification",
-    pipeline_class=StreamClassificationPipeline,
-    pt_model=AutoModelForSequenceClassification,
-    type="text",
-)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import torch
@@ -30,8 +31,8 @@ def to_seconds(value: Any) -> float | None:
     Seconds since 1970-01-01 UTC, in float64.
 
     Args:
-        value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime` or a `date` (UTC where they have no
-            zone), or seconds as a number or numeric string: a date needs its dashes.
+        value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime`, a `date` or a `numpy.datetime64` (UTC
+            where they have no zone), or seconds as a number, a `Decimal` or a numeric string: a date needs its dashes.
 
     Returns:
         `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
@@ -43,8 +44,14 @@ def to_seconds(value: Any) -> float | None:
 
 def read_time(value: Any) -> tuple[str, float | None]:
     """How a time is written ("a number", "a date" or "missing"), and its seconds."""
+    dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, str):
         value = read_text(value.strip())
+    elif isinstance(value, Decimal):
+        value = float(value)
+    elif dtype_kind == "M":
+        # A date of NumPy, which in other units may give a number instead of a `datetime`.
+        value = value.astype("datetime64[us]").item()
     if value is None or type(value).__name__ == "NaTType":
         return "missing", None
     kind, seconds = "a number", value
@@ -53,7 +60,8 @@ def read_time(value: Any) -> tuple[str, float | None]:
         kind, seconds = "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     elif dtype := narrow_float(value):
         raise ValueError(f"{dtype} is too coarse for seconds since 1970; give Python numbers or float64")
-    elif isinstance(value, bool) or not isinstance(value, numbers.Real):
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real) or dtype_kind == "m":
+        # NumPy calls a duration a number.
         raise ValueError(f"a {type(value).__name__} is not a time")
     # Also false of a NaN.
     if not FIRST_SECONDS <= seconds < END_SECONDS:
@@ -94,10 +102,11 @@ def looks_shortened(value: Any) -> bool:
 class TimeColumn:
     """
     Reads the times of one column, all of one kind: a bare number among dates (`20240502` among `2024-05-01`) would be
-    a moment in 1970.
+    a moment in 1970. With `shows_values=False` no error repeats a value, which may be private.
     """
 
-    def __init__(self):
+    def __init__(self, shows_values: bool = True):
+        self.shows_values = shows_values
         self.first: tuple[str, Any, Any] | None = None  # kind, place and value
         self.smallest, self.largest = math.inf, -math.inf
 
@@ -107,8 +116,9 @@ class TimeColumn:
         self.first = self.first or (kind, place, value)
         was, where, other = self.first
         if was != kind:
+            shown = f" ({other!r})" if self.shows_values else ""
             raise ValueError(
-                f"the time is {kind}, while {where} is {was} ({other!r}); the times of a column must be all ISO-8601 "
+                f"the time is {kind}, while {where} is {was}{shown}; the times of a column must be all ISO-8601 "
                 "dates (2024-05-01), all numbers of seconds, or all missing"
             )
         if kind == "a number":
@@ -149,7 +159,8 @@ def tokenize_posts(
                 tokenizer.time_id(dates[post])
         except ValueError as problem:
             if isinstance(problem, UnicodeEncodeError):
-                problem = f"the text {text!r:.80} has half of a surrogate pair, as of an emoji that was cut."
+                half = problem.object[problem.start]
+                problem = f"the text has {half!r}, half of a surrogate pair, as of an emoji that was cut."
             raise ValueError(f"post {post} in order of time: {problem}") from None
 
     def tokenize(posts: list[int], **settings) -> dict[str, list]:

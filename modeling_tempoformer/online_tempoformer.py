@@ -1,5 +1,6 @@
 """Posts that keep arriving: each is classified when it comes, and the last ones of each timeline are remembered."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.integrations.accelerate import load_offloaded_parameter
 from transformers.utils import ModelOutput
 
 from .checks_tempoformer import check_shape, narrow_float
@@ -56,6 +58,21 @@ class RememberedTimeline:
         self.times = None if self.times is None else self.times[-max(1, window - 1) :]
 
 
+def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """The SHA-256 of named tensors: of their names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, values in tensors:
+        digest.update(f"{name} {values.dtype} {list(values.shape)}".encode())
+        digest.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def with_checksum(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors and their `checksum`, by which [`StreamState.from_state_dict`] knows that none was damaged."""
+    tensors = {name: values for name, values in sorted(tensors.items()) if name != "checksum"}
+    return {**tensors, "checksum": torch.tensor(list(bytes.fromhex(sha256_of(tensors.items()))), dtype=torch.uint8)}
+
+
 class StreamState:
     """
     The memory of `step`, on the CPU: for each timeline how many posts it had, when it began, and what `forward` takes
@@ -64,16 +81,15 @@ class StreamState:
     with the three columns of a BERT `(window - 1) * (24 * tokens + 8)` bytes.
 
     The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). No other model
-    takes it than the one that it began with: it keeps its window and a number of each weight.
+    takes it than the one that it began with: it keeps its [`~StreamStepMixin.fingerprint`].
 
     Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
     """
 
     def __init__(self):
         self.timelines: dict[str, RememberedTimeline] = {}
-        # The first step fills in the window of its model and numbers of its weights.
-        self.window = 0
-        self.weights = torch.zeros(0)
+        # The first step fills in the fingerprint of its model.
+        self.model = ""
 
     def __len__(self) -> int:
         return len(self.timelines)
@@ -91,19 +107,15 @@ class StreamState:
         for timeline_id in timeline_ids:
             del self.timelines[timeline_id]
 
-    def check_model(self, window: int, weights: torch.Tensor):
-        """Raises a `ValueError` if the state is of a model with another window or other [`sample_weights`]."""
-        if not len(self.weights):
-            return
-        if self.window != window:
-            raise ValueError(f"The state is of a model with a window of {self.window} posts, this one has {window}.")
-        if self.weights.dtype != weights.dtype or not torch.equal(self.weights, weights):
-            raise ValueError("The state is of a model with other weights: begin without a state.")
+    def check_model(self, fingerprint: str):
+        """Raises a `ValueError` if the state is of a model with another [`~StreamStepMixin.fingerprint`]."""
+        if self.model not in ("", fingerprint):
+            raise ValueError("The state is of a model with other weights, another precision or another window.")
 
     def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """
-        The memory as a few tensors that safetensors can save: `about`, the bytes of a JSON text; `weights`, numbers of
-        the model's; `posts.NAME`, inputs of `forward`.
+        The memory as a few tensors that safetensors can save: `about`, the bytes of a JSON text; `posts.NAME`, inputs
+        of `forward`; and `checksum`, the SHA-256 of the others.
 
         Args:
             timeline_ids (`Iterable[str]`, *optional*): The timelines to save, all by default.
@@ -117,26 +129,24 @@ class StreamState:
             names = list(known.posts[0]) if known.posts else []
             timelines.append([timeline_id, names, len(known.posts), known.times, known.num_seen, known.start_time])
         lengths = {name: list(map(len, values)) for name, values in columns.items()}
-        about = json.dumps({"window": self.window, "timelines": timelines, "lengths": lengths}).encode()
+        about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
         posts = {f"posts.{name}": torch.cat(values) for name, values in columns.items()}
-        return {"about": torch.tensor(list(about), dtype=torch.uint8), "weights": self.weights, **posts}
+        return with_checksum({"about": torch.tensor(list(about), dtype=torch.uint8), **posts})
 
     @classmethod
     def from_state_dict(cls, tensors: dict[str, torch.Tensor]) -> "StreamState":
         """
-        Restores a state. Raises a `ValueError` if a tensor is missing, or a number of a post is not finite.
+        Restores a state. Raises a `ValueError` if it was damaged: if anything differs from what was saved.
 
         Args:
             tensors (`dict[str, torch.Tensor]`): What [`StreamState.state_dict`] returned.
         """
-        if missing := {"about", "weights"} - set(tensors):
-            raise ValueError(f"The state lacks {', '.join(sorted(missing))}.")
+        if not torch.equal(tensors.get("checksum", torch.zeros(0)).cpu(), with_checksum(tensors)["checksum"]):
+            raise ValueError("The state is damaged, or of another version of this code: begin without a state.")
         about = json.loads(tensors["about"].cpu().numpy().tobytes())
         state = cls()
-        state.window, state.weights = about["window"], tensors["weights"].cpu()
+        state.model = about["model"]
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
-        if broken := [name for name, values in posts.items() if not values.isfinite().all()]:
-            raise ValueError(f"The state has values of '{broken[0]}' that are not finite.")
         of_posts = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
         for timeline_id, names, num_posts, times, num_seen, start_time in about["timelines"]:
             remembered = [{name: next(of_posts[name]).clone() for name in names} for _ in range(num_posts)]
@@ -165,6 +175,8 @@ class StreamStepOutput(ModelOutput):
 
 class StreamStepMixin:
     """Adds `step` to the models that classify streams."""
+
+    weights_sha256: str | None = None
 
     @torch.no_grad()
     def step(
@@ -225,9 +237,9 @@ class StreamStepMixin:
                 raise ValueError(f"`{name}` has {len(values)} values for {len(input_ids)} posts.")
         names = [f"Post {post} of timeline {timeline_id!r}" for post, timeline_id in enumerate(timeline_ids)]
         self.check_values(inputs, timeline_ids, names)
-        window, weights = self.config.window, self.sample_weights()
+        window, fingerprint = self.config.window, self.fingerprint()
         state = StreamState() if state is None else state
-        state.check_model(window, weights)
+        state.check_model(fingerprint)
 
         timelines: dict[str, RememberedTimeline] = {}  # with their new posts
         places: dict[str, list[int]] = {}  # of their posts in `row`
@@ -267,7 +279,7 @@ class StreamStepMixin:
             # Under autocast they need not have the model's dtype.
             logits = logits.to(found.dtype).index_copy(0, torch.tensor(targets), found)
             check_finite(logits, names.__getitem__)
-        state.window, state.weights = window, weights
+        state.model = fingerprint
         for timeline_id, timeline in timelines.items():
             timeline.cut(window)
             # Behind all others: the first timelines are those whose last step is longest ago.
@@ -294,12 +306,36 @@ class StreamStepMixin:
         """
         return StreamState.from_state_dict(tensors)
 
-    def sample_weights(self) -> torch.Tensor:
-        """A number of each weight, by which a state knows its model. Of a quantised model biases and norms count."""
-        weights = [weight.flatten() for weight in self.parameters() if type(weight) is nn.Parameter]
-        # They may be on several devices. The property `device` is slow.
+    def fingerprint(self) -> str:
+        """
+        The window, the precision and the SHA-256 of the weights, by which a state knows its model. The weights are
+        read at the first call, wherever they are, and again after `train`, `eval` or `load_state_dict`: call `eval`
+        after changing them in another way. Of a quantised model only those count that were left as they are.
+        """
+        if self.weights_sha256 is None:
+            weights = ((name, values) for name, values in self.state_dict().items() if type(values) is torch.Tensor)
+            self.weights_sha256 = sha256_of(
+                (name, load_offloaded_parameter(self, name) if values.is_meta else values) for name, values in weights
+            )
+        return f"window {self.config.window}, {self.dtype}, weights {self.weights_sha256}"
+
+    def train(self, mode: bool = True):
+        """As in the library. The weights are read again for the next [`fingerprint`]."""
+        self.weights_sha256 = None
+        return super().train(mode)
+
+    def load_state_dict(self, *args, **kwargs):
+        """As in the library. The weights are read again for the next [`fingerprint`]."""
+        self.weights_sha256 = None
+        return super().load_state_dict(*args, **kwargs)
+
+    @property
+    def input_device(self) -> torch.device:
+        """Where inputs go: to the model's device, or if its weights are offloaded where these are brought to."""
         device = self.device
-        return torch.stack([weight[len(weight) // 2].to(device) for weight in weights]).cpu()
+        if device.type == "meta":
+            device = self.get_input_embeddings()(torch.zeros(1, 1, dtype=torch.long)).device
+        return device
 
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str], names: list[str]):
         """Raises a `ValueError` that names the first wrong value of new posts."""
@@ -320,7 +356,8 @@ class StreamStepMixin:
 
     def read_posts(self, inputs: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
         """What `forward` takes of each post, on the host: its vector in the post model, else its tokens."""
-        row = {name: values.unsqueeze(0).to(self.device) for name, values in inputs.items()}
+        device = self.input_device
+        row = {name: values.unsqueeze(0).to(device) for name, values in inputs.items()}
         row = {name: values[0].cpu() for name, values in self.tempoformer.post_inputs(**row).items()}
         tokens = torch.arange(1, row["attention_mask"].shape[1] + 1)
         lengths = (row["attention_mask"] * tokens).amax(-1).tolist()
@@ -339,7 +376,8 @@ class StreamStepMixin:
         row = {name: torch.tensor(values) for name, values in streams.items() if values}
         for name in posts[0]:
             row[name] = nn.utils.rnn.pad_sequence([post[name] for post in posts], True, fill.get(name, 0))
-        return self(**{name: values.unsqueeze(0).to(self.device) for name, values in row.items()}).logits[0].cpu()
+        device = self.input_device
+        return self(**{name: values.unsqueeze(0).to(device) for name, values in row.items()}).logits[0].cpu()
 
 
 def read_seconds(value: Any, name: str) -> float:

@@ -1,12 +1,13 @@
 """The pipeline for whole timelines: decisions from logits, and what moved them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import Pipeline, PreTrainedConfig
+from transformers import AutoModelForSequenceClassification, Pipeline, PreTrainedConfig
+from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
 from .data_collator_tempoformer import StreamCollator, TimeColumn, cut_rows, tokenize_posts
@@ -42,6 +43,12 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
         # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
         worth = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
     return probabilities, worth.argsort(dim=-1, descending=True, stable=True)
+
+
+def name_thresholds(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> dict[str, float] | None:
+    """The thresholds that [`decide`] takes from a calibration, by class; None without any."""
+    thresholds = (calibration or {}).get("thresholds")
+    return thresholds and {config.id2label[label]: threshold for label, threshold in enumerate(thresholds)}
 
 
 def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
@@ -121,6 +128,7 @@ def explain_posts(
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
     effects = {measure: (of[:, :1] - of[:, 1:]).transpose(1, 2).tolist() for measure, of in measured.items()}
     names = [config.id2label[label] for label in range(config.num_labels)]
+    thresholds = name_thresholds(config, calibration)
     scores, labels, attention = probabilities[:, 0].tolist(), ranked[:, 0, 0].tolist(), outputs["attention"].tolist()
     for place, post in enumerate(order):
         stream = order[max(0, place - config.window + 1) : place + 1]
@@ -131,6 +139,7 @@ def explain_posts(
             "label": names[labels[place]],
             "score": scores[place][labels[place]],
             "probabilities": dict(zip(names, scores[place], strict=True)),
+            "thresholds": thresholds,
             "stream": stream,
             "attention": [weights[absent:] for weights in attention[place]],
             **{
@@ -151,9 +160,9 @@ class StreamClassificationPipeline(Pipeline):
         pipe({"text": ["so happy today", "leave me alone"], "timestamp": ["2024-05-01", "2024-05-02T22:10"]})
         # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
 
-    A timeline is a dict with `text`, a list of strings, and optionally `timestamp`, a list of the same length of times
-    as [`~data_collator_tempoformer.to_seconds`] takes them. Posts that are out of order are sorted by time, with one
-    warning; results come in the order of the input.
+    A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and
+    optionally `timestamp`, a list of the same length of times as [`~data_collator_tempoformer.to_seconds`] takes them.
+    Posts that are out of order are sorted by time, with one warning; results come in the order of the input.
 
     A score is the probability of the label that is returned; with decision thresholds another label can have a larger
     one. The options can be given to a call or to the constructor.
@@ -166,6 +175,10 @@ class StreamClassificationPipeline(Pipeline):
             At least 1. Return a list of the `top_k` best labels of each post, best first, instead of the best one.
         calibrated (`bool`, *optional*, defaults to `True`):
             Whether [`decide`] gets the `calibration` of the model's configuration, if it has one.
+        truncation (`bool`, *optional*, defaults to `True`):
+            Only `True`, since longer posts are always cut to what the model reads, with a warning.
+        num_workers (`int`, *optional*):
+            As other pipelines take it; not used, since posts are tokenized in this process.
     """
 
     _load_processor = False
@@ -175,8 +188,16 @@ class StreamClassificationPipeline(Pipeline):
     default_batch_size = 8
 
     def _sanitize_parameters(
-        self, targets_per_row: int | None = None, top_k: int | None = None, calibrated: bool | None = None
+        self,
+        targets_per_row: int | None = None,
+        top_k: int | None = None,
+        calibrated: bool | None = None,
+        truncation: bool | None = None,
     ):
+        if truncation not in (None, True):
+            raise ValueError(
+                f"`truncation` must be True, as posts are cut to what the model reads, got {truncation!r}."
+            )
         for name, number in (("targets_per_row", targets_per_row), ("top_k", top_k)):
             if number is not None and number < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {number}.")
@@ -186,13 +207,19 @@ class StreamClassificationPipeline(Pipeline):
 
         return given(targets_per_row=targets_per_row), {}, given(top_k=top_k, calibrated=calibrated)
 
-    def __call__(self, inputs: dict | Iterable[dict], batch_size: int | None = None, **kwargs):
+    def __call__(
+        self,
+        inputs: Mapping | Iterable[Mapping],
+        batch_size: int | None = None,
+        num_workers: int | None = None,
+        **kwargs,
+    ):
         """
         Classifies timelines.
 
         Args:
             inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
-            batch_size, kwargs: The options, instead of the constructor's.
+            batch_size, num_workers, kwargs: The options, instead of the constructor's.
 
         Returns:
             For a timeline, a list with a dict of `label` and `score` (0 to 1) for each post, in the order of the
@@ -200,6 +227,8 @@ class StreamClassificationPipeline(Pipeline):
             `ValueError` that names the timeline, the post and the value for input that is not a timeline, and for
             logits that are not finite.
         """
+        if num_workers:
+            logger.warning_once("`num_workers` is not used: posts are tokenized in this process.")
         return self.answer(inputs, batch_size, kwargs, explains=False)
 
     def explain(
@@ -220,7 +249,8 @@ class StreamClassificationPipeline(Pipeline):
             As a call, with its errors, but for each post a dict of plain Python with
 
             - `text`, and `timestamp` in seconds, None without times.
-            - `label` and `score`, as a call returns them, and `probabilities`, a dict from each class to its own.
+            - `label` and `score`, as a call returns them, and `probabilities`, a dict from each class to its own;
+              `thresholds`, a dict whose ratio to the probabilities is largest for the label, or None without any.
             - `stream`, a list of the posts of its stream: indices in the input, oldest first, the post itself last.
             - `attention`, for each stream layer a list of how much the post looked at each of `stream`: the mean over
               heads, summing to 1.
@@ -236,7 +266,7 @@ class StreamClassificationPipeline(Pipeline):
     def answer(self, inputs: dict | Iterable[dict], batch_size: int | None, options: dict[str, Any], explains: bool):
         """What a call or `explain` returns for one timeline, a list or another iterable."""
         preprocess, _, postprocess = self._sanitize_parameters(**options)
-        is_one = isinstance(inputs, (dict, str))
+        is_one = isinstance(inputs, (Mapping, str))
         results = self.classify(
             [inputs] if is_one else inputs,
             batch_size or self._batch_size or self.default_batch_size,
@@ -329,7 +359,7 @@ class StreamClassificationPipeline(Pipeline):
 
 def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | None]:
     """The texts of a timeline, and their times in seconds or None. Raises a `ValueError` that names what is wrong."""
-    if not isinstance(timeline, dict) or not isinstance(timeline.get("text"), (list, tuple)):
+    if not isinstance(timeline, Mapping) or not isinstance(timeline.get("text"), (list, tuple)):
         raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {timeline!r:.80}.")
     if unknown := sorted(set(timeline) - {"text", "timestamp"}):
         raise ValueError(f"Timeline {number} has unknown keys: {', '.join(map(str, unknown))}.")
@@ -349,3 +379,13 @@ def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | 
             raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
     column.warn()
     return texts, None if None in times else times
+
+
+# Also for a model from the Hub, whose code is all that is there.
+if "stream-classification" not in PIPELINE_REGISTRY.get_supported_tasks():
+    PIPELINE_REGISTRY.register_pipeline(
+        "stream-classification",
+        pipeline_class=StreamClassificationPipeline,
+        pt_model=AutoModelForSequenceClassification,
+        type="text",
+    )

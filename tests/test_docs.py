@@ -22,7 +22,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from accelerate.commands.launch import launch_command_parser
-from helpers import NAMES, ROOT, TINY, of_others, tiny_model, write_table
+from helpers import NAMES, ROOT, TINY, of_others, run_without_package, tiny_model, write_table
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, TrainingArguments
 
 import modeling_tempoformer
@@ -348,6 +348,16 @@ def test_the_blocks_of_a_page_run(page, folder):
                 run_command(words)
         elif block.language != "text":
             pytest.fail(f"{block.place}: a block of no known kind: '{block.language}', title '{block.title}'")
+
+
+@pytest.mark.slow
+def test_blocks_that_do_not_import_this_package_need_none(clone):
+    """And ask nobody whether to trust the code of a model: together, in one process."""
+    blocks = [block for page in ("docs/python.md", "docs/hub.md") for block in blocks_of(page)]
+    blocks = [block for block in blocks if block.language == "python" and "me/my-model" in block.text]
+    alone = [block.text for block in blocks if modeling_tempoformer.__name__ not in block.text]
+    assert len(alone) > 3
+    run_without_package("\n".join(alone))
 
 
 def anchors_of(page: Path) -> set[str]:

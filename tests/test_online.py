@@ -1,11 +1,15 @@
 """Posts one after the other give what the whole timelines give at once."""
 
+import random
+
+import accelerate
 import numpy as np
 import pytest
 import torch
-from helpers import MODELS, tiny_encoder, tiny_model
+from helpers import MODELS, tiny_batch, tiny_encoder, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from modeling_tempoformer import LatePostError, StreamState
@@ -213,6 +217,75 @@ def test_no_other_model_takes_a_state(part):
         arrive(other, [("ann", 2)], people, state)
     # The model itself does, also when it was made anew.
     assert arrive(tiny_model(), [("ann", 2)], people, state).stream_lengths.tolist() == [3]
+
+
+def train_a_step(model):
+    model.train()(**tiny_batch()).loss.backward()
+    torch.optim.SGD(model.parameters(), lr=1e-2).step()
+    model.eval()
+
+
+CHANGES = {
+    "other weights": lambda model: model.load_state_dict(tiny_model(seed=1, **model.of_kind).state_dict()),
+    "a step of training": train_a_step,
+    "another precision": lambda model: model.bfloat16(),
+    "adapters": lambda model: get_peft_model(model, LoraConfig(target_modules=["query"])).eval(),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_was_changed_begins_anew(kind, change):
+    """In the same object, after it has taken a step."""
+    model, people = tiny_model(**kind), timelines()
+    model.of_kind = kind
+    state = arrive(model, [("ann", 0)], people).state
+    arrive(model, [("ann", 1)], people, state)
+    CHANGES[change](model)
+    with pytest.raises(ValueError, match="another precision"):
+        arrive(model, [("ann", 2)], people, state)
+    assert arrive(model, [("ann", 2)], people).stream_lengths.tolist() == [1]
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+@pytest.mark.parametrize("offload", ["memory", "disk", "half on disk"])
+def test_a_model_whose_weights_are_elsewhere_goes_on_with_the_state_of_the_whole_one(tmp_path, kind, offload):
+    whole, other, people = tiny_model(**kind), tiny_model(seed=1, **kind), timelines()
+    posts = [("ann", number) for number in range(4)]
+    expected = arrive(whole, posts, people)
+    away = tiny_model(**kind)
+    if offload == "memory":
+        accelerate.cpu_offload(away, execution_device=torch.device("cpu"))
+    elif offload == "disk":
+        accelerate.disk_offload(away, tmp_path, execution_device=torch.device("cpu"))
+    else:
+        away.save_pretrained(tmp_path / "saved")
+        parts = [name for name, _ in away.named_modules() if name.count(".") == ("tempoformer" in name)]
+        places = {name: "disk" if name == "tempoformer.encoder" else "cpu" for name in parts if name}
+        away = type(away).from_pretrained(tmp_path / "saved", device_map=places, offload_folder=tmp_path / "weights")
+    assert any(weight.is_meta for weight in away.parameters())
+    torch.testing.assert_close(arrive(away, posts, people).logits, expected.logits, atol=1e-5, rtol=1e-5)
+    later = arrive(away, [("ann", 4)], people, expected.state)
+    torch.testing.assert_close(later.logits[0], at_once(whole, people["ann"])[4], atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="other weights"):
+        arrive(away, [("ann", 4)], people, arrive(other, posts, people).state)
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_no_damaged_state_is_taken(kind):
+    """Whichever bit of it is another one, and whichever tensor is lost, added or takes the place of another."""
+    state = arrive(tiny_model(**kind), [("ann", 0), ("bob", 0), ("ann", 1)], timelines()).state.state_dict()
+    bits = [(name, bit) for name, values in state.items() for bit in range(8 * values.nbytes)]
+    damaged = []
+    for name, bit in random.Random(0).sample(bits, 500):
+        values = state[name].clone()
+        values.view(torch.uint8).flatten()[bit // 8] ^= 1 << bit % 8
+        damaged.append({**state, name: values})
+    damaged += [{other: values for other, values in state.items() if other != name} for name in state]
+    damaged += [{**state, "more": torch.zeros(1)}, {**state, "about": state["about"].to(torch.int16)}]
+    for tensors in damaged:
+        with pytest.raises(ValueError, match="damaged"):
+            StreamState.from_state_dict(tensors)
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 import torch
+from datasets import Dataset
 from helpers import CHANGES as LABELS
 from helpers import MODELS, assert_same, read_json, run_without_package, tiny_reader
 from transformers import pipeline
@@ -105,6 +106,28 @@ def test_all_scores_of_a_post_and_its_calibration_unless_it_is_refused(saved, pa
     assert bool(moved) == ("thresholds" in parts)
 
 
+def test_rows_of_datasets_that_are_no_dicts(saved):
+    pipe = load(saved[0])
+    timelines = [TIMELINES[0], TIMELINES[4]]
+    rows = Dataset.from_list(
+        [
+            {name: list(map(float, column)) if name == "timestamp" else column for name, column in timeline.items()}
+            for timeline in timelines
+        ]
+    )
+    answers = rows.map(lambda row: {"label": [post["label"] for post in pipe(row)]})["label"]
+    assert list(answers) == [[post["label"] for post in result] for result in pipe(timelines)]
+
+
+def test_options_of_other_pipelines_are_taken_or_refused(saved):
+    pipe = load(saved[0])
+    expected = pipe(TIMELINES[0])
+    assert_same(pipe(TIMELINES[0], num_workers=2, truncation=True), expected)
+    assert_same(load(saved[0], num_workers=2, truncation=True)(TIMELINES[0]), expected)
+    with pytest.raises(ValueError, match="`truncation` must be True"):
+        pipe(TIMELINES[0], truncation=False)
+
+
 def test_times_in_any_form_or_none(saved):
     pipe = load(saved[0])
     forms = [
@@ -132,7 +155,7 @@ def test_long_posts_are_cut_to_what_the_encoder_reads(saved):
 ELSEWHERE = """
 import json
 from pathlib import Path
-from transformers import pipeline
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 for folder in map(Path, sys.argv[1:]):
     for number in range(2):
@@ -140,6 +163,11 @@ for folder in map(Path, sys.argv[1:]):
         pipe = pipeline("stream-classification", model=str(source), trust_remote_code=True)
         timeline = {"text": ["sad today", "so glad"], "timestamp": [0, 60]}
         found = [pipe(timeline, calibrated=False), pipe(timeline), pipe.explain(timeline)]
+        # From parts that were loaded before, too.
+        model = AutoModelForSequenceClassification.from_pretrained(source, trust_remote_code=True)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=True)
+        made = pipeline("stream-classification", model=model, tokenizer=tokenizer)
+        assert type(made).__name__ == "StreamClassificationPipeline" and len(made(timeline)) == 2
         (source / "found.json").write_text(json.dumps(found, allow_nan=False))
         pipe.save_pretrained(folder / str(number + 1))
 """

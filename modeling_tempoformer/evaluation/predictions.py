@@ -13,6 +13,7 @@ import pandas as pd
 from datasets import Dataset
 
 from ..data.files import written_whole
+from ..data_collator_tempoformer import to_date
 
 
 # Files whose names begin with an underscore are never pushed.
@@ -111,8 +112,8 @@ def prediction_rows(
     known = {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}
     table = pd.DataFrame(known).explode([name for name in known if name != "timeline_id"], ignore_index=True)
     if "time" in table:
-        microseconds = np.rint(table["time"].to_numpy(np.float64) * 1e6).astype("datetime64[us]")
-        table["time"] = pd.Series(microseconds).dt.tz_localize("UTC")
+        times = [to_date(seconds).replace(tzinfo=None) for seconds in table["time"]]
+        table["time"] = pd.Series(np.array(times, dtype="datetime64[us]")).dt.tz_localize("UTC")
     class_names = dict(enumerate(names))
     # As text also where no post has a label.
     table["label"] = table["label"].map(class_names).astype("string")

@@ -9,8 +9,8 @@ from safetensors.torch import load, save
 from transformers.utils import logging
 
 from ..data_collator_tempoformer import StreamCollator, TimeColumn, tokenize_posts
-from ..online_tempoformer import StreamState
-from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..online_tempoformer import StreamState, with_checksum
+from ..pipeline_tempoformer import StreamClassificationPipeline, name_thresholds
 from .redis_store import RedisStore
 
 
@@ -55,7 +55,7 @@ class LiveClassifier:
     A post that is sent again, with the same `post_id`, gets the answer that it got before and is not read twice, if it
     is among the last 20 of its timeline. Of two processes that read posts of a timeline at the same time the later one
     reads again what the other wrote. Of a timeline that is forgotten meanwhile nothing is kept. A memory that was
-    damaged, or is another model's, counts as nothing, and the log says so.
+    damaged, or is another model's, counts as nothing: the log says so, and `num_begun_anew` is how many there were.
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
@@ -67,7 +67,8 @@ class LiveClassifier:
         config = self.model.config
         # As in training; where the configuration does not say, posts that arrive have a time.
         self.timed = config.timed is not False
-        self.window, self.weights = config.window, self.model.sample_weights()
+        self.window, self.fingerprint = config.window, self.model.fingerprint()
+        self.num_begun_anew = 0
         self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
         self.max_tokens = min(self.tokenizer.model_max_length, self.model.base_model.max_tokens)
 
@@ -91,8 +92,9 @@ class LiveClassifier:
                 oldest first. They are read only if nothing is remembered of it; the last `window - 1` count.
 
         Returns:
-            [`LivePost`]. Raises a `ValueError`, which repeats no text, for a timestamp that is missing, not a time, or
-            of a model without times; for times that are not in order; and for a text that cannot be read.
+            [`LivePost`]. Raises a `ValueError`, which repeats no text and no time, for a timestamp that is missing,
+            not a time, or of a model without times; for times that are not in order; and for a text that cannot be
+            read.
         """
         posts = [*history, (text, timestamp)]
         names = [*(f"post {place} of `history`" for place in range(len(history))), "the post"]
@@ -119,9 +121,10 @@ class LiveClassifier:
 
         Returns:
             `list[dict | None]`: For each post None if it is older than the newest one of its timeline; else a dict
-            (JSON): `label` and `score` as of the pipeline, `probabilities` by class, `stream_length`, the number of
-            posts that were read, and `context`, where the earlier ones came from: "memory", "texts" (`history`, where
-            nothing was remembered) or "none".
+            (JSON): `label` and `score` as of the pipeline, `probabilities` by class, `thresholds` by class, whose
+            ratio to the probabilities is largest for the label, or None where the most probable class is chosen;
+            `stream_length`, the number of posts that were read, and `context`, where the earlier ones came from:
+            "memory", "texts" (`history`, where nothing was remembered) or "none".
         """
         answers: Answers = {}
         versions: dict[str, bytes] = {}
@@ -167,10 +170,11 @@ class LiveClassifier:
             try:
                 tensors = load(data)
                 state = self.model.restore_state(tensors)
-                state.check_model(self.window, self.weights)
+                state.check_model(self.fingerprint)
                 memories[timeline_id] = Memory(version, state, dict(json.loads(tensors["answers"].numpy().tobytes())))
             # Damaged bytes may break the reading anywhere.
             except Exception as problem:
+                self.num_begun_anew += 1
                 name = type(problem).__name__
                 logger.error(f"A timeline begins anew: its memory is damaged, or another model's ({name}).")
         return memories
@@ -208,6 +212,7 @@ class LiveClassifier:
             if length:
                 by_class = {names[number]: score for number, score in enumerate(scores)}
                 chosen = {"label": names[label], "score": scores[label], "probabilities": by_class}
+                chosen["thresholds"] = name_thresholds(self.model.config, self.model.config.calibration)
                 answers[post.key] = {**chosen, "stream_length": length, "context": context}
         return answers
 
@@ -220,15 +225,15 @@ def dump(timeline_id: str, state: StreamState, answers: dict[str, dict[str, Any]
     """A timeline's part of a state and its last answers, as `recall` reads them."""
     last = json.dumps(dict(list(answers.items())[-REMEMBERED_ANSWERS:])).encode()
     as_tensor = torch.tensor(list(last), dtype=torch.uint8)
-    return save({**state.state_dict([timeline_id]), "answers": as_tensor})
+    return save(with_checksum({**state.state_dict([timeline_id]), "answers": as_tensor}))
 
 
 def read_times(values: Sequence[Any], names: Sequence[str]) -> list[float | None]:
     """
     Timestamps in seconds, None where there is none. Raises a `ValueError` with the name of the first that is no time,
-    but not the value: it may be a text in the wrong field.
+    but no value: it may be a text in the wrong field, or of another post.
     """
-    column, times = TimeColumn(), []
+    column, times = TimeColumn(shows_values=False), []
     for name, value in zip(names, values, strict=True):
         try:
             times.append(column.read(name, value))

@@ -39,8 +39,10 @@ def started_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    # Logs, which nobody else may read, and Ray's sockets: `TMPDIR` may be too long for their paths.
-    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+    # Logs, which nobody else may read, and Ray's sockets: `TMPDIR` may be too long for their paths. On Windows, which
+    # has no `/tmp`, they are no files.
+    parent = "/tmp" if os.path.isdir("/tmp") else None
+    with tempfile.TemporaryDirectory(prefix="ray-", dir=parent, ignore_cleanup_errors=True) as folder:
         os.environ["RAY_TMPDIR"] = folder
         settings = {"address": "local", "include_dashboard": False} if is_local else {}
         with ray.init(log_to_driver=False, logging_level=logging.ERROR, **settings):

@@ -134,7 +134,7 @@ STEP = {
         lambda folder: tiny_model().train().step(torch.full((1, 2), 7), timeline_ids=["ann"]),
         "`step`…`model.eval()`",
     ),
-    "a state that lacks a tensor": (broken_state, "about"),
+    "a state that lacks a tensor": (broken_state, "damaged"),
 }
 
 

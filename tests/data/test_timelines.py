@@ -5,8 +5,10 @@ import random
 import re
 from collections import Counter
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from itertools import product
 
+import numpy as np
 import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset
@@ -49,6 +51,10 @@ def logs_reach_pytest(monkeypatch):
         (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-1))), 3600.0),
         (pd.Timestamp("1970-01-02"), 86400.0),
         (pd.NaT, None),
+        *((np.datetime64("2024-05-01T00:00:01.5", unit), 1714521601.5) for unit in ("ns", "us", "ms")),
+        (np.datetime64("1970-01-02"), 86400.0),
+        (np.datetime64("NaT"), None),
+        (Decimal("1714521600.5"), 1714521600.5),
         ("  ", None),
     ],
 )
@@ -74,6 +80,10 @@ def test_speakers_come_along():
         (1700000000000, "milliseconds"),
         ("1.71455E+09", "spreadsheet"),
         (True, "bool"),
+        (np.datetime64("-0001-01-01"), "years 1 to 5138"),
+        (np.timedelta64(5, "s"), "timedelta64"),
+        (Decimal("1714521600000"), "milliseconds"),
+        (Decimal("NaN"), "years 1 to 5138"),
         ("00:00:08", "pd.to_timedelta"),
     ],
 )

@@ -174,9 +174,36 @@ def test_the_service_scores_explains_and_forgets(pipe, client):
     assert 'posts_total{outcome="scored"} 6.0' in client.get("/metrics").text.splitlines()
 
 
+def test_an_answer_says_what_chose_its_label_and_the_description_for_programs_too(server, pipe, tmp_path, monkeypatch):
+    pipe.model.config.calibration = {"thresholds": [0.9, 0.05, 0.05]}
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+        answer = client.post("/score", json=post_of("ann", 0)).json()
+        described = client.get("/openapi.json").json()
+    assert list(answer["thresholds"].values()) == [0.9, 0.05, 0.05]
+    response = described["paths"]["/score"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert set(described["components"]["schemas"][response["$ref"].split("/")[-1]]["properties"]) == set(answer)
+
+
+def test_a_memory_that_was_damaged_is_counted(server, pipe, tmp_path, monkeypatch):
+    pipe.save_pretrained(tmp_path / "model")
+    store = DictStore()
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+        client.post("/score", json=post_of("ann", 0))
+        version, memory = store.memories["ann"]
+        store.memories["ann"] = version, memory[:-1]
+        answer = client.post("/score", json=post_of("ann", 1))
+        assert (answer.status_code, answer.json()["context"]) == (200, "none")
+        assert "timelines_begun_anew 1.0" in client.get("/metrics").text.splitlines()
+
+
 JSON = {"Content-Type": "application/json"}
 GOOD = {"text": "word", "timestamp": 1}
 REFUSED = [
+    ("/score", {"timestamp": "2024-05-01", "history": [{"text": "secret", "timestamp": 987654321.5}]}),
+    ("/explain", {"text": ["word", "secret"], "timestamp": [987654321.5, "2024-05-01"]}),
     ("/score", {"text": "secret " * 10_000}),
     ("/score", {"text": "\ud83d secret"}),
     ("/score", {"timeline_id": "x" * 201}),
@@ -196,7 +223,8 @@ def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
     for path, body in REFUSED:
         whole = json.dumps(post_of("ann", 5, **body) if path == "/score" else body)
         answer = client.post(path, content=whole, headers=JSON)
-        assert answer.status_code == 422 and "secret" not in answer.text, (path, body, answer.text)
+        assert answer.status_code == 422, (path, body, answer.text)
+        assert "secret" not in answer.text and "98765" not in answer.text, (path, body, answer.text)
     assert client.post("/score", content=b"{", headers=JSON).status_code == 422
     assert client.post("/score", json={"text": "x" * 2_000_000}).status_code == 413
 

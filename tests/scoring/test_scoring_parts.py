@@ -1,14 +1,22 @@
 """The parts of run_scoring.py that need no Ray: files and folders, partitions, and the record."""
 
 import os
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
-from helpers import tiny_model, write_posts
+from datasets import Dataset
+from helpers import tiny_model, tiny_reader, write_posts
 from transformers import AutoTokenizer
 
 from modeling_tempoformer.data.files import write_json
+from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.evaluation.predictions import prediction_rows
 from modeling_tempoformer.scoring import corpus as corpus_module
 from modeling_tempoformer.scoring.corpus import Corpus, check_times, find_tables
 from modeling_tempoformer.scoring.scorer import (
@@ -17,6 +25,7 @@ from modeling_tempoformer.scoring.scorer import (
     check_record,
     each_timeline,
     make_record,
+    score_partition,
 )
 
 
@@ -134,3 +143,33 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path,
     write(tmp_path / "mine" / "mine.txt")
     with pytest.raises(ValueError, match=r"other files \(mine.txt\)"):
         check_record(tmp_path / "mine", first)
+
+
+def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
+    """To the microsecond, also where seconds lie halfway between two; in the order of time."""
+    times = [1700040484.3781815, 1700442693.3591466, 1700611897.0848145, 1700618368.9966755, 1700966606.3677714]
+    posts = [{"timeline_id": "a", "timestamp": time, "text": "so sad"} for time in times]
+    model, tokenizer = tiny_reader(num_labels=2)
+    corpus = make_corpus(tmp_path, [posts], num_partitions=1)
+    write_files(corpus)
+    score_partition(NamedTimelines(model=model, tokenizer=tokenizer, device="cpu"), corpus, True, 1, 0)
+    scored = pd.read_parquet(corpus.output / "part-00000.parquet")
+    timelines = to_timelines(Dataset.from_list(posts), ["O", "IS"])
+    predicted = prediction_rows(timelines, np.zeros(5, int), np.zeros((5, 2)), ["O", "IS"])
+    assert scored["time"].tolist() == predicted["time"].tolist()
+    # A double of this size has steps of a quarter of a microsecond.
+    assert [time.timestamp() for time in scored["time"]] == pytest.approx(times, abs=6e-7, rel=0)
+
+
+@pytest.mark.parametrize("has_tmp", [True, False])
+def test_ray_s_folder_is_short_and_where_there_is_no_tmp_the_machine_s_own(tmp_path, monkeypatch, has_tmp):
+    from modeling_tempoformer.scoring.cluster import started_ray
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **settings: nullcontext())
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    is_folder = os.path.isdir
+    monkeypatch.setattr("os.path.isdir", lambda path: is_folder(path) and (has_tmp or path != "/tmp"))
+    with started_ray():
+        assert Path(os.environ["RAY_TMPDIR"]).parent == (Path("/tmp") if has_tmp else tmp_path)
