@@ -69,7 +69,7 @@ class LiveClassifier:
         self.timed = config.timed is not False
         self.window, self.weights = config.window, self.model.sample_weights()
         self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
-        self.max_tokens = min(self.tokenizer.model_max_length, self.model.base_model.max_tokens)
+        self.max_tokens = min(self.tokenizer.model_max_length, self.model.max_tokens)
 
     def read(
         self,

@@ -191,7 +191,7 @@ def run_locked(
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.source, **model_args.download_settings
     )
-    longest = min(tokenizer.model_max_length, model.base_model.max_tokens)
+    longest = min(tokenizer.model_max_length, model.max_tokens)
     tokenizer.model_max_length = min(data.max_seq_length or (longest if is_saved else DEFAULT_LENGTH), longest)
 
     # Rows and batches

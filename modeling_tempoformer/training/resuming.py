@@ -107,7 +107,7 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
     model, info = type(trainer.model).from_pretrained(
         output_dir, dtype=torch.float32, use_safetensors=True, output_loading_info=True
     )
-    check_whole(output_dir, info)
+    check_whole(output_dir, info["missing_keys"])
     trainer.model.load_state_dict(model.state_dict())
     # They belong to the weights.
     for name in ("calibration", "tree_weights"):
