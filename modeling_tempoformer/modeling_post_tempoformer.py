@@ -725,6 +725,11 @@ class StreamClassificationMixin(StreamStepMixin):
         """The largest number of tokens in a post that the encoder has positions for."""
         return self.tempoformer.max_tokens
 
+    @property
+    def input_device(self) -> torch.device:
+        """The device of the first weights; the CPU where they are offloaded, and are brought to what they read."""
+        return torch.device("cpu") if self.device.type == "meta" else self.device
+
     def post_inputs(self, **posts: torch.Tensor) -> dict[str, torch.Tensor]:
         """What `forward` takes of posts (batch_size, num_posts, num_tokens) that need not be read again."""
         return self.tempoformer.post_inputs(**posts)

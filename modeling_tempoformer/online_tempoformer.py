@@ -320,7 +320,7 @@ class StreamStepMixin:
 
     def read_posts(self, inputs: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
         """What `forward` takes of each post, on the host: its vector in the post model, else its tokens."""
-        row = {name: values.unsqueeze(0).to(self.device) for name, values in inputs.items()}
+        row = {name: values.unsqueeze(0).to(self.input_device) for name, values in inputs.items()}
         row = {name: values[0].cpu() for name, values in self.tempoformer.post_inputs(**row).items()}
         tokens = torch.arange(1, row["attention_mask"].shape[1] + 1)
         lengths = (row["attention_mask"] * tokens).amax(-1).tolist()
@@ -339,7 +339,9 @@ class StreamStepMixin:
         row = {name: torch.tensor(values) for name, values in streams.items() if values}
         for name in posts[0]:
             row[name] = nn.utils.rnn.pad_sequence([post[name] for post in posts], True, fill.get(name, 0))
-        return self(**{name: values.unsqueeze(0).to(self.device) for name, values in row.items()}).logits[0].cpu()
+        return (
+            self(**{name: values.unsqueeze(0).to(self.input_device) for name, values in row.items()}).logits[0].cpu()
+        )
 
 
 def read_seconds(value: Any, name: str) -> float:
