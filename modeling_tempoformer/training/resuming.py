@@ -69,6 +69,8 @@ def train(trainer: Trainer, data: Dataset, *arguments: Any, split: Mapping[str, 
     else:
         checkpoint = last
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
+        if trainer.is_fsdp_enabled:
+            raise ValueError(f"The training in {output_dir} has ended, and --fsdp shards a training: leave it out.")
         metrics = load_ended(trainer)
         clear_results(args)
     else:

@@ -78,7 +78,10 @@ class StreamTrainingArguments(HubTrainingArguments):
     def __post_init__(self):
         if self.dataloader_drop_last:
             raise ValueError("--dataloader_drop_last cannot be given: every post is evaluated and predicted.")
-        if self.freeze_encoder and (self.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP")):
+        is_sharded = self.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP")
+        if is_sharded and not self.do_train:
+            raise ValueError("--fsdp shards a training: without --do_train leave it out, also in several processes.")
+        if is_sharded and self.freeze_encoder:
             raise ValueError(
                 "--fsdp shards what learns, and with --freeze_encoder that is little: leave one of them out."
             )

@@ -86,6 +86,8 @@ REFUSED = {
     f"{DEMO} --folds_file one_fold.json --fold 1": "--fold…one_fold.json",
     f"{DEMO} --folds_file one_fold.json --test_file other.csv": "--folds_file…--train_file",
     f"{DEMO} --dataloader_drop_last": "--dataloader_drop_last",
+    f"{GLUE} --model_name_or_path saved --test_file posts.csv --do_predict --fsdp": "--fsdp…--do_train",
+    f"{DEMO} --model_type post_tempoformer --freeze_encoder true --fsdp": "--fsdp…--freeze_encoder",
     f"{DEMO} --early_stopping_patience 2 --eval_strategy no --load_best_model_at_end false": "--metric_for_best_model",
     f"{DEMO} --push_to_hub --hub_strategy checkpoint": "--hub_strategy checkpoint…give end",
     f"{DEMO} --metric_for_best_model makro_f1": "--metric_for_best_model makro_f1…loss…macro_f1…f1_Switch",
