@@ -1,7 +1,7 @@
 """Checks that several Hub modules share: numbers and labels of configurations, shapes, precision, missing weights."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,9 +70,9 @@ def narrow_float(value: Any) -> Any:
     return dtype if is_float and dtype.itemsize < 8 else None
 
 
-def check_whole(source: Any, loading_info: Mapping[str, Any]):
+def check_whole(source: Any, missing: Iterable[str]):
     """Raises a `ValueError` that names weights that a checkpoint lacks: they would be random numbers."""
-    if missing := sorted(loading_info["missing_keys"]):
+    if missing := sorted(missing):
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise ValueError(
             f"The weights of {source} are not those of its configuration: they lack {', '.join(missing[:5])}{more}. "

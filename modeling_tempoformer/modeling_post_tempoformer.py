@@ -21,6 +21,7 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers import initialization as init
+from transformers.integrations import is_deepspeed_zero3_enabled
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .checks_tempoformer import check_shape, check_whole
@@ -280,10 +281,15 @@ class StreamPreTrainedModel(PreTrainedModel):
                 init.constant_(values, float(name == "scale"))
 
     @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        # The library looks for its attention in this file, but has to look in the encoder's.
+        return True
+
+    @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
         """
         As in the library, but from safetensors only, since a pickle can hold code, and from a checkpoint that has all
-        weights of the model.
+        weights of the model. That of a model without a head leaves a head new, with the library's warning.
 
         Args:
             pretrained_model_name_or_path, model_args, kwargs: As in the library.
@@ -292,11 +298,18 @@ class StreamPreTrainedModel(PreTrainedModel):
         """
         kwargs |= {"output_loading_info": True, "use_safetensors": True}
         model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+        missing = info["missing_keys"]
+        if model.base_model is not model and type(model.base_model).__name__ in (model.config.architectures or ()):
+            missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
+            # Those of a head that the weights may once have had.
+            for field in ("calibration", "tree_weights"):
+                if hasattr(model.config, field):
+                    setattr(model.config, field, None)
         if output_loading_info:
             return model, info
         # Without a name the weights are those that the caller gives.
         if pretrained_model_name_or_path is not None:
-            check_whole(pretrained_model_name_or_path, info)
+            check_whole(pretrained_model_name_or_path, missing)
         return model
 
     @classmethod
@@ -632,7 +645,7 @@ class PostTempoFormerModel(StreamReaderMixin, PostTempoFormerPreTrainedModel):
         first = next(iter(inputs.values()))
         mask = torch.ones(first.shape[:2], device=first.device) if attention_mask is None else attention_mask
         mask, parts, order = mask.bool(), [], []
-        for chosen, length in batches_of(mask):
+        for chosen, length in batches_of(mask, has_equal_calls(self)):
             tokens = mask[chosen, :length]
             states = self.encoder(
                 **{name: values[chosen, :length] for name, values in inputs.items()}, attention_mask=tokens.long()
@@ -669,10 +682,24 @@ def longest_input(encoder: PreTrainedModel) -> int:
     return most if most > 0 else int(1e30)
 
 
-def batches_of(mask: torch.BoolTensor) -> list[tuple[torch.LongTensor, int]]:
-    """Batches of posts of similar length, from the mask of tokens (posts, tokens): their indices, and their length."""
-    if torch.compiler.is_compiling():
-        # Shapes must not depend on values.
+def has_equal_calls(model: nn.Module) -> bool:
+    """Whether all processes must call the model's layers equally often: sharded weights are gathered at each call."""
+    is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if torch.compiler.is_compiling() or not is_one_of_many:
+        return False
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+
+    sharded = (FSDPModule, FullyShardedDataParallel)
+    return is_deepspeed_zero3_enabled() or any(isinstance(module, sharded) for module in model.modules())
+
+
+def batches_of(mask: torch.BoolTensor, as_one: bool = False) -> list[tuple[torch.LongTensor, int]]:
+    """
+    Batches of posts of similar length, or all posts `as_one`, from the mask of tokens (posts, tokens): their indices,
+    and their length.
+    """
+    if as_one or torch.compiler.is_compiling():
+        # While compiling, shapes must not depend on values.
         return [(torch.arange(mask.shape[0], device=mask.device), mask.shape[1])]
     lengths = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(-1).tolist()
     batches: list[list[int]] = [[]]
@@ -691,6 +718,21 @@ class StreamClassificationMixin(StreamStepMixin):
 
     # The loss divides by `num_items_in_batch`.
     accepts_loss_kwargs = True
+
+    # Of the head, too, through which PEFT reaches them: the `base_model` of its models is another one.
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens in a post that the encoder has positions for."""
+        return self.tempoformer.max_tokens
+
+    @property
+    def input_device(self) -> torch.device:
+        """The device of the first weights; the CPU where they are offloaded, and are brought to what they read."""
+        return torch.device("cpu") if self.device.type == "meta" else self.device
+
+    def post_inputs(self, **posts: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What `forward` takes of posts (batch_size, num_posts, num_tokens) that need not be read again."""
+        return self.tempoformer.post_inputs(**posts)
 
     @can_return_tuple
     def forward(

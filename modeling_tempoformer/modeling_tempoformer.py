@@ -1,6 +1,5 @@
 """TempoFormer (Tseriotou, Tsakalidis and Liakata, 2024): change detection in streams of posts."""
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
@@ -10,6 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
+from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_tempoformer import TempoFormerConfig
 from .modeling_post_tempoformer import (
@@ -20,6 +20,7 @@ from .modeling_post_tempoformer import (
     StreamReaderMixin,
     Streams,
     class_layers,
+    has_equal_calls,
     start_narrow,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
@@ -205,6 +206,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         config ([`TempoFormerConfig`]): Its `encoder_config` names the encoder.
     """
 
+    # What `encode_posts` may record: of the encoder its class says in which modules.
+    _can_record_outputs = {"attentions": StreamAttention}
+
     def __init__(self, config: TempoFormerConfig):
         super().__init__(config)
         self.adapter = get_encoder_adapter(config.encoder_config)
@@ -247,13 +251,17 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         places = torch.arange(1, streams.token_mask.shape[1] + 1, device=streams.token_mask.device)
         of_slots = streams.slot_post.masked_fill(~streams.slot_mask, -1)
         lengths, slots = read((streams.token_mask * places).amax(-1), of_slots)
-        posts = PostGroups(streams.token_mask, lengths)
+        posts = PostGroups(streams.token_mask, lengths, has_equal_calls(self))
 
-        rows, attentions = (streams.shape[0], -1), []
-        with ExitStack() as hooks:
-            if output_attentions:
-                self.record_attentions(attentions, hooks)
-            states, hidden_states = self.encode_posts(posts, inputs, times, rows[0], output_hidden_states)
+        if output_attentions and self.encoder.config._attn_implementation != "eager":
+            if not torch.compiler.is_compiling():
+                logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
+            output_attentions = False
+        rows = (streams.shape[0], -1)
+        encoded = self.encode_posts(
+            posts, inputs, times, rows[0], output_hidden_states, output_attentions=output_attentions, return_dict=True
+        )
+        states, attentions = encoded["states"], encoded.get("attentions", ())
         outputs, pooled, stream_attentions = self.read_streams(
             posts, states, times, streams, slots, output_stream_attentions
         )
@@ -264,7 +272,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             pooler_output=None if pooled is None else by_row(pooled),
             stream_mask=by_row(streams.slot_mask),
             stream_attentions=tuple(map(by_row, stream_attentions)) if output_stream_attentions else None,
-            hidden_states=tuple(hidden_states) or None,
+            hidden_states=tuple(encoded["hidden_states"]) or None,
             attentions=tuple(
                 posts.join_attentions(attentions[first : first + per_layer]).unflatten(0, rows)
                 for first in range(0, len(attentions), per_layer)
@@ -276,6 +284,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         """As of the post model; here the tokens, as given, since stream layers read all of them."""
         return {"attention_mask": attention_mask, **tokens}
 
+    @capture_outputs
     def encode_posts(
         self,
         posts: PostGroups,
@@ -283,11 +292,13 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         time_ids: torch.LongTensor | None,
         num_rows: int,
         output_hidden_states: bool,
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> dict[str, list[torch.Tensor]]:
         """
         Passes each real post once, by itself, through the embeddings and the layers below the stream layers. Returns
-        the last layer's output (posts, width, hidden) of each group, and if asked for all hidden states (rows, posts,
-        tokens, hidden).
+        `states`, the last layer's output (posts, width, hidden) of each group; `hidden_states`, if asked for all of
+        them (rows, posts, tokens, hidden); and with `output_attentions=True` what the library records, `attentions`
+        (posts, heads, width, width) of each layer and group.
         """
         groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
         states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
@@ -300,7 +311,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                 hidden_states.append(joined.unflatten(0, (num_rows, -1)))
                 # What is computed next starts from what is returned, so that this gets gradients.
                 states = posts.split(hidden_states[-1].flatten(0, 1))
-        return states, hidden_states
+        return {"states": states, "hidden_states": hidden_states}
 
     def layer_inputs(
         self, posts: PostGroups, states: list[torch.Tensor], time_ids: torch.LongTensor | None
@@ -348,7 +359,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
     ) -> tuple[PostGroups, list[torch.Tensor]]:
         """`posts` and their `states`, a copy for each index in `source`; `numbers` are these indices on the host."""
         lengths = None if numbers is None else [posts.lengths[post] for post in numbers]
-        copies = PostGroups(posts.mask[source], lengths)
+        copies = PostGroups(posts.mask[source], lengths, posts.as_one)
         return copies, copies.split(posts.join_states(states), source)
 
     def pool(self, cls: torch.Tensor) -> torch.Tensor:
@@ -361,18 +372,6 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         """The encoder's layers below the stream layers."""
         layers = self.adapter.layers(self.encoder)
         return layers[: len(layers) - len(self.stream_layers)]
-
-    def record_attentions(self, attentions: list[torch.Tensor], hooks: ExitStack):
-        """Appends the attention inside posts to `attentions` until `hooks` closes, if the backend returns it."""
-        if self.encoder.config._attn_implementation != "eager":
-            if not torch.compiler.is_compiling():
-                logger.warning_once("Attention inside posts is returned only with `attn_implementation='eager'`.")
-            return
-        for layer in self.local_layers:
-            hook = self.adapter.self_attention(layer).register_forward_hook(
-                lambda module, args, output: attentions.append(output[1])
-            )
-            hooks.callback(hook.remove)
 
     def run_stream_layers(
         self,

@@ -10,7 +10,8 @@ from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask, create_bidirectional_sliding_window_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.models.mpnet.modeling_mpnet import MPNetLayer
+from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Layer, DebertaV2Model
+from transformers.models.mpnet.modeling_mpnet import MPNetLayer, MPNetModel
 
 from .modeling_post_tempoformer import MASKED
 from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention, TextTimes
@@ -157,10 +158,6 @@ class EncoderAdapter:
         """The encoder's layers, bottom to top."""
         return encoder.encoder.layer
 
-    def self_attention(self, layer: nn.Module) -> nn.Module:
-        """The module in a layer that returns the attention weights as its second output."""
-        return layer.attention.self
-
     def layer_inputs(
         self,
         encoder: PreTrainedModel,
@@ -226,8 +223,11 @@ class DistilBertAdapter(EncoderAdapter):
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
         return encoder.transformer.layer
 
-    def self_attention(self, layer: nn.Module) -> nn.Module:
-        return layer.attention
+
+class RecordedMPNet(MPNetModel):
+    """MPNet whose attention the library records."""
+
+    _can_record_outputs = {"attentions": MPNetLayer}
 
 
 class CheckpointedMPNetLayer(GradientCheckpointingLayer, MPNetLayer):
@@ -240,6 +240,7 @@ class MPNetAdapter(EncoderAdapter):
     asked to; they are always asked, as the weights are computed anyway.
     """
 
+    encoder_class = RecordedMPNet
     own_pooler = True
 
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
@@ -247,9 +248,6 @@ class MPNetAdapter(EncoderAdapter):
         encoder.encoder.layer = nn.ModuleList(CheckpointedMPNetLayer(config) for _ in encoder.encoder.layer)
         encoder._no_split_modules.add(CheckpointedMPNetLayer.__name__)
         return encoder
-
-    def self_attention(self, layer: nn.Module) -> nn.Module:
-        return layer
 
     def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
         inputs = super().layer_inputs(encoder, hidden_states, tokens, time_ids)
@@ -259,16 +257,20 @@ class MPNetAdapter(EncoderAdapter):
         return layer(hidden_states, inputs["attention_mask"], inputs["position_bias"], True)[0]
 
 
+class RecordedDebertaV2(DebertaV2Model):
+    """DeBERTa-v2 whose attention the library records."""
+
+    _can_record_outputs = {"attentions": DebertaV2Layer}
+
+
 class DebertaV2Adapter(EncoderAdapter):
     """
     DeBERTa-v2 and v3: relative positions, a mask of its own form, and in the largest v2 models a convolution next to
     the first layer. Attention weights are always asked for, as with MPNet.
     """
 
+    encoder_class = RecordedDebertaV2
     takes_token_types = True
-
-    def self_attention(self, layer: nn.Module) -> nn.Module:
-        return layer
 
     def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
         stack = encoder.encoder
@@ -304,9 +306,6 @@ class ModernBertAdapter(EncoderAdapter):
 
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
         return encoder.layers
-
-    def self_attention(self, layer: nn.Module) -> nn.Module:
-        return layer.attn
 
     def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, dict[str, Any]]:
         windows = {"full_attention": None, "sliding_attention": encoder.config.sliding_window}

@@ -329,14 +329,6 @@ class StreamStepMixin:
         self.weights_sha256 = None
         return super().load_state_dict(*args, **kwargs)
 
-    @property
-    def input_device(self) -> torch.device:
-        """Where inputs go: to the model's device, or if its weights are offloaded where these are brought to."""
-        device = self.device
-        if device.type == "meta":
-            device = self.get_input_embeddings()(torch.zeros(1, 1, dtype=torch.long)).device
-        return device
-
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str], names: list[str]):
         """Raises a `ValueError` that names the first wrong value of new posts."""
         config, most = self.config.encoder_config, self.tempoformer.max_tokens

@@ -37,14 +37,6 @@ def to_device(values: list[int], device: torch.device) -> torch.LongTensor:
     return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
 
 
-def group_cost(device: torch.device) -> float:
-    """How many tokens of padding cost as much as a group."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        # FSDP gathers the weights of a layer at each call, so all processes must call it as often: once.
-        return math.inf
-    return CPU_COST if device.type == "cpu" else GPU_COST
-
-
 def group_by_length(lengths: list[int], cost: float) -> list[list[int]]:
     """Posts with tokens, longest first, in groups. A group ends where its padding would cost more than another."""
     groups: list[list[int]] = []
@@ -68,6 +60,7 @@ class PostGroups:
         lengths (`list[int]`, *optional*):
             The place after the last real token of each post. Without it, while compiling, all posts are one group, so
             that shapes do not depend on values.
+        as_one (`bool`, *optional*, defaults to `False`): Whether all posts with tokens are one group.
 
     Attributes:
         order: The indices of the posts that are in groups, one group after the other.
@@ -76,14 +69,15 @@ class PostGroups:
         masks: What is real of each group (posts, width).
     """
 
-    def __init__(self, mask: torch.BoolTensor, lengths: list[int] | None):
-        self.mask, self.lengths = mask, lengths
+    def __init__(self, mask: torch.BoolTensor, lengths: list[int] | None, as_one: bool = False):
+        self.mask, self.lengths, self.as_one = mask, lengths, as_one
         if lengths is None:
             self.order = torch.arange(mask.shape[0], device=mask.device)
             self.members, self.widths, self.masks = [self.order], [mask.shape[1]], [unmask_empty_rows(mask)]
             return
+        cost = math.inf if as_one else CPU_COST if mask.device.type == "cpu" else GPU_COST
         # Without any post one that is absent, so that no layer gets an empty batch.
-        groups = group_by_length(lengths, group_cost(mask.device)) or [[0]]
+        groups = group_by_length(lengths, cost) or [[0]]
         self.widths = [max(1, lengths[group[0]]) for group in groups]
         self.order = to_device([post for group in groups for post in group], mask.device)
         self.members = self.order.split([len(group) for group in groups])

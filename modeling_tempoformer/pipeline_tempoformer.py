@@ -76,7 +76,7 @@ def explain_streams(
     num_stream_layers, window) is from the newest post, mean over heads. The values of absent posts mean nothing.
     """
     window, num_streams = model.config.window, stream_index.shape[1]
-    posts = model.base_model.post_inputs(**posts)
+    posts = model.post_inputs(**posts)
     slots = torch.arange(window, device=stream_index.device)
     # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
     # So are the last three, but for what is set below.
@@ -314,7 +314,7 @@ class StreamClassificationPipeline(Pipeline):
             order.sort(key=times.__getitem__)
             if order != sorted(order):
                 logger.warning_once("Sorting the posts of timelines by time; results keep the order of the input.")
-        limit = min(self.tokenizer.model_max_length, self.model.base_model.max_tokens)
+        limit = min(self.tokenizer.model_max_length, self.model.max_tokens)
         sorted_times = None if times is None else [times[post] for post in order]
         try:
             columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit, sorted_times)

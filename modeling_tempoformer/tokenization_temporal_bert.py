@@ -1,6 +1,7 @@
 """Tokenizers that take the time of texts, for BERT and RoBERTa with temporal attention."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -18,6 +19,36 @@ logger = logging.get_logger(__name__)
 
 # Stands for any time, where only the tokens are wanted.
 NO_TIME = object()
+
+
+@dataclass
+class TimedEncoding:
+    """The library's encoding of a text, in which the time token takes the place of a mask token."""
+
+    encoding: Any
+    place: int
+    token: str
+    token_id: int
+
+    def __getattr__(self, name: str) -> Any:
+        # Not what Python asks of an object that is being copied, and has no encoding yet.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.encoding, name)
+
+    def __len__(self) -> int:
+        return len(self.encoding)
+
+    @property
+    def tokens(self) -> list[str]:
+        return self.put(self.encoding.tokens, self.token)
+
+    @property
+    def ids(self) -> list[int]:
+        return self.put(self.encoding.ids, self.token_id)
+
+    def put(self, values: list, value: Any) -> list:
+        return [*values[: self.place], value, *values[self.place + 1 :]]
 
 
 class TemporalTokenizer:
@@ -123,10 +154,13 @@ class TemporalTokenizer:
         texts = encoding.get("overflow_to_sample_mapping", range(count))
         input_ids = [encoding["input_ids"]] if is_flat else encoding["input_ids"]
         time_tokens, time_ids = self.time_token_ids, []
-        for row, tokens, text_index in zip(encoding.encodings, input_ids, texts, strict=True):
+        for index, (row, tokens, text_index) in enumerate(zip(encoding.encodings, input_ids, texts, strict=True)):
             time_id = text_time_ids[text_index]
             if self.prepend_time and kwargs.get("add_special_tokens", True) and time_id != UNKNOWN_TIME:
-                tokens[row.attention_mask.index(1) + 1] = time_tokens[time_id - NUM_SPECIAL_TIMES]
+                place, time_token = row.attention_mask.index(1) + 1, time_tokens[time_id - NUM_SPECIAL_TIMES]
+                tokens[place] = time_token
+                name = self.convert_ids_to_tokens(time_token)
+                encoding.encodings[index] = TimedEncoding(row, place, name, time_token)
             masks_have_time = self.mask_token_time and time_id != UNKNOWN_TIME
             of_token = {self.mask_token_id: MASK_TIME} if masks_have_time else {}
             real_tokens = zip(tokens, row.attention_mask, strict=True)

@@ -55,12 +55,19 @@ def test_other_classes_leave_the_weights_of_those_before(tmp_path, given, weight
 
 
 @WITH_BOTH_MODELS
-def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind):
-    base = tiny_model(**kind).tempoformer
+def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog):
+    """Also what fitted the head that its weights once had."""
+    base = tiny_model(calibration={"temperature": 3.0}, **kind).tempoformer
     base.save_pretrained(tmp_path)
-    model, info = CLASSES[kind["model_type"]].from_pretrained(tmp_path, output_loading_info=True)
+    model_class = CLASSES[kind["model_type"]]
+    _, info = model_class.from_pretrained(tmp_path, output_loading_info=True)
+    caplog.clear()
+    model = model_class.from_pretrained(tmp_path, num_labels=4)
     head = {name for name in model.state_dict() if not name.startswith("tempoformer.")}
     assert set(info["missing_keys"]) == head and not info["unexpected_keys"]
+    # The library's own warning.
+    assert "classifier" in caplog.text and "MISSING" in caplog.text
+    assert model.config.calibration is None and model(**inputs_only(batch)).logits.shape[-1] == 4
     states = model.tempoformer(**inputs_only(batch)).last_hidden_state
     torch.testing.assert_close(states, base(**inputs_only(batch)).last_hidden_state, atol=1e-5, rtol=0)
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 from helpers import (
     CHANGES,
+    CLASSES,
+    MODELS,
     dated_config,
     read_json,
     read_table,
@@ -31,6 +33,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
 )
+from modeling_tempoformer.view.timelines import load_pipeline
 
 
 TIMELINE = {"text": ["sad today", "so glad", "lost"], "timestamp": [0, 60, 7200]}
@@ -85,6 +88,22 @@ def test_weights_that_are_not_whole_do_not_load(saved, broken):
     for load in (AutoModelForSequenceClassification.from_pretrained, run_script):
         with pytest.raises(ValueError, match=message):
             load(saved)
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_a_model_without_a_head_predicts_nothing(tmp_path, kind):
+    """A head may be trained on it; but not if it lacks weights itself."""
+    model, tokenizer = tiny_reader(**CHANGES, **kind)
+    for part in (model.tempoformer, tokenizer):
+        part.save_pretrained(tmp_path / "base")
+    CLASSES[kind["model_type"]].from_pretrained(tmp_path / "base")
+    with pytest.raises(ValueError, match="lack classifier"):
+        load_pipeline(str(tmp_path / "base"))
+    with pytest.raises(ValueError, match="without --do_train"):
+        run_script(tmp_path / "base")
+    change_weights(tmp_path / "base", lambda weights: dict(list(weights.items())[1:]))
+    with pytest.raises(ValueError, match="lack tempoformer.encoder"):
+        CLASSES[kind["model_type"]].from_pretrained(tmp_path / "base")
 
 
 def test_who_asks_what_is_missing_gets_new_weights(saved, tmp_path):

@@ -1,6 +1,7 @@
 """Tokenizers that take the time of texts."""
 
 import logging
+import pickle
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def test_a_time_token_is_neither_cut_off_nor_given_twice():
     assert len(batch["input_ids"]) == 5 and batch["input_ids"][1] == tokenizer.time_token_ids[1]
     names = ["[CLS]", "[1960-2010]", "the", "[SEP]", "plane", "[SEP]"]
     assert tokenizer("the", "plane", time=1990)["input_ids"] == tokenizer.convert_tokens_to_ids(names)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_what_an_encoding_says_of_its_tokens_is_what_the_model_reads(make, side):
+    """A time token, and the mask token where the time is unknown; also after a copy by pickle."""
+    tokenizer = make(prepend_time=True, unknown_times="unknown", padding_side=side)
+    encoding = tokenizer(["the plane", "the"], time=[1990, "never"], padding=True)
+    assert tokenizer.mask_token in encoding.tokens(1) and "[1960-2010]" in encoding.tokens(0)
+    for found in (encoding, pickle.loads(pickle.dumps(encoding))):
+        for index, ids in enumerate(encoding["input_ids"]):
+            assert found.tokens(index) == tokenizer.convert_ids_to_tokens(ids)
+            assert (found[index].ids, len(found[index])) == (ids, len(ids))
+        assert found.word_ids(0) == tokenizer(["the plane", "the"], time="never", padding=True).word_ids(0)
+        assert found.char_to_token(0, 4) == found.tokens(0).index("plane" if make is bert else "p")
 
 
 def test_pieces_of_a_long_text_all_have_its_time():

@@ -114,7 +114,7 @@ def load_embedder(
         model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
             model_name_or_path, post_pooling="mean", **download_settings
         )
-    tokenizer.model_max_length = min(tokenizer.model_max_length, model.base_model.max_tokens)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, model.max_tokens)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 

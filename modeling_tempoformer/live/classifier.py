@@ -70,7 +70,7 @@ class LiveClassifier:
         self.window, self.fingerprint = config.window, self.model.fingerprint()
         self.num_begun_anew = 0
         self.collator = StreamCollator(self.tokenizer, self.window, timed=self.timed)
-        self.max_tokens = min(self.tokenizer.model_max_length, self.model.base_model.max_tokens)
+        self.max_tokens = min(self.tokenizer.model_max_length, self.model.max_tokens)
 
     def read(
         self,

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, set_seed
+from transformers import (
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    set_seed,
+)
 
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
@@ -123,6 +130,11 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
             raise ValueError(f"--{name} {given} cannot be given with a TempoFormer checkpoint{hint}.")
 
 
+def has_head(config: StreamFields) -> bool:
+    """Whether the checkpoint of a configuration is of a classifier, as far as it says of what it is."""
+    return MODEL_MAPPING[type(config)].__name__ not in (config.architectures or ())
+
+
 def run(
     model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
 ) -> StreamPreTrainedModel:
@@ -154,10 +166,10 @@ def run_locked(
     is_saved = isinstance(config, StreamFields)
     if is_saved:
         check_checkpoint(model_args, data, config)
-    elif not training.do_train:
+    if not training.do_train and not (is_saved and has_head(config)):
         raise ValueError(
-            f"{model_args.source} is a '{config.model_type}' and not a TempoFormer: without --do_train there is "
-            "nothing to evaluate or to predict with."
+            f"{model_args.source} is a '{config.model_type}' and not a TempoFormer with a head: without --do_train "
+            "there is nothing to evaluate or to predict with."
         )
 
     # Data: posts, label names, timelines of each part
@@ -204,7 +216,7 @@ def run_locked(
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.source, **model_args.download_settings
     )
-    longest = min(tokenizer.model_max_length, model.base_model.max_tokens)
+    longest = min(tokenizer.model_max_length, model.max_tokens)
     tokenizer.model_max_length = min(data.max_seq_length or (longest if is_saved else DEFAULT_LENGTH), longest)
 
     # Rows and batches

@@ -68,6 +68,8 @@ def train(trainer: Trainer, posts: str, *arguments: Any, split: Mapping[str, Seq
     else:
         checkpoint = last
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
+        if trainer.is_fsdp_enabled:
+            raise ValueError(f"The training in {output_dir} has ended, and --fsdp shards a training: leave it out.")
         metrics = load_ended(trainer)
         clear_results(args)
     else:
@@ -109,7 +111,7 @@ def load_ended(trainer: Trainer) -> dict[str, float]:
     model, info = type(trainer.model).from_pretrained(
         output_dir, dtype=torch.float32, use_safetensors=True, output_loading_info=True
     )
-    check_whole(output_dir, info)
+    check_whole(output_dir, info["missing_keys"])
     trainer.model.load_state_dict(model.state_dict())
     # They belong to the weights.
     for name in ("calibration", "tree_weights"):

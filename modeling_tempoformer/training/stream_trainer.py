@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from accelerate.utils import parse_flag_from_env
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback
+from transformers import AutoModelForSequenceClassification, EarlyStoppingCallback, PreTrainedModel
 
 from ..configuration_post_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments, check_positive
@@ -81,6 +82,13 @@ class StreamTrainingArguments(HubTrainingArguments):
         check_positive(self, "early_stopping_patience")
         if self.min_steps < 0:
             raise ValueError(f"--min_steps must be at least 0, got {self.min_steps}.")
+        is_sharded = self.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP")
+        if is_sharded and not self.do_train:
+            raise ValueError("--fsdp shards a training: without --do_train leave it out, also in several processes.")
+        if is_sharded and self.freeze_encoder:
+            raise ValueError(
+                "--fsdp shards what learns, and with --freeze_encoder that is little: leave one of them out."
+            )
         super().__post_init__()
         is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
         if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
@@ -134,6 +142,18 @@ class StreamTrainer(HubTrainer):
         if self.is_world_process_zero():
             warn_of_worthless(kept, self.class_names)
         return result
+
+    def whole_model(self) -> PreTrainedModel:
+        """The model; where FSDP shards it, a copy in the first process, for which all processes must call this."""
+        model = self.accelerator.unwrap_model(self.model)
+        if not self.is_fsdp_enabled:
+            return model
+        weights = self.accelerator.get_state_dict(self.model)
+        if not self.is_world_process_zero():
+            return model
+        whole = AutoModelForSequenceClassification.from_config(model.config)
+        whole.load_state_dict(weights)
+        return whole.to(self.args.device)
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
         # A model without an encoder, over frozen embeddings, is new as a whole and has one rate.
@@ -294,10 +314,11 @@ def run_steps(
         if data.no_text:
             timelines = {**timelines, "test": shown.remove_columns("texts")}
         report(trainer, "predict", trainer.predict_timelines("test", items, timelines))
-        if model_args.view and trainer.is_world_process_zero():
+        model = trainer.whole_model() if model_args.view else None
+        if model is not None and trainer.is_world_process_zero():
             page = Path(training.output_dir) / TIMELINES
             said = trainer.card_verdict()
             if not training.do_train:
                 said = worth(read_test(model_args.source, **model_args.downloads))
-            write_view(page, trainer.model, trainer.processing_class, shown, "Test timelines", said)
+            write_view(page, model, trainer.processing_class, shown, "Test timelines", said)
     trainer.finish(has_changed=training.do_train or model_args.calibrate)

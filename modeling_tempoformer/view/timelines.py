@@ -11,6 +11,7 @@ from datasets import Dataset
 from huggingface_hub.utils import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
+from ..checks_tempoformer import check_whole
 from ..configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
 from ..configuration_tempoformer import TempoFormerConfig
 from ..modeling_post_tempoformer import StreamPreTrainedModel
@@ -37,13 +38,16 @@ def load_pipeline(
         dtype (`torch.dtype` or `str`, *optional*, defaults to `torch.float32`): As in Transformers.
         downloads: `token`, `revision` or `cache_dir`, as in Transformers.
 
-    Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
+    Raises a `ValueError` for a model of another kind or without a head, and an `OSError` for one that is not there.
     """
     kind = PreTrainedConfig.get_config_dict(name, **downloads)[0].get("model_type")
     if kind not in [config.model_type for config in MODELS]:
         raise ValueError(f"{name} is not a TempoFormer: its kind is '{kind}'.")
     own_code = {"trust_remote_code": False, **downloads}
-    model = AutoModelForSequenceClassification.from_pretrained(name, dtype=dtype, **own_code)
+    settings = {"dtype": dtype, "output_loading_info": True, **own_code}
+    model, info = AutoModelForSequenceClassification.from_pretrained(name, **settings)
+    # Also those of a head, which nothing here trains.
+    check_whole(name, info["missing_keys"])
     tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
     return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
 

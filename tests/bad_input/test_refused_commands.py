@@ -100,6 +100,8 @@ REFUSED = {
     f"{BASELINE} --method class_prior --streaming": "class_prior…--streaming",
     f"{CROSS} {RUNS} --streaming": "--streaming",
     f"{DEMO} --dataloader_drop_last": "--dataloader_drop_last",
+    f"{GLUE} --model_name_or_path saved --test_file posts.csv --do_predict --fsdp": "--fsdp…--do_train",
+    f"{DEMO} --model_type post_tempoformer --freeze_encoder true --fsdp": "--fsdp…--freeze_encoder",
     f"{DEMO} --early_stopping_patience 2 --eval_strategy no --load_best_model_at_end false": "--metric_for_best_model",
     f"{DEMO} --early_stopping_patience 0": "--early_stopping_patience…1…0",
     f"{DEMO} --min_steps -5": "--min_steps…0…-5",

@@ -1,7 +1,8 @@
-"""Training and prediction in two processes against one."""
+"""Training, evaluation and prediction in two processes against one, with both models, by DDP and by FSDP."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import ROOT, assert_same, of_others, read_json, read_table, tiny_encoder, write_posts, write_table
+from helpers import (
+    CLASSES,
+    MODELS,
+    ROOT,
+    assert_same,
+    of_others,
+    read_json,
+    read_table,
+    tiny_encoder,
+    write_posts,
+    write_table,
+)
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
@@ -39,10 +51,16 @@ def run(arguments: list, processes: int = 1, script: str = "run_glue_style.py", 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, str]:
-    """The encoder, and posts whose last batch has one row; as arguments."""
+    """
+    The encoder, and posts whose last batch has one row; as arguments. Some posts are long, so that processes that read
+    others have other groups of similar length.
+    """
     folder = tmp_path_factory.mktemp("posts")
     (folder / "config.json").write_text(json.dumps(ENCODER))
     posts = [post for number, post in enumerate(synthetic_posts(13, seed=0, posts_per_timeline=6)) if number % 7]
+    posts = [
+        {**post, "text": " ".join([post["text"]] * (1 + 4 * (place % 9 < 3)))} for place, post in enumerate(posts)
+    ]
     parts = ("train", "validation", "test")
     files = {f"{name}_file": write_posts(folder / f"{name}.csv", of_others(posts, name)) for name in parts}
     return {"config_name": str(folder / "config.json"), **files}
@@ -54,6 +72,7 @@ def training(files: dict[str, str], output: Path, **settings) -> list[str]:
         **files,
         "output_dir": output,
         "config_overrides": '{"head_dropout": 0.0}',
+        "max_seq_length": 24,
         "targets_per_row": 3,
         "warmup_steps": 0,
         "logging_steps": 1,
@@ -94,29 +113,42 @@ def assert_same_predictions(folder: Path, other: Path):
 OFTEN = {"max_steps": 3, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
 
 
-def halves(files: dict[str, str], output: Path) -> list[str]:
+OVERRIDES = {
+    "tempoformer": {"head_dropout": 0.0},
+    # The other fields are those of the default, five members among them.
+    "post_tempoformer": {"head_dropout": 0.0, "stream_dropout": 0.0, "stream_hidden_size": 8},
+}
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=str)
+def often(request) -> dict[str, str]:
+    """The settings of a short training of each model, with two checkpoints."""
+    return {**OFTEN, **request.param, "config_overrides": json.dumps(OVERRIDES[request.param["model_type"]])}
+
+
+def halves(files: dict[str, str], output: Path, often: dict[str, str]) -> list[str]:
     """The arguments for each of two processes, which has half of the rows of each step."""
-    return training(files, output, **OFTEN, per_device_train_batch_size=4, per_device_eval_batch_size=4)
+    return training(files, output, **often, per_device_train_batch_size=4, per_device_eval_batch_size=4)
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory, files) -> Path:
-    """The folder of a training in one process."""
+def one(tmp_path_factory, files, often) -> Path:
+    """The folder of a training in one process, with a page of timelines."""
     folder = tmp_path_factory.mktemp("one")
-    run(training(files, folder, **OFTEN, per_device_train_batch_size=8))
+    run([*training(files, folder, **often, per_device_train_batch_size=8), "--view"])
     return folder
 
 
-def test_two_processes_train_as_one_and_one_process_goes_on(tmp_path, files, one):
-    run(halves(files, tmp_path / "two"), 2)
+def test_two_processes_train_as_one_and_one_process_goes_on(tmp_path, files, often, one):
+    run(halves(files, tmp_path / "two", often), 2)
     assert_same_weights(one, tmp_path / "two")
     assert_same_predictions(tmp_path / "two", one)
     first, second = (read_json(folder / "all_results.json")["train"] for folder in (one, tmp_path / "two"))
     assert second["loss"] == pytest.approx(first["loss"], abs=1e-5)
-    resumed = training(files, tmp_path / "resumed", **OFTEN, per_device_train_batch_size=8)
+    resumed = training(files, tmp_path / "resumed", **often, per_device_train_batch_size=8)
     run([*resumed, "--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")])
     assert_same_weights(one, tmp_path / "resumed")
-    again = training(files, tmp_path / "two", **OFTEN, per_device_train_batch_size=8)
+    again = training(files, tmp_path / "two", **often, per_device_train_batch_size=8)
     assert "--per_device_train_batch_size 4" in run(again, ends_well=False)
 
 
@@ -138,21 +170,33 @@ ON_CPU = "tests/sharded_on_cpu.py"
 FSDP = ["--fsdp", "--fsdp_config", '{"transformer_layer_cls_to_wrap": "BertLayer"}']
 
 
-def test_sharded_training_ends_as_one(tmp_path, files, one):
+def shown_in(folder: Path) -> list[list[list[float]]]:
+    """The probabilities of the posts of each timeline on the page that the script writes, to four places."""
+    page = (folder / "_timelines.html").read_text(encoding="utf-8")
+    (data,) = re.findall(r'id="page-data">(.*?)</script>', page, flags=re.DOTALL)
+    return [timeline["probabilities"] for timeline in json.loads(data)["data"]["timelines"]]
+
+
+def test_sharded_training_ends_as_one(tmp_path, files, often, one):
     """The whole model is saved, with its own code; a checkpoint goes on with FSDP, and only with it."""
-    run(["run_glue_style.py", *halves(files, tmp_path / "two"), *FSDP], 2, ON_CPU)
+    run(["run_glue_style.py", *halves(files, tmp_path / "two", often), *FSDP, "--view"], 2, ON_CPU)
     assert_same_weights(one, tmp_path / "two")
     assert_same_predictions(tmp_path / "two", one)
+    for values, others in zip(shown_in(tmp_path / "two"), shown_in(one), strict=True):
+        torch.testing.assert_close(torch.tensor(values), torch.tensor(others), atol=2, rtol=0)
     code = [sorted(path.name for path in folder.glob("*.py")) for folder in (one, tmp_path / "two")]
     assert code[0] == code[1]
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "two", trust_remote_code=True)
-    assert type(loaded).__name__ == "TempoFormerForStreamClassification"
+    assert type(loaded).__name__ == CLASSES[often["model_type"]].__name__
 
     checkpoint = ["--resume_from_checkpoint", str(tmp_path / "two" / "checkpoint-2")]
-    run(["run_glue_style.py", *halves(files, tmp_path / "resumed"), *FSDP, *checkpoint], 2, ON_CPU)
+    run(["run_glue_style.py", *halves(files, tmp_path / "resumed", often), *FSDP, *checkpoint], 2, ON_CPU)
     assert_same_weights(one, tmp_path / "resumed")
-    without = training(files, tmp_path / "without", **OFTEN, per_device_train_batch_size=8)
+    without = training(files, tmp_path / "without", **often, per_device_train_batch_size=8)
     assert "FSDP" in run([*without, *checkpoint], ends_well=False)
+    # The training in `two` has ended.
+    again = ["run_glue_style.py", *halves(files, tmp_path / "two", often), *FSDP]
+    assert "has ended, and --fsdp shards a training: leave it out" in run(again, 2, ON_CPU, ends_well=False)
 
 
 def test_weights_in_parts_are_refused(tmp_path, files):
