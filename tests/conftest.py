@@ -24,6 +24,8 @@ def refused_connections(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("network") / "refused.txt"
     settings = runpy.run_path(str(NO_NETWORK / "sitecustomize.py"))
     os.environ[settings["REFUSED"]] = str(file)
+    # Datasets counts at its home how often a kind of file is read.
+    os.environ["HF_UPDATE_DOWNLOAD_COUNTS"], datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = "0", False
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(NO_NETWORK), os.environ.get("PYTHONPATH")]))
     return file
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import datasets
 import pytest
 from datasets import ClassLabel, Dataset, IterableDataset, load_dataset
 from helpers import VOCABULARY, of_others, write_table
@@ -42,9 +41,7 @@ READERS = {"csv": "csv", "jsonl": "json", "parquet": "parquet"}
 
 @pytest.mark.parametrize("own", [True, False], ids=["our reader", "load_dataset"])
 @pytest.mark.parametrize("kind", READERS)
-def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, monkeypatch, kind, own):
-    # Else Datasets counts downloads at its home.
-    monkeypatch.setattr(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)
+def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, kind, own):
     pattern = write_files(tmp_path, kind)
     if own:
         posts = stream_table(find_files(pattern))

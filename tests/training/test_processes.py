@@ -252,7 +252,6 @@ def test_a_stream_is_shared_out_by_file_and_nothing_is_lost(tmp_path, files):
         write_table(tmp_path / f"{number}.jsonl", posts)
     script = tmp_path / "stream.py"
     script.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{STREAM}")
-    os.environ["HF_UPDATE_DOWNLOAD_COUNTS"] = "0"
     run([str(tmp_path / "*.jsonl"), files["config_name"], str(tmp_path)], 2, str(script))
     for rank in (0, 1):
         seen = read_json(tmp_path / f"seen_{rank}.json")

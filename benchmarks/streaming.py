@@ -1,0 +1,81 @@
+"""
+From posts of a file to rows, held in memory and streamed: seconds, and the largest memory of a process that does nothing
+else, beside that of one which only imports the same.
+
+The posts of a timeline stand together; the first timeline has a hundred times the posts of the others.
+"""
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from workload import ROOT, table
+
+from modeling_tempoformer.data.synthetic import WORDS
+
+
+WAYS = {"imports alone": "nothing", "held in memory": "held", "streamed": "streamed"}
+
+
+def write_posts(path: Path, num_posts: int, posts_per_timeline: int):
+    """A CSV file of made-up posts of 1 to 40 words."""
+    choose = random.Random(0)
+    with path.open("w", encoding="utf-8") as file:
+        file.write("timeline_id,timestamp,text,label\n")
+        for post in range(num_posts):
+            # The first timeline is the long one.
+            timeline = max(0, post // posts_per_timeline - 99)
+            words = " ".join(choose.choices(WORDS, k=choose.randint(1, 40)))
+            file.write(
+                f"{timeline},{1_700_000_000 + 60 * post},{words},{'Switch' if post % 5 == 0 else 'No-Switch'}\n"
+            )
+
+
+def read(way: str, path: str) -> dict[str, float]:
+    """Reads all rows; the seconds, the MiB and the number of rows."""
+    from transformers import AutoTokenizer
+
+    from modeling_tempoformer import load_table, to_rows, to_timelines
+    from modeling_tempoformer.data.tables import stream_table
+
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization", model_max_length=128)
+    start, rows = time.perf_counter(), ()
+    if way != "nothing":
+        posts = load_table(path) if way == "held" else stream_table([path])
+        rows = to_rows(to_timelines(posts, ["No-Switch", "Switch"]), tokenizer, window=20)
+    count = sum(1 for _ in rows)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "rows": count}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--posts", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--posts_per_timeline", type=int, default=20)
+    parser.add_argument("--read", nargs=2, metavar=("WAY", "PATH"), help="What each process does.")
+    args = parser.parse_args()
+    if args.read:
+        print(json.dumps(read(*args.read)))
+        return
+    rows = []
+    for num_posts in args.posts:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "posts.csv"
+            write_posts(path, num_posts, args.posts_per_timeline)
+            for name, way in WAYS.items():
+                command = [sys.executable, __file__, "--read", way, str(path)]
+                said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+                found = json.loads(said.splitlines()[-1])
+                speed = num_posts / found["seconds"] if found["rows"] else None
+                rows.append([f"{num_posts:,}", name, f"{found['MiB']:.0f}", "" if speed is None else f"{speed:,.0f}"])
+    table(["posts", "", "largest memory, MiB", "posts a second"], rows)
+
+
+if __name__ == "__main__":
+    main()
