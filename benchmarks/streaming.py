@@ -1,6 +1,6 @@
 """
-From posts of a file to rows, held in memory and streamed: seconds, and the largest memory of a process that does nothing
-else, beside that of one which only imports the same.
+From posts of a file to rows, held in memory and streamed: the speed, and the largest memory of a process that does
+nothing else, beside that of one which only imports the same.
 
 The posts of a timeline stand together; the first timeline has a hundred times the posts of the others.
 """
