@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 PACKAGE = Path(__file__).parents[1]
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
-# What safetensors, PyTorch and NumPy say, without the number of an error, of a file that they cannot write to its end.
+# safetensors, PyTorch and NumPy say this, and give no number of an error, where they cannot write a file to its end.
 CUT_SHORT = ("Error while serializing", "inline_container.cc", "requested and")
 
 

@@ -57,7 +57,7 @@ def load_table(path: str | Path) -> Dataset:
         or has no rows.
     """
     tables = list(read_tables(path))
-    # Of a JSON file one piece alone may have lists in a column.
+    # One piece of a JSON file may be the only one with lists in a column.
     lists = {field.name for table in tables for field in table.schema if field.type == LISTS}
     for number, table in enumerate(tables):
         for name in lists.intersection(table.column_names):

@@ -24,11 +24,11 @@ logger = logging.get_logger(__name__)
 NO_LABEL = -100
 # What programs write where there is nothing, in lower case. "None" and "NA" may be the name of a class.
 NOTHING = ("nan", "null", "<na>")
-# What they write for a person whom nobody knows, in lower case.
+# Programs write these for a person whom nobody knows; in lower case.
 NOBODY = (*NOTHING, "none", "na", "n/a", "unknown", "[deleted]", "[removed]")
 # Trees read levels in 32 bits, in which the square of a larger one may be infinite.
 LARGEST_LEVEL = 1e15
-# "NA" may be, but of a table that R has written it most likely is not.
+# A class may have this name, but in a table from R it most likely means that there is no label.
 R_MISSING = "NA"
 OF_R = (
     "R writes NA where there is no value: if these posts have no label, write the table by write.csv(posts, path, "
