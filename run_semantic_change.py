@@ -151,6 +151,11 @@ class ChangeArguments:
         return self.corpora is not None and len(self.corpora) == 1 and corpora.is_table(self.corpora[0])
 
     @property
+    def reads_names(self) -> bool:
+        """Whether an encoder reads words' names; usages that people annotated stay as they were published."""
+        return self.dwug is None
+
+    @property
     def ends(self) -> tuple[str, str]:
         """The times that are compared."""
         return self.times[0], self.times[-1]
@@ -202,6 +207,7 @@ def score_words(
     vectors, columns = {}, {}
     if CONTEXTUAL.keys() & set(args.measures):
         settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
+        settings += (args.reads_names,)
         vectors = usages.embed_usages(model, tokenizer, found, *settings)
         swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
         if hasattr(tokenizer, "time_points"):
@@ -226,7 +232,7 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
     if CONTEXTUAL.keys() & set(args.measures):
-        found = usages.drop_unknown(tokenizer, found)
+        found = usages.drop_unknown(tokenizer, found, args.reads_names)
     found, left_out = usages.drop_rare(found, args.min_usages)
     static = {}
     if STATIC.keys() & set(args.measures):

@@ -165,7 +165,7 @@ def order(args: argparse.Namespace) -> list[list[dict]]:
         for layers in [*args.layers, *(["marked"] if args.target_marks else [])]:
             marks = args.target_marks if layers == "marked" else None
             number = 1 if marks else model.config.num_hidden_layers if layers == "all" else int(layers)
-            vectors = embed_usages(model, tokenizer, usages, number, target_marks=marks)
+            vectors = embed_usages(model, tokenizer, usages, number, target_marks=marks, read_names=False)
             place = {"encoder": Path(name).name, "last layers": layers}
             parts = {word: tuple(by_time.values()) for word, by_time in vectors.items()}
             ranked += [{**place, **row} for row in rank_words(parts, senses, golds)]
@@ -194,7 +194,8 @@ def methods(args: argparse.Namespace) -> list[list[dict]]:
 
     def score(model, tokenizer, clusters: bool = False) -> pd.DataFrame:
         found = {}
-        for word, pair in embed_usages(model, tokenizer, usages, int(args.layers[0])).items():
+        vectors = embed_usages(model, tokenizer, usages, int(args.layers[0]), read_names=bool(args.corpora))
+        for word, pair in vectors.items():
             pair = tuple(pair.values())
             distances = {"prt": measures.prototype_distance(*pair), "apd": measures.average_pairwise_distance(*pair)}
             found[word] = distances | (measures.cluster_distances(*pair, seed) if clusters else {})

@@ -186,11 +186,11 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
     return encoding["input_ids"], [index for index, (start, end) in offsets if start < usage.end and end > usage.start]
 
 
-def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages) -> Usages:
+def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names: bool = True) -> Usages:
     """Leaves out the usages of words unknown to the tokenizer: all would have one vector. A warning counts them."""
 
     def is_known(word: str, usage: Usage) -> bool:
-        ids, pieces = find_pieces(tokenizer, put_word(usage, word))
+        ids, pieces = find_pieces(tokenizer, put_name(usage, word) if read_names else usage)
         return any(ids[index] != tokenizer.unk_token_id for index in pieces)
 
     kept, unknown = {}, []
@@ -212,15 +212,22 @@ def context(usage: Usage, num_words: int = 10) -> str:
     return " ".join([*before[-num_words:], *after[:num_words]])
 
 
-def put_word(usage: Usage, word: str, marks: tuple[str, str] = ("", "")) -> Usage:
+def put_name(usage: Usage, word: str) -> Usage:
     """
-    The usage as an encoder reads it: with the name of its word, without a tag, in the place of the form, since vectors
-    of "industry" and "industries" differ as much as those of two senses. Marks around the name count as parts of it.
+    The usage with the name of its word, without a tag, in the place of the form: vectors of "industry" and of
+    "industries" differ as much as those of two senses.
     """
-    shown = untagged(word).join(marks)
-    return replace(
-        usage, text=usage.text[: usage.start] + shown + usage.text[usage.end :], end=usage.start + len(shown)
-    )
+    name = untagged(word)
+    text = usage.text[: usage.start] + name + usage.text[usage.end :]
+    return replace(usage, text=text, end=usage.start + len(name))
+
+
+def mark(usage: Usage, marks: tuple[str, str]) -> Usage:
+    """The usage with marks before and after the word; they count as parts of it."""
+    before, after = marks
+    word = f"{before}{usage.text[usage.start : usage.end]}{after}"
+    text = usage.text[: usage.start] + word + usage.text[usage.end :]
+    return replace(usage, text=text, end=usage.start + len(word))
 
 
 def encode_usage(
@@ -261,12 +268,12 @@ def embed_usages(
     batch_size: int = 32,
     max_length: int = 128,
     target_marks: tuple[str, str] | None = None,
+    read_names: bool = True,
 ) -> dict[str, dict[str, np.ndarray]]:
     """
     A vector for each usage: the mean over the word's tokens of the mean of the last hidden layers (section 4 of the
     paper). With `target_marks` it is the mean over all tokens of the text in which the word is marked, as encoders
-    that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023). The word's name, which is the key of
-    its usages, stands in the place of each form (as in Laicher et al., 2021).
+    that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023).
 
     Args:
         model, tokenizer: Any encoder. One with temporal attention reads each text at its time.
@@ -274,6 +281,8 @@ def embed_usages(
         num_last_layers: Number of layers to average, h in the paper; by default 4 or, with `target_marks`, 1.
         batch_size, max_length: Texts in a batch, and tokens of a text; longer ones are cut around the word.
         target_marks: What to write before and after the word, `("<t>", "</t>")` for XL-LEXEME.
+        read_names: Whether the model reads a word's name, which is the key of its usages, in the place of each form
+            (as in Laicher et al., 2021).
 
     Returns:
         For each word and time an array (usages, hidden) of float32, in the order of the usages without those that
@@ -288,13 +297,13 @@ def embed_usages(
         raise ValueError(f"`num_last_layers` must be between 1 and {layers}, got {num_last_layers}.")
     encoder = model.base_model.eval()
     max_length = min(max_length, token_limit(model, tokenizer))
-    kept = drop_unknown(tokenizer, usages)
-    encoded = [
-        encode_usage(tokenizer, put_word(usage, word, target_marks or ("", "")), max_length)
-        for word, by_time in kept.items()
-        for found in by_time.values()
-        for usage in found
-    ]
+    kept = drop_unknown(tokenizer, usages, read_names)
+
+    def encode(word: str, usage: Usage) -> tuple[dict[str, list[int]], int, int]:
+        usage = put_name(usage, word) if read_names else usage
+        return encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length)
+
+    encoded = [encode(word, usage) for word, by_time in kept.items() for found in by_time.values() for usage in found]
     vectors = np.zeros((len(encoded), model.config.hidden_size), dtype=np.float32)
     rows = [row for row, _, _ in encoded]
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):

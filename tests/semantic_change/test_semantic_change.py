@@ -305,6 +305,15 @@ def test_an_encoder_reads_the_name_of_a_word_in_the_place_of_its_forms(word, rea
             assert vector == pytest.approx(expected.numpy(), abs=1e-5)
 
 
+def test_an_encoder_may_read_the_forms_as_they_are():
+    """Those of a DWUG data set."""
+    model, tokenizer = plain_model()
+    usages = {"plane": {"1": [Usage("1", "the trees flew", 4, 9)]}}
+    (as_form,) = embed_usages(model, tokenizer, usages, read_names=False)["plane"]["1"]
+    (own,) = embed_usages(model, tokenizer, {"trees": usages["plane"]})["trees"]["1"]
+    assert as_form == pytest.approx(own, abs=1e-5)
+
+
 @pytest.mark.parametrize("bias", [0.0, 50.0])
 def test_texts_that_all_get_one_time_are_told(caplog, bias):
     model, tokenizer = time_model()
