@@ -176,7 +176,7 @@ class StreamStepOutput(ModelOutput):
 class StreamStepMixin:
     """Adds `step` to the models that classify streams."""
 
-    weights_sha256: str | None = None
+    weights_digest: str | None = None
 
     @torch.no_grad()
     def step(
@@ -308,25 +308,24 @@ class StreamStepMixin:
 
     def fingerprint(self) -> str:
         """
-        The window, the precision and the SHA-256 of the weights, by which a state knows its model. The weights are
-        read at the first call, wherever they are, and again after `train`, `eval` or `load_state_dict`: call `eval`
-        after changing them in another way. Of a quantised model only those count that were left as they are.
+        The window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a state knows its model.
+        They are read at the first call, wherever they are, and again after `train`, `eval` or `load_state_dict`: call
+        `eval` after changing weights in another way. Of a quantised model only those count that were left as they are.
         """
-        if self.weights_sha256 is None:
-            weights = ((name, values) for name, values in self.state_dict().items() if type(values) is torch.Tensor)
-            self.weights_sha256 = sha256_of(
-                (name, load_offloaded_parameter(self, name) if values.is_meta else values) for name, values in weights
-            )
-        return f"window {self.config.window}, {self.dtype}, weights {self.weights_sha256}"
+        if self.weights_digest is None:
+            weights = ((name, weight) for name, weight in self.state_dict().items() if type(weight) is torch.Tensor)
+            weights = ((name, load_offloaded_parameter(self, name) if w.is_meta else w) for name, w in weights)
+            self.weights_digest = sha256_of((name, w.flatten()[:: w.numel() // 64 + 1]) for name, w in weights)
+        return f"window {self.config.window}, {self.dtype}, weights {self.weights_digest}"
 
     def train(self, mode: bool = True):
         """As in the library. The weights are read again for the next [`fingerprint`]."""
-        self.weights_sha256 = None
+        self.weights_digest = None
         return super().train(mode)
 
     def load_state_dict(self, *args, **kwargs):
         """As in the library. The weights are read again for the next [`fingerprint`]."""
-        self.weights_sha256 = None
+        self.weights_digest = None
         return super().load_state_dict(*args, **kwargs)
 
     def check_values(self, inputs: dict[str, torch.Tensor], timeline_ids: Sequence[str], names: list[str]):

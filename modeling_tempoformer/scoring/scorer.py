@@ -42,7 +42,8 @@ def make_record(pipe: NamedTimelines, corpus: Corpus) -> dict[str, Any]:
         pipe.tokenizer.save_pretrained(folder)
         for path in sorted(Path(folder).iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
-    digest.update(pipe.model.fingerprint().encode())
+    for weight in pipe.model.state_dict().values():
+        digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
     files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
     settings = {f"--{role}_column": column for role, column in corpus.columns.items()}
     return {"model": digest.hexdigest(), **settings, "list of input files": files}
