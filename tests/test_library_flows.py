@@ -86,8 +86,10 @@ class Reader:
 
 def forward(reader: Reader) -> list[torch.Tensor]:
     """Logits, and attention; inside posts where it is returned."""
+    # The library's own models warn where another backend is asked for attention, which is not compiled.
+    attends = reader.kind != "temporal" or reader.model.config._attn_implementation == "eager"
     with torch.no_grad():
-        output = reader.model(**reader.batch(), output_attentions=True)
+        output = reader.model(**reader.batch(), output_attentions=attends)
     found = [*(output.get("stream_attentions") or ()), *(output.get("attentions") or ())]
     return [output.logits.softmax(-1), *(weights for weights in found if weights is not None)]
 

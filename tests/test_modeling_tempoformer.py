@@ -150,18 +150,6 @@ def test_a_backend_whose_masks_are_about_keys_alone(batch, kind):
     torch.testing.assert_close(other(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
 
 
-@pytest.mark.slow
-@WITH_BOTH_MODELS
-def test_compiled_is_the_same(batch, kind):
-    model = tiny_model(**kind)
-    torch.compiler.reset()
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    with torch.no_grad():
-        torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits, atol=1e-5, rtol=0)
-        weights = compiled(**batch, output_attentions=True).stream_attentions
-        torch.testing.assert_close(weights, model(**batch, output_attentions=True).stream_attentions)
-
-
 @WITH_BOTH_MODELS
 def test_embeddings_in_place_of_ids(batch, kind):
     model = tiny_model(**kind)
