@@ -59,5 +59,6 @@ class Trees(nn.Module):
         for level in range(DEPTH):
             split = right[..., 2**level - 1 : 2 ** (level + 1) - 1]
             reached = (reached.unsqueeze(-1) * torch.stack((1 - split, split), dim=-1)).flatten(-2)
-        probabilities = torch.einsum("...mtl,mtlc->m...c", reached, self.leaves) / self.leaves.shape[1]
-        return probabilities.clamp_min(LEAST_PROBABILITY).log()
+        # First of each tree, since rounding errors grow with the numbers in a sum.
+        of_trees = torch.einsum("...mtl,mtlc->m...tc", reached, self.leaves)
+        return of_trees.mean(-2).clamp_min(LEAST_PROBABILITY).log()
