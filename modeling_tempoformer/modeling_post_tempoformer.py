@@ -363,12 +363,14 @@ class StreamReaderMixin:
         return hidden_states, attentions, stream_attentions
 
     def check_times(self, elapsed: object | None, time_ids: torch.Tensor | None):
-        """Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training."""
+        """
+        Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training, whatever
+        the attention reads: trees read times, too.
+        """
         config, encoder = self.config, self.config.encoder_config
         if time_ids is not None and not hasattr(encoder, "num_time_ids"):
             raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{encoder.model_type}'.")
-        reads_time = config.num_stream_layers > 0 and config.stream_attention == "temporal_rotary"
-        if reads_time and config.timed is not None and config.timed != (elapsed is not None):
+        if config.timed is not None and config.timed != (elapsed is not None):
             problem = "no times are given" if config.timed else "times are given"
             raise ValueError(f"The model was trained with `timed={config.timed}` in its configuration, but {problem}.")
 
