@@ -788,6 +788,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
+        self.num_labels = config.num_labels
         self.tempoformer = self.base_class(config)
         self.classifier = class_layers(
             config, config.head_width, partial(MemberLinear, config.num_members, start="narrow")
