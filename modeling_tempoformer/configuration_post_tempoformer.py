@@ -69,17 +69,18 @@ class StreamFields(CheckedFields):
         if unknown := sorted(set(calibration) - {"temperature", "thresholds"}):
             raise ValueError(f"`calibration` has 'temperature' and 'thresholds', got {', '.join(map(repr, unknown))}.")
         temperature = calibration.get("temperature")
-        for name, numbers, count in (
-            ("class_weights", self.class_weights, self.num_labels),
-            ("calibration['thresholds']", calibration.get("thresholds"), self.num_labels),
-            ("calibration['temperature']", None if temperature is None else [temperature], 1),
+        # Beyond these numbers and their inverses scores and losses would be 0 or infinite.
+        for name, numbers, count, least in (
+            ("class_weights", self.class_weights, self.num_labels, 1e-30),
+            ("calibration['thresholds']", calibration.get("thresholds"), self.num_labels, 1e-100),
+            ("calibration['temperature']", None if temperature is None else [temperature], 1, 1e-6),
         ):
             if numbers is None:
                 continue
             if len(numbers) != count:
                 raise ValueError(f"`{name}` has {len(numbers)} values for {count} labels.")
-            if not all(0 < number < float("inf") for number in numbers):
-                raise ValueError(f"`{name}` must be positive and finite, got {numbers}.")
+            if not all(least <= number <= 1 / least for number in numbers):
+                raise ValueError(f"`{name}` must lie between {least:g} and {1 / least:g}, got {numbers}.")
 
     def validate_stream_width(self):
         """The stream layers must have whole heads, and whole pairs to rotate."""
@@ -149,11 +150,12 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         focal_gamma (`float`, *optional*, defaults to 2.0): Exponent of the focal loss; 0 gives cross-entropy.
         class_weights (`list[float]`, *optional*): Weight of each class in the loss; 1 for all if omitted.
         calibration (`dict`, *optional*):
-            What was tuned on posts that were not trained on, each positive: `"temperature"` divides the logits before
-            the softmax; a post gets the class with the largest probability / `"thresholds"`. Either may be missing.
+            What was tuned on posts that were not trained on, each positive: `"temperature"`, from 1e-6 to 1e6, divides
+            the logits before the softmax; a post gets the class with the largest probability / `"thresholds"`. Either
+            may be missing.
         timed (`bool`, *optional*):
-            Whether the model was trained with the time between posts. With `stream_attention="temporal_rotary"`
-            streams must match it; if None, this is not checked.
+            Whether the model was trained with the time between posts. Streams must match it, whatever the attention
+            reads; if None, this is not checked.
         problem_type (`str`, *optional*):
             `"single_label_classification"`, which None stands for too: a post has one of at least 2 classes.
 

@@ -376,12 +376,14 @@ class StreamReaderMixin:
         return hidden_states, attentions, stream_attentions
 
     def check_times(self, elapsed: object | None, time_ids: torch.Tensor | None):
-        """Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training."""
+        """
+        Raises a `ValueError` for `time_ids` that the encoder does not read, or `elapsed` unlike in training, whatever
+        the attention reads: trees read times, too.
+        """
         config, encoder = self.config, self.config.encoder_config
         if time_ids is not None and not hasattr(encoder, "num_time_ids"):
             raise ValueError(f"`time_ids` are for encoders with temporal attention, not for a '{encoder.model_type}'.")
-        reads_time = config.num_stream_layers > 0 and config.stream_attention == "temporal_rotary"
-        if reads_time and config.timed is not None and config.timed != (elapsed is not None):
+        if config.timed is not None and config.timed != (elapsed is not None):
             problem = "no times are given" if config.timed else "times are given"
             raise ValueError(f"The model was trained with `timed={config.timed}` in its configuration, but {problem}.")
 
@@ -517,7 +519,8 @@ class StreamLayers(nn.Module):
         slot_post, slot_mask, pair, has_pair = (
             tensor.to(vectors.device) for tensor in (streams.slot_post, streams.slot_mask, *streams.pair)
         )
-        projected = self.projection(self.norm(vectors.unsqueeze(0)))
+        # Vectors that were computed before may be in more bits than the model.
+        projected = self.projection(self.norm(vectors.unsqueeze(0).to(self.norm.weight.dtype)))
         states = projected[:, slot_post]
         all_states, attentions = [states], []
         for index, layer in enumerate(self.layers):
@@ -528,14 +531,15 @@ class StreamLayers(nn.Module):
             attentions.append(weights)
         previous, newest = projected[:, pair].unbind(2)
         step = (newest - previous) * has_pair[:, :1]
-        alike = likeness(vectors[slot_post], slot_mask).expand(len(states), -1, -1)
+        alike = likeness(vectors[slot_post], slot_mask).to(step).expand(len(states), -1, -1)
         read = torch.cat((self.final_norm(states[:, :, -1]), step, step.abs(), alike), dim=-1)
         return read, all_states, attentions
 
 
 def likeness(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> torch.Tensor:
     """From (streams, window, hidden) the newest vector's cosines with the one before and the mean of all before."""
-    units = nn.functional.normalize(vectors, dim=-1) * slot_mask.unsqueeze(-1)
+    # In float32, as float16 has no number so small as what keeps this from dividing 0 by 0.
+    units = nn.functional.normalize(vectors.float(), dim=-1) * slot_mask.unsqueeze(-1)
     newest, earlier = units[:, -1:], units[:, :-1]
     references = torch.stack((nn.functional.pad(earlier, (0, 0, 1, 0))[:, -1], earlier.sum(1)), dim=1)
     return (newest * nn.functional.normalize(references, dim=-1)).sum(-1)
@@ -804,7 +808,8 @@ class StreamClassificationMixin(StreamStepMixin):
                     members = torch.arange(len(scores), device=scores.device)
                     labels = labels.masked_fill(members[:, None, None] == held_out[:, None], -100)
                 if num_items_in_batch is not None:
-                    num_items_in_batch = num_items_in_batch * len(scores)
+                    # One member does not learn from a row that is held out.
+                    num_items_in_batch = num_items_in_batch * (len(scores) - (held_out is not None))
             loss = focal_loss(judged, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
         return StreamClassifierOutput(
             loss=loss,
@@ -828,6 +833,7 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__(config)
+        self.num_labels = config.num_labels
         self.tempoformer = self.base_class(config)
         self.classifier = class_layers(
             config, config.head_width, partial(MemberLinear, config.num_members, start="narrow")
@@ -846,8 +852,10 @@ class PostTempoFormerForStreamClassification(StreamClassificationMixin, PostTemp
         if place is None:
             raise ValueError("The model's trees need `place`, as `StreamCollator` makes it.")
         network, trees = self.config.tree_weights
-        features = self.trees.read(*self.tree_inputs(outputs, place, elapsed))
-        return network * logits + trees * self.trees(features).to(logits)
+        # In float32, as is the sum: 16 bits are too coarse for thresholds.
+        with torch.autocast(logits.device.type, enabled=False):
+            of_trees = self.trees(self.trees.read(*self.tree_inputs(outputs, place, elapsed)))
+        return network * logits + trees * of_trees.to(logits.device)
 
     def tree_inputs(
         self, outputs: PostTempoFormerModelOutput, place: torch.Tensor, elapsed: torch.Tensor | None

@@ -450,6 +450,7 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
 
     def __init__(self, config: TempoFormerConfig):
         super().__init__(config)
+        self.num_labels = config.num_labels
         self.tempoformer = TempoFormerModel(config)
         self.classifier = StreamClassificationHead(config)
         self.post_init()

@@ -68,7 +68,7 @@ def explain_streams(
     """
     Logits of streams, and of the same streams with one thing changed: `forward` on the same posts with more streams,
     no more of them at a time than the batch has. The batch is of a window of one post more than the model's: where a
-    post is left out, those before it move up by one place, and this one enters.
+    post is left out, those before it move up by one place, this one enters, and `place` is that without the post.
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
     but the newest, oldest first; with the post before the newest once more in the newest one's place and time; with no
@@ -89,6 +89,12 @@ def explain_streams(
     inputs["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
     if place is not None:
         inputs["place"] = place.unsqueeze(2).repeat(1, 1, len(kept), 1)
+        without = inputs["place"][:, :, 1:window]
+        if elapsed is not None:
+            # Without the first post of all, the timeline begins with the next.
+            begins = place[..., :1] == window - slots[1:]
+            without[..., 1] = elapsed[..., 2:].where(begins, without[..., 1])
+        without[..., 0] = (without[..., 0] - 1).clamp_min(0.0)
         inputs["place"][:, :, at_first] = 0.0
     if elapsed is not None:
         inputs["elapsed"], gap = elapsed[..., kept], elapsed[..., -2]

@@ -3,6 +3,9 @@ The post model's second expert: trees that read a post, the post before it, and 
 labels follow the place, or are few, trees learn more than a network does.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import nn
 
@@ -24,19 +27,30 @@ class Trees(nn.Module):
 
     Buffers: `mean` (hidden,) and `components` (48, hidden) of the posts' vectors; `center` and `scale` (features,);
     `feature` and `threshold` (members, trees, splits); `leaves` (members, trees, leaves, classes), probabilities.
+    They are in float32 whatever the model's dtype: in 16 bits a threshold moves to the other side of posts.
     """
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
         hidden, shape = config.encoder_config.hidden_size, (config.num_members, config.num_trees)
         features = 3 * COMPONENTS + 5
-        self.register_buffer("mean", torch.zeros(hidden))
-        self.register_buffer("components", torch.zeros(COMPONENTS, hidden))
-        self.register_buffer("center", torch.zeros(features))
-        self.register_buffer("scale", torch.ones(features))
-        self.register_buffer("feature", torch.zeros(*shape, SPLITS, dtype=torch.long))
-        self.register_buffer("threshold", torch.zeros(*shape, SPLITS))
-        self.register_buffer("leaves", torch.zeros(*shape, LEAVES, config.num_labels))
+        zeros = partial(torch.zeros, dtype=torch.float32)
+        self.register_buffer("mean", zeros(hidden))
+        self.register_buffer("components", zeros(COMPONENTS, hidden))
+        self.register_buffer("center", zeros(features))
+        self.register_buffer("scale", torch.ones(features, dtype=torch.float32))
+        self.register_buffer("feature", zeros(*shape, SPLITS, dtype=torch.long))
+        self.register_buffer("threshold", zeros(*shape, SPLITS))
+        self.register_buffer("leaves", zeros(*shape, LEAVES, config.num_labels))
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True):
+        """As in PyTorch, for `to`, `half` and all others, but they change no dtype."""
+
+        def keep_dtype(values: torch.Tensor) -> torch.Tensor:
+            changed = fn(values)
+            return changed if changed.dtype == values.dtype else values.to(changed.device)
+
+        return super()._apply(keep_dtype, recurse)
 
     def read(self, pairs: torch.Tensor, alike: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
         """
@@ -45,12 +59,12 @@ class Trees(nn.Module):
         (..., 2, hidden); `alike` (..., 2), cosines of posts; and the logarithms of `place` (..., 3): how many posts
         came before, and the seconds since the first and since the last of them.
         """
+        pairs, alike, place = (values.to(self.mean) for values in (pairs, alike, place))
         has_previous = (pairs[..., 0, :] != 0).any(-1, keepdim=True)
         previous, newest = ((pairs - self.mean) @ self.components.T).unbind(-2)
         previous = previous * has_previous
         step = (newest - previous) * has_previous
-        place = place.float().log1p().to(pairs)
-        return (torch.cat((newest, previous, step, alike, place), dim=-1) - self.center) / self.scale
+        return (torch.cat((newest, previous, step, alike, place.log1p()), dim=-1) - self.center) / self.scale
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Each member's log-probabilities (members, ..., classes) for what `read` returns."""
@@ -59,5 +73,6 @@ class Trees(nn.Module):
         for level in range(DEPTH):
             split = right[..., 2**level - 1 : 2 ** (level + 1) - 1]
             reached = (reached.unsqueeze(-1) * torch.stack((1 - split, split), dim=-1)).flatten(-2)
-        probabilities = torch.einsum("...mtl,mtlc->m...c", reached, self.leaves) / self.leaves.shape[1]
-        return probabilities.clamp_min(LEAST_PROBABILITY).log()
+        # First of each tree, since rounding errors grow with the numbers in a sum.
+        of_trees = torch.einsum("...mtl,mtlc->m...tc", reached, self.leaves)
+        return of_trees.mean(-2).clamp_min(LEAST_PROBABILITY).log()

@@ -2,12 +2,15 @@
 
 import pytest
 import torch
-from helpers import MODELS, make_trainer, tiny_model
-from transformers import AutoModelForSequenceClassification, Trainer
+from helpers import CHANGES, MODELS, dated_config, make_trainer, tiny_model, tiny_reader
+from transformers import AutoModelForSequenceClassification, Trainer, pipeline
 
-from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification
+from modeling_tempoformer import TempoFormerConfig, TempoFormerForStreamClassification, modeling_temporal_bert
+from modeling_tempoformer.training.frozen_encoder import embed_rows
 
 
+# The post model as it is trained without a recipe.
+DEFAULT = {"model_type": "post_tempoformer", "num_members": 5, "num_trees": 40, "tree_weights": [0.9, 0.8]}
 WITH_BOTH_MODELS = pytest.mark.parametrize("kind", MODELS, ids=str)
 
 
@@ -49,6 +52,64 @@ def test_returned_hidden_states_get_the_gradient_of_the_logits(batch, family):
     model.tempoformer.encoder.embeddings.register_forward_hook(lambda module, args, states: states + step)
     moved = model(**batch).logits.square().sum()
     assert (moved - total).item() == pytest.approx(1e-5 * gradient.norm().item(), rel=0.01)
+
+
+@pytest.mark.parametrize("saved", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("way", ["to", "load", "autocast"])
+@pytest.mark.parametrize("kind", [MODELS[0], DEFAULT], ids=str)
+def test_16_bits_give_almost_the_same_probabilities(tmp_path, kind, way, saved):
+    """The first post of a timeline has none before it."""
+    model, tokenizer = tiny_reader(tmp_path, **CHANGES, **kind)
+    timeline = {"text": ["sad today", "so glad", "", "lost", "so glad"], "timestamp": [0, 60, 60, 7200, 400000]}
+
+    def probabilities(**settings) -> torch.Tensor:
+        pipe = pipeline("stream-classification", tokenizer=tokenizer, top_k=9, **settings)
+        by_name = [{entry["label"]: entry["score"] for entry in post} for post in pipe(timeline)]
+        return torch.tensor([[post[name] for name in CHANGES["label2id"]] for post in by_name])
+
+    expected, dtype = probabilities(model=model), getattr(torch, saved)
+    if way == "load":
+        found = probabilities(model=type(model).from_pretrained(tmp_path, dtype=dtype))
+    elif way == "to":
+        found = probabilities(model=model.to(dtype))
+    else:
+        with torch.autocast("cpu", torch.bfloat16, enabled=saved == "bfloat16"):
+            found = probabilities(model=model)
+    torch.testing.assert_close(found, expected, atol=2e-2 if saved != "float32" else 1e-5, rtol=0)
+
+
+def test_trees_stay_in_32_bits(tmp_path):
+    """In 16 bits thresholds lie on the other side of posts. What is saved of a model in 16 bits is whole."""
+    model = tiny_model(**DEFAULT)
+    expected = {name: values.clone() for name, values in model.trees.state_dict().items()}
+    for changed in (model.half(), model.bfloat16(), model.to(torch.float16)):
+        changed.save_pretrained(tmp_path)
+        loaded = type(model).from_pretrained(tmp_path, dtype=torch.bfloat16)
+        assert loaded.dtype == torch.bfloat16
+        for name, values in loaded.trees.state_dict().items():
+            assert values.dtype == expected[name].dtype and torch.allclose(values, expected[name], rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("precision", ["fp16_full_eval", "bf16_full_eval"])
+def test_vectors_of_posts_are_read_in_16_bits(tmp_path, tokenization, precision):
+    """A frozen encoder's are in 32 bits."""
+
+    def predict(**settings) -> torch.Tensor:
+        trainer = make_trainer(tmp_path, tokenization, kind=DEFAULT, **settings)
+        rows = embed_rows({"train": trainer.train_dataset}, trainer.model, trainer.processing_class)["train"]
+        return torch.from_numpy(trainer.predict(rows).predictions).float().softmax(-1)
+
+    torch.testing.assert_close(predict(**{precision: True}), predict(), atol=2e-2, rtol=0)
+
+
+@pytest.mark.parametrize("kind", [*MODELS, {"model_type": "temporal_bert"}], ids=str)
+def test_the_number_of_classes_is_an_attribute(kind):
+    if kind in MODELS:
+        assert tiny_model(**kind, num_labels=4).num_labels == 4
+    else:
+        for head in ("SequenceClassification", "TokenClassification"):
+            cls = getattr(modeling_temporal_bert, f"BertWithTemporalAttentionFor{head}")
+            assert cls(dated_config(num_labels=4)).num_labels == 4
 
 
 def test_a_loss_of_ones_own_is_possible_and_label_smoothing_is_not(tmp_path, tokenization):

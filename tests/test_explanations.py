@@ -37,6 +37,9 @@ VARIANTS = [
     {"window": 2, "model_type": "post_tempoformer", "post_pooling": "cls"},
     {"calibration": {"temperature": 2.5, "thresholds": [0.6, 0.3, 0.1]}},
     {"family": "modernbert"},
+    WITH_TREES,
+    {**WITH_TREES, "window": 2},
+    {**WITH_TREES, "window": 20},
 ]
 
 
@@ -98,7 +101,8 @@ def check_effects(pipe, timeline: dict) -> float:
 
 
 @pytest.mark.parametrize(
-    ("settings", "is_timed"), [*((settings, True) for settings in VARIANTS), *((kind, False) for kind in MODELS)]
+    ("settings", "is_timed"),
+    [*((settings, True) for settings in VARIANTS), *((kind, False) for kind in (*MODELS, WITH_TREES))],
 )
 def test_effects_are_what_the_pipeline_says_without_a_post(settings, is_timed):
     largest = check_effects(make(**settings), TIMED if is_timed else UNTIMED)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import OTHER_ENCODERS, TIMES, TINY, tiny_batch, tiny_encoder, tiny_model
+from helpers import OTHER_ENCODERS, TIMES, TINY, make_trainer, tiny_batch, tiny_encoder, tiny_model
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
 from modeling_tempoformer import (
@@ -91,7 +91,10 @@ def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():
 
 
 def test_each_member_learns_as_if_it_were_alone():
-    """Without dropout the loss is the mean of the members' losses, also where gradients are accumulated."""
+    """
+    Without dropout the loss is the mean of the members' losses over what each learns from, also where gradients are
+    accumulated: of 20 posts with a label in all batches one of two members learns from each.
+    """
     settings = {"num_members": 2, "stream_dropout": 0.0, "head_dropout": 0.0}
     model, batch = tiny_model(model_type="post_tempoformer", **settings), tiny_batch()
     labels, held_out = batch.pop("labels"), torch.tensor([0, 1])
@@ -101,5 +104,25 @@ def test_each_member_learns_as_if_it_were_alone():
     model.tempoformer.encoder.eval()
     model.training = True
     found = model(**batch, labels=labels, held_out=held_out, num_items_in_batch=20).loss
-    expected = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / (20 * 2)
+    expected = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / 20
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_the_logged_loss_of_training_is_that_of_an_evaluation(tmp_path, tokenization, accumulated):
+    """All members are alike and nothing is learned, so that the two differ by nothing but the divisor."""
+    kind = {"model_type": "post_tempoformer", "num_members": 5, "stream_dropout": 0.0}
+    steps = {"gradient_accumulation_steps": accumulated, "max_steps": 1, "logging_steps": 1, "learning_rate": 0.0}
+    sizes = {"per_device_train_batch_size": 16 // accumulated}
+    trainer = make_trainer(tmp_path, tokenization, kind=kind, dropout=0.0, **steps, **sizes)
+    for module in (trainer.model.tempoformer.stream_layers, trainer.model.classifier):
+        for name, weights in module.named_parameters():
+            by_member = weights.detach().unflatten(1, (5, -1)).movedim(1, 0) if "position" in name else weights
+            by_member.data.copy_(by_member[:1].clone().expand_as(by_member))
+    rows = trainer.train_dataset
+    assert len(rows) == 16
+    for held_out in (None, [number % 5 for number in range(16)]):
+        trainer.train_dataset = rows if held_out is None else rows.add_column("held_out", held_out)
+        trainer.train()
+        logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        assert logged[0] == pytest.approx(trainer.evaluate()["eval_loss"], rel=1e-4)

@@ -160,7 +160,9 @@ NO_SENSE = {
         ({"stream_position_embeddings": [True]}, "stream_position_embeddings"),
         *(({"class_weights": [1.0]}, "class_weights"), ({"class_weights": [1.0, -1.0, 1.0]}, "class_weights")),
         *(({"focal_gamma": -1.0}, "focal_gamma"), ({"id2label": {"0": "IS", "1": "O", "3": "IE"}}, "id2label")),
-        ({"calibration": {"temperature": NAN}}, "calibration.*temperature"),
+        *(({"calibration": {"temperature": number}}, "calibration.*temperature") for number in (NAN, 1e-300, 1e300)),
+        ({"calibration": {"thresholds": [0.5, 1e-310, 0.5]}}, "calibration.*thresholds"),
+        ({"class_weights": [1.0, 1e300, 1.0]}, "class_weights"),
         ({"calibration": {"thresholds": [0.5, 0.5]}}, "calibration.*thresholds.*2.*3"),
         ({"calibration": {"threshold": [0.5, 0.5, 0.5]}}, "calibration.*'threshold'"),
     ],
@@ -192,6 +194,27 @@ def test_a_configuration_that_makes_no_sense_is_one_error(tmp_path, kind, fields
     path.write_text(json.dumps({**read_json(path), **fields}))
     with pytest.raises(ValueError, match=named):
         AutoConfig.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("attention", ["temporal_rotary", "rotary", "full"])
+@pytest.mark.parametrize("kind", [*MODELS, {"model_type": "tempoformer", "num_stream_layers": 0}], ids=str)
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_model_takes_times_if_it_was_trained_with_them(kind, attention, timed):
+    """Whatever its attention reads: in the model, in the pipeline, and step by step."""
+    model, tokenizer = tiny_reader(**CHANGES, **kind, stream_attention=attention, timed=timed)
+    pipe = pipeline("stream-classification", model=model, tokenizer=tokenizer)
+    given = {True: TIMELINE, False: {"text": TIMELINE["text"]}}
+    ids = tokenizer(TIMELINE["text"], padding=True, return_tensors="pt").input_ids
+    times = {True: {"timestamps": TIMELINE["timestamp"]}, False: {}}
+    assert len(pipe(given[timed])) == 3 and len(model.step(ids, timeline_ids=["ann"] * 3, **times[timed]).logits) == 3
+    for call in (pipe, pipe.explain):
+        with pytest.raises(ValueError, match=f"timed={timed}"):
+            call(given[not timed])
+    with pytest.raises(ValueError, match=f"timed={timed}"):
+        model.step(ids, timeline_ids=["ann"] * 3, **times[not timed])
+    # Where a model does not say how it was trained, both are read.
+    model.config.timed = None
+    assert len(pipe(given[not timed])) == 3
 
 
 @pytest.mark.parametrize(

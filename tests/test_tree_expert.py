@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import inputs_only, tiny_batch, tiny_model, tiny_reader
+from helpers import inputs_only, tiny_batch, tiny_encoder, tiny_model, tiny_reader
 from scipy.special import log_softmax
 from sklearn.ensemble import ExtraTreesClassifier
 
@@ -89,6 +89,36 @@ def test_a_member_s_trees_have_not_seen_what_it_holds_out():
     other, _ = grow(lambda post: int(post < 4), lambda row, label: 1 - label if row["held_out"] else label)
     same = [torch.allclose(*pair, atol=1e-5) for pair in zip(model.trees.leaves, other.trees.leaves, strict=True)]
     assert same == [False, True]
+
+
+@pytest.mark.parametrize("count", [1, 5, 20, 40])
+@pytest.mark.parametrize("has_levels", [False, True])
+def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
+    """
+    Where posts say a few things, and come a day and up to a second after one another, the trees answer alike whatever
+    batch a post was read in. Vectors differ by as much as MiniLM's do then.
+    """
+    encoder = {**tiny_encoder(), "hidden_size": 64}
+    model = tiny_model(model_type="post_tempoformer", num_labels=2, num_trees=40, encoder_config=encoder)
+    generator = torch.Generator().manual_seed(count)
+    texts = torch.randn(count, 64, generator=generator) + 1
+    said = torch.randint(0, count, (40, 12), generator=generator)
+    labels = (said % 2 != said.roll(1, 1) % 2).long() ^ (torch.rand(40, 12, generator=generator) < 0.2)
+    gaps = 86400 + torch.rand(40, 12, generator=generator, dtype=torch.float64)
+    levels = np.where(said.flatten() % 3, said.flatten().double().numpy(), np.nan) if has_levels else None
+
+    def batch(error: float) -> dict[str, torch.Tensor]:
+        rows, tokenizer = [], tiny_reader()[1]
+        for number, (posts, classes, times) in enumerate(zip(said, labels, gaps.cumsum(1), strict=True)):
+            vectors = texts[posts] + error * torch.randn(12, 64, generator=generator)
+            row = {"post_embeds": vectors, "labels": classes.tolist(), "timestamps": times.tolist()}
+            rows.append({**row, "held_out": number % 2})
+        return dict(StreamCollator(tokenizer, 4)(rows))
+
+    grow_trees(model, [batch(3e-7)], 0, levels)
+    model.config.tree_weights = [1.0, 1.0]
+    first, second = (model(**inputs_only(batch(error))).logits.softmax(-1) for error in (0.0, 3e-7))
+    torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
 
 
 def test_levels_teach_the_step_that_is_asked_for():

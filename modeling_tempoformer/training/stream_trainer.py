@@ -136,7 +136,10 @@ class StreamTrainer(HubTrainer):
                 logger.info("The trees learn from the levels of %d labelled posts.", np.isfinite(self.levels).sum())
             grow_trees(model, batches, self.args.seed, self.levels)
             if kept:
+                # As part of the training: afterwards `--bf16_full_eval` would leave the weights in 16 bits.
+                self.is_in_train = True
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
+                self.is_in_train = False
         elif self.levels is not None:
             logger.warning("The levels of posts are not read: only trees over a frozen encoder learn from them.")
         if self.is_world_process_zero():

@@ -18,6 +18,11 @@ from ..trees_tempoformer import DEPTH, SPLITS, Trees
 # Posts that go to a leaf at least, and the share of the features among which a split is chosen.
 LEAST_POSTS, SHARE_OF_FEATURES = 3, 0.3
 POSTS_AT_ONCE = 512
+# A component counts nothing whose spread is less than this share of the largest one's, nor another feature whose
+# spread is less than this: divided by the spread, rounding errors would be as large as what it says.
+LEAST_SPREAD = 1e-2
+# So finely a tree, which splits softly, tells posts apart: equal texts, read in other batches, are not split.
+DECIMALS = 3
 # Where the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
 # Among which a cross-validation chooses how strongly the prediction of a level is held back.
@@ -60,10 +65,10 @@ def grow_trees(
     trees.scale.fill_(1)
     features = read_features(trees, pairs, alike, place, held_out, directions)
     trees.center.copy_(features.mean(0))
-    # A component that does not vary counts nothing.
     spread = features.std(0)
-    trees.scale.copy_(torch.where(spread > 1e-6, spread, 1.0))
-    features = (features - trees.center) / trees.scale
+    counts = spread > least_spread(trees, spread)
+    trees.scale.copy_(torch.where(counts, spread, 1.0))
+    features = ((features - trees.center) / trees.scale).masked_fill(~counts, 0.0).round(decimals=DECIMALS)
     for member in range(model.config.num_members):
         learned = held_out != member
         forest = ExtraTreesClassifier(
@@ -82,6 +87,15 @@ def grow_trees(
     own = torch.cat([trees(part) for part in features.split(POSTS_AT_ONCE)], dim=1)[held_out, np.arange(len(labels))]
     model.config.tree_weights = weigh(logits, own.numpy(), labels, model.config.class_weights)
     model.to(model.device)
+
+
+def least_spread(trees: Trees, spread: torch.Tensor) -> torch.Tensor:
+    """The standard deviation from which each of the trees' features counts, from that of all of them."""
+    # Where all texts are the same, the largest component is nothing but rounding errors of their vector.
+    largest = torch.maximum(spread[0], LEAST_SPREAD * trees.mean.norm())
+    # A direction of levels has any length, those of components 1.
+    of_components = (largest * trees.components.norm(dim=-1)).repeat(3)
+    return LEAST_SPREAD * torch.cat((of_components, torch.ones(len(spread) - len(of_components))))
 
 
 def level_directions(

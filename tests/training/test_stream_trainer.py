@@ -3,7 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
-from helpers import NAMES, VOCABULARY, tiny_encoder, tiny_model
+from helpers import MODELS, NAMES, VOCABULARY, tiny_encoder, tiny_model
 from huggingface_hub import ModelCard
 from transformers import (
     AutoTokenizer,
@@ -22,12 +22,12 @@ from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTr
 TEXTS = ["sad today", "so glad", "tired again", "home"]
 
 
-def make(folder, tokenization, **settings) -> StreamTrainer:
+def make(folder, tokenization, kind=MODELS[0], **settings) -> StreamTrainer:
     """A training on four rows of four posts, evaluated after each of four steps; at a rate of 0 it learns nothing."""
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
     tokenizer.model_max_length = 16
     torch.manual_seed(0)
-    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)}, num_labels=2)
+    model = tiny_model(encoder_config={**tiny_encoder(), "vocab_size": len(tokenizer)}, num_labels=2, **kind)
     model.config.id2label = dict(enumerate(NAMES))
     row = {"input_ids": tokenizer(TEXTS)["input_ids"], "timestamps": [0, 60, 90, 9000], "labels": [0, 0, 0, 1]}
     defaults = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
@@ -45,6 +45,19 @@ def train_with_scores(trainer: StreamTrainer, *scores: float) -> list[dict]:
     trainer.compute_metrics = lambda prediction: {"macro_f1": next(left)}
     trainer.train()
     return [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+
+
+@pytest.mark.parametrize("precision", ["fp16_full_eval", "bf16_full_eval"])
+def test_an_evaluation_in_16_bits_leaves_the_weights_in_32_until_they_are_saved(tmp_path, tokenization, precision):
+    """Also the evaluation of trees, which are grown after the last step."""
+    kind = {"model_type": "post_tempoformer", "num_trees": 2}
+    trainer = make(tmp_path, tokenization, kind, **{precision: True})
+    trainer.train_dataset = trainer.train_dataset.add_column("held_out", [0, 1, 0, 1])
+    before = {name: weights.clone() for name, weights in trainer.model.named_parameters()}
+    trainer.train()
+    assert trainer.model.config.tree_weights is not None
+    for name, weights in trainer.model.named_parameters():
+        torch.testing.assert_close(weights.detach(), before[name], atol=1e-6, rtol=0)
 
 
 def test_of_equal_evaluations_that_with_the_lowest_loss_is_kept(tmp_path, tokenization):
