@@ -182,14 +182,6 @@ def test_streams_that_do_not_fit_the_times_of_the_training_are_refused(kind, tim
         torch.testing.assert_close(model(**fits).logits, expected, atol=1e-5, rtol=0)
         with pytest.raises(ValueError, match=f"`timed={timed}` in its configuration"):
             model(**other)
-        # Models that do not read time accept both.
-        for settings in ({"stream_attention": "rotary"}, {"num_stream_layers": 0}):
-            tiny_model(timed=timed, **settings)(**other)
-    posts = {"input_ids": batch["input_ids"][0, :2], "timeline_ids": ["ann", "ann"]}
-    times = {"timestamps": [0.0, 60.0]}
-    model.step(**posts, **(times if timed else {}))
-    with pytest.raises(ValueError, match=f"`timed={timed}` in its configuration"):
-        model.step(**posts, **({} if timed else times))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
