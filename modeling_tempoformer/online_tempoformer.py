@@ -339,9 +339,8 @@ class StreamStepMixin:
         row = {name: torch.tensor(values) for name, values in streams.items() if values}
         for name in posts[0]:
             row[name] = nn.utils.rnn.pad_sequence([post[name] for post in posts], True, fill.get(name, 0))
-        return (
-            self(**{name: values.unsqueeze(0).to(self.input_device) for name, values in row.items()}).logits[0].cpu()
-        )
+        row = {name: values.unsqueeze(0).to(self.input_device) for name, values in row.items()}
+        return self(**row).logits[0].cpu()
 
 
 def read_seconds(value: Any, name: str) -> float:
