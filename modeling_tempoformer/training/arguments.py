@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from accelerate.utils import parse_flag_from_env
 from transformers import TrainingArguments
 
 from .recipes import read_overrides
@@ -84,10 +85,18 @@ class ModelArguments(CheckpointArguments):
 
 
 def check_asked(training: TrainingArguments, calibrates: bool = False):
-    """Raises a `ValueError` for a run that does nothing, or that would give a model scores of another."""
+    """
+    Raises a `ValueError` for a run that does nothing, that would give a model scores of another, or that FSDP has
+    nothing to do in.
+    """
     uses_model = training.do_eval or training.do_predict or calibrates
     if not (training.do_train or uses_model or training.push_to_hub):
         raise ValueError("Nothing is asked for: give --do_train, --do_eval or --do_predict.")
+    is_sharded = training.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP")
+    if is_sharded and not training.do_train:
+        raise ValueError("--fsdp shards a training: without --do_train leave it out, also in several processes.")
+    if is_sharded and getattr(training, "freeze_encoder", False):
+        raise ValueError("--fsdp shards what learns, and with --freeze_encoder that is little: leave one of them out.")
     if uses_model and not training.do_train and any(Path(training.output_dir).glob("*.safetensors")):
         raise ValueError(
             f"--output_dir {training.output_dir} has a model and the results of its training, which this run would "

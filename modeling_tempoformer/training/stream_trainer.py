@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from accelerate.utils import parse_flag_from_env
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
@@ -82,13 +81,6 @@ class StreamTrainingArguments(HubTrainingArguments):
         check_positive(self, "early_stopping_patience")
         if self.min_steps < 0:
             raise ValueError(f"--min_steps must be at least 0, got {self.min_steps}.")
-        is_sharded = self.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP")
-        if is_sharded and not self.do_train:
-            raise ValueError("--fsdp shards a training: without --do_train leave it out, also in several processes.")
-        if is_sharded and self.freeze_encoder:
-            raise ValueError(
-                "--fsdp shards what learns, and with --freeze_encoder that is little: leave one of them out."
-            )
         super().__post_init__()
         is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
         if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
