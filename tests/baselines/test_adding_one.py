@@ -37,7 +37,7 @@ class Method(UntrainedBaseline):
 
 def test_it_runs_with_its_own_option_and_its_recipe(tmp_path):
     project = tmp_path / "project"
-    for name in ("modeling_tempoformer", "configuration"):
+    for name in ("modeling_tempoformer", "configuration", "hub_cards"):
         shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "run_baseline.py", project)
     (project / "modeling_tempoformer" / "baselines" / "toy.py").write_text(TOY)
