@@ -1,5 +1,7 @@
 """What Transformers asks of every model class; the common tests of its suite that apply, on tiny models."""
 
+import logging
+
 import pytest
 import torch
 from helpers import CLASSES, MODELS, inputs_only, tiny_batch, tiny_model
@@ -55,8 +57,13 @@ def test_other_classes_leave_the_weights_of_those_before(tmp_path, given, weight
 
 
 @WITH_BOTH_MODELS
-def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog):
+def test_a_base_checkpoint_leaves_the_head_new(tmp_path, batch, kind, caplog, monkeypatch):
     """Also what fitted the head that its weights once had."""
+    library = logging.getLogger("transformers.modeling_utils")
+    # A script that ran before may have quieted it.
+    monkeypatch.setattr(library, "filters", [])
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    caplog.set_level(logging.WARNING, library.name)
     base = tiny_model(calibration={"temperature": 3.0}, **kind).tempoformer
     base.save_pretrained(tmp_path)
     model_class = CLASSES[kind["model_type"]]

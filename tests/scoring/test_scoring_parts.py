@@ -161,6 +161,8 @@ def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
     assert [time.timestamp() for time in scored["time"]] == pytest.approx(times, abs=6e-7, rel=0)
 
 
+# The module asks for Ray, which the fast tests do not install.
+@pytest.mark.slow
 @pytest.mark.parametrize("has_tmp", [True, False])
 def test_ray_s_folder_is_short_and_where_there_is_no_tmp_the_machine_s_own(tmp_path, monkeypatch, has_tmp):
     from modeling_tempoformer.scoring.cluster import started_ray
