@@ -723,7 +723,7 @@ class StreamClassificationMixin(StreamStepMixin):
     # The loss divides by `num_items_in_batch`.
     accepts_loss_kwargs = True
 
-    # Of the head, too, through which PEFT reaches them: the `base_model` of its models is another one.
+    # PEFT reaches these through the head: the `base_model` of its models is another one.
     @property
     def max_tokens(self) -> int:
         """The largest number of tokens in a post that the encoder has positions for."""

@@ -137,7 +137,7 @@ def column_names(posts: Dataset | IterableDataset) -> list[str]:
 def class_names(posts: Dataset | IterableDataset, column: str) -> list[str] | None:
     """The names of a column of class ids; None if the column has names itself, or if nobody knows its type."""
     feature = (posts.features or {}).get(column)
-    # Of a list what it holds.
+    # A list has the type of its values.
     feature = getattr(feature, "feature", feature)
     return list(feature.names) if isinstance(feature, ClassLabel) else None
 
