@@ -735,7 +735,7 @@ class StreamClassificationMixin(StreamStepMixin):
         return torch.device("cpu") if self.device.type == "meta" else self.device
 
     def post_inputs(self, **posts: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What `forward` takes of posts (batch_size, num_posts, num_tokens) that need not be read again."""
+        """Inputs of `forward` made of posts (batch_size, num_posts, num_tokens), so that none is read twice."""
         return self.tempoformer.post_inputs(**posts)
 
     @can_return_tuple

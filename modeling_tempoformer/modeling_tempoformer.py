@@ -206,7 +206,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         config ([`TempoFormerConfig`]): Its `encoder_config` names the encoder.
     """
 
-    # What `encode_posts` may record: of the encoder its class says in which modules.
+    # `encode_posts` may record these; the encoder's class says in which of its modules.
     _can_record_outputs = {"attentions": StreamAttention}
 
     def __init__(self, config: TempoFormerConfig):

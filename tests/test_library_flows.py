@@ -67,7 +67,7 @@ class Reader:
             self.model = tiny_model(**fields, **settings)
 
     def batch(self) -> dict[str, torch.Tensor]:
-        """What `forward` takes, with labels."""
+        """The inputs of `forward`, with labels."""
         if self.kind == "temporal":
             ids = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
             return {
@@ -122,7 +122,7 @@ def step(reader: Reader) -> list[torch.Tensor]:
 
 
 class Store:
-    """What `LiveClassifier` asks of a store, for one process."""
+    """A store for one process, as `LiveClassifier` uses it."""
 
     def __init__(self):
         self.memories = {}
@@ -224,13 +224,13 @@ WAYS = {
     "cpu_offload": (offloaded, 1e-5),
     "torch.compile": (compiled, 1e-5),
 }
-# What each model can be asked: the temporal BERT has no timelines.
+# The questions to each model: the temporal BERT has no timelines.
 QUESTIONS = [(model, asked) for model in MODELS for asked in ASKED if model != "temporal" or asked == "forward"]
 CELLS = [
     pytest.param(model, way, asked, id=f"{model}-{way}-{asked}", marks=[pytest.mark.slow] * (way == "torch.compile"))
     for way in WAYS
     for model, asked in QUESTIONS
-    # What is compiled is `forward`.
+    # Only `forward` is compiled.
     if asked == "forward" or way != "torch.compile"
 ]
 

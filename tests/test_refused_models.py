@@ -212,7 +212,7 @@ def test_a_model_takes_times_if_it_was_trained_with_them(kind, attention, timed)
             call(given[not timed])
     with pytest.raises(ValueError, match=f"timed={timed}"):
         model.step(ids, timeline_ids=["ann"] * 3, **times[not timed])
-    # Where a model does not say how it was trained, both are read.
+    # If a model does not say how it was trained, both are read.
     model.config.timed = None
     assert len(pipe(given[not timed])) == 3
 

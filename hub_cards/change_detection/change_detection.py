@@ -186,7 +186,7 @@ def missed(timelines: list[Posts]) -> float:
     return share(np.isnan(delays).sum(), len(delays))
 
 
-# Of probabilities.
+# The score of probabilities.
 
 
 def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:

@@ -38,7 +38,7 @@ OF_R = (
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read without being named, if the table has them.
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker"}
-# What a timeline has; the last three where its posts have them.
+# The columns of a timeline; the last three are there where its posts have them.
 TIMELINE_COLUMNS = ("timeline_id", "post_ids", "post_rows", "texts", "labels", "timestamps", "speakers", "levels")
 
 

@@ -91,7 +91,7 @@ def grow_trees(
 
 def least_spread(trees: Trees, spread: torch.Tensor) -> torch.Tensor:
     """The standard deviation from which each of the trees' features counts, from that of all of them."""
-    # Where all texts are the same, the largest component is nothing but rounding errors of their vector.
+    # If all texts are the same, the largest component is nothing but rounding errors of their vector.
     largest = torch.maximum(spread[0], LEAST_SPREAD * trees.mean.norm())
     # A direction of levels has any length, those of components 1.
     of_components = (largest * trees.components.norm(dim=-1)).repeat(3)

@@ -162,7 +162,7 @@ def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarra
 
 
 def describe_quotations(usages: Sequence[Usage], times: Sequence[str]) -> dict[str, list]:
-    """What a quotation says: the number of its time, its text, date and source."""
+    """The columns of quotations: the number of their time, text, date and source."""
     return {
         "time": [times.index(usage.time) for usage in usages],
         "text": [cut_around(usage) for usage in usages],

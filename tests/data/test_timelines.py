@@ -154,7 +154,7 @@ def test_numbers_in_1970_are_read_as_seconds_with_a_warning(caplog, times, warne
 
 
 def test_seconds_since_a_start_are_pointed_out_once_in_a_run(caplog, tmp_path):
-    """Of several tables, of each timeline of a pipeline, and of each file of a corpus."""
+    """Several tables, many timelines in a pipeline and the files of a corpus have one warning."""
     posts = [[0.0, 60.0], [1.0, 90.5], [7.0, 7.5]]
     for times in posts:
         to_timelines(Dataset.from_list(with_times(times)))

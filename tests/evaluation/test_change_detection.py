@@ -23,7 +23,7 @@ FOLDER = ROOT / "hub_cards" / "change_detection"
 
 
 def run_python(code: str, *, environment: dict[str, str], given: str = "") -> str:
-    """What a process that begins in the repository prints."""
+    """Returns the output of a process that begins in the repository."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, env=environment, input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -81,7 +81,7 @@ def random_posts() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> dict[str, Any]:
-    """What a process finds that cannot import this package."""
+    """Returns the findings of a process that cannot import this package."""
     code = """
 import doctest, json, sys
 sys.modules["modeling_tempoformer"] = None
@@ -141,7 +141,7 @@ def test_the_trainer_and_the_reports_have_the_scores_of_the_metric(alone):
 
 
 def test_nothing_is_written_or_imported_before_it_is_needed():
-    """Where no home can be made: imports do without Evaluate, and the Trainer's function scores without a cache."""
+    """Without a home, imports do without Evaluate, and the Trainer's function scores without a cache."""
     code = """
 import sys
 import numpy as np
