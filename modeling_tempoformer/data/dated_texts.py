@@ -4,7 +4,7 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -207,7 +207,8 @@ def settle_unknown_times(
     total, others = 0, Counter()
     for total, time in enumerate(texts[arguments.time_column], 1):
         if not is_known(time):
-            others[time] += 1
+            # JSON may have lists.
+            others[time if isinstance(time, Hashable) else str(time)] += 1
     if others:
         what, why = "left out" if drops else "of unknown time", count_by_reason(others, times)
         if others.total() == total:
@@ -289,8 +290,9 @@ def to_mlm_rows(
     line_by_line: bool = False,
 ) -> Dataset | IterableDataset:
     """
-    Rows for [`TemporalMlmCollator`], of a stream a stream. Those of each 1,000 texts that have one time are joined,
-    unless `line_by_line`. A text that cannot be read is an error that names it, in a stream where it is read.
+    Rows for [`TemporalMlmCollator`]; a stream of texts gives a stream. Those of each 1,000 texts that have one time
+    are joined, unless `line_by_line`. A text that cannot be read is an error that names it, in a stream where it is
+    read.
     """
     before, after, _ = frame(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1

@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ PACKAGE = Path(__file__).parents[1]
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
 # safetensors, PyTorch and NumPy say this, and give no number of an error, where they cannot write a file to its end.
-CUT_SHORT = ("Error while serializing", "inline_container.cc", "requested and")
+CUT_SHORT = re.compile(r"Error while serializing|enforce fail at inline_container\.cc|\d+ requested and \d+ written")
 
 
 def open_text(path: str | Path, newline: str | None = None) -> IO[str]:
@@ -95,7 +96,7 @@ def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[No
         yield
     except Exception as problem:
         is_full = getattr(problem, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        if not is_full and not any(words in str(problem) for words in CUT_SHORT):
+        if not is_full and not CUT_SHORT.search(str(problem)):
             raise
         raise OSError(
             f"A file could not be written to its end ({problem}): make room on the disk of {folder} and that of the "

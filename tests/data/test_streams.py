@@ -113,3 +113,15 @@ def test_workers_share_the_files_and_lose_no_post(tmp_path, num_workers):
     rows = to_rows(timelines, BertTokenizer(vocab=VOCABULARY), window=2, targets_per_row=2)
     loaded = [post for row in DataLoader(rows, batch_size=None, num_workers=num_workers) for post in row["post_ids"]]
     assert sorted(loaded) == sorted(f"{number}:{row}" for number in range(3) for row in range(30))
+
+
+def test_labels_may_end_long_before_the_posts(tmp_path):
+    """A piece of a thousand rows then has no such column, with a name of its own."""
+    rows = [
+        {"timeline_id": str(row // 4), "text": "hm"} | ({"lab": NAMES[row % 2]} if row < 204 else {})
+        for row in range(2400)
+    ]
+    path = write_table(tmp_path / "a.jsonl", rows)
+    for posts in (load_table(path), stream_table([path])):
+        labels = survey(to_timelines(posts, NAMES, label_column="lab")).labels
+        assert labels == {0: 102, 1: 102, -100: 2196}
