@@ -90,26 +90,34 @@ def dates_of(seconds: int) -> list:
 SECONDS = [0, 1, 60, 86400, 1_700_000_000, 1_700_000_001, 1_700_006_400, -86400 * 365]
 # By kind: a column has one kind of time.
 TIMES = {
-    "number": pairs(*((form, s) for s in SECONDS for form in (s, float(s), str(s), f" {s}.0 "))),
+    "number": pairs(*((form, s) for s in SECONDS for form in (s, float(s), str(s), f" {s}.0 ", [s]))),
     "date": pairs(*((form, s) for s in SECONDS for form in dates_of(s))),
-    "missing": pairs((None, MISSING), ("", MISSING), ("  ", MISSING)),
+    "missing": pairs((None, MISSING), ("", MISSING), ("  ", MISSING), ([], MISSING)),
 }
 BAD_TIMES = pairs(
     *((value, REFUSED) for value in ("soon", "nan", "inf", math.nan, -math.inf, 1.7e12, -1e11, True, "2024_05_01")),
-    *((value, REFUSED) for value in ("2024-13-01", "2024-05-01T25:00", [1], {}, b"1", 1j, 10**400, "1e400", "0x10")),
+    *(
+        (value, REFUSED)
+        for value in ("2024-13-01", "2024-05-01T25:00", [1, 2], {}, b"1", 1j, 10**400, "1e400", "0x10")
+    ),
     *((value, REFUSED) for value in ("01/05/2024", "1.71455E+09", np.float32(1.7e9), np.float16(60))),
 )
-PEOPLE = pairs(("a", "a"), ("b", "b"), (7, "7"), (7.0, "7"), ("7", "7"), (" b ", "b"), (True, "True"), ("a\n", "a"))
-BAD_PEOPLE = pairs(*((value, REFUSED) for value in (None, "", " ", math.nan, 1.5e17, "1.78E+17")))
+PEOPLE = pairs(
+    ("a", "a"), ("b", "b"), (7, "7"), (7.0, "7"), ("7", "7"), (" b ", "b"), (True, "True"), ("a\n", "a"), (["a"], "a")
+)
+BAD_PEOPLE = pairs(*((value, REFUSED) for value in (None, "", " ", math.nan, 1.5e17, "1.78E+17", [], ["a", "b"])))
 TEXTS = st.one_of(
     st.lists(st.sampled_from([*WORDS, "xyz", "  ", "\n", "\0", "é", "🙂"]), max_size=9).map(" ".join),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 ).map(lambda text: (text, text))
-BAD_TEXTS = pairs(*((value, REFUSED) for value in (None, 5, 1.5, math.nan, b"sad", ["sad"], "sad \ud83d", "\udc00")))
-LABELS = pairs(
-    *(("O", 0), ("IS", 1)), *((value, -100) for value in (None, "", math.nan, "-100", -100, " NaN", "null"))
+BAD_TEXTS = pairs(
+    *((value, REFUSED) for value in (None, 5, 1.5, math.nan, b"sad", ["sad", "so"], "sad \ud83d", "\udc00"))
 )
-BAD_LABELS = pairs(*((value, REFUSED) for value in ("XX", "o", 0, 1.0, 0.5, True, [0], "-1")))
+LABELS = pairs(
+    *(("O", 0), ("IS", 1), (["IS"], 1)),
+    *((value, -100) for value in (None, "", math.nan, "-100", -100, " NaN", "null")),
+)
+BAD_LABELS = pairs(*((value, REFUSED) for value in ("XX", "o", 0, 1.0, 0.5, True, [0], ["O", "IS"], "-1")))
 BAD = {"timeline_id": BAD_PEOPLE, "timestamp": BAD_TIMES, "text": BAD_TEXTS, "label": BAD_LABELS}
 
 
