@@ -13,7 +13,7 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
 )
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
-from modeling_tempoformer.modeling_post_tempoformer import Streams
+from modeling_tempoformer.modeling_streams_tempoformer import Streams
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
 
 

@@ -43,7 +43,7 @@ def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) 
         "attention_mask": np.zeros((len(rows), posts, tokens), dtype=np.int64),
         "token_type_ids": np.zeros((len(rows), posts, tokens), dtype=np.int64),
         "stream_index": np.full((len(rows), streams, window), -1, dtype=np.int64),
-        "place": np.zeros((len(rows), streams, 2), dtype=np.float32),
+        "timeline_position": np.zeros((len(rows), streams, 2), dtype=np.float32),
     }
     if timed:
         batch["elapsed"] = np.zeros((len(rows), streams, window), dtype=np.float32)
@@ -54,11 +54,11 @@ def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) 
         targets = np.arange(row.get("num_context", 0), len(row["input_ids"]))
         index = np.maximum(targets[:, None] + np.arange(1 - window, 1), -1)
         batch["stream_index"][number, : len(targets)] = index
-        batch["place"][number, : len(targets), 0] = targets + row.get("num_before", 0)
+        batch["timeline_position"][number, : len(targets), 0] = targets + row.get("num_before", 0)
         if timed:
             # Differences first: seconds since 1970 are too large for 32 bits.
             times = np.asarray(row["timestamps"], dtype=np.float64)
             elapsed = np.where(index < 0, 0, times[index[:, -1:]] - times[index])
             batch["elapsed"][number, : len(targets)] = elapsed
-            batch["place"][number, : len(targets), 1] = times[targets] - row.get("start_time", times[0])
+            batch["timeline_position"][number, : len(targets), 1] = times[targets] - row.get("start_time", times[0])
     return batch

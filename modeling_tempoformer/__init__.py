@@ -20,8 +20,8 @@ from .modeling_post_tempoformer import (
     PostTempoFormerForStreamClassification,
     PostTempoFormerModel,
     PostTempoFormerPreTrainedModel,
-    focal_loss,
 )
+from .modeling_streams_tempoformer import focal_loss
 from .modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
@@ -36,11 +36,6 @@ from .modeling_temporal_bert import (
     RobertaWithTemporalAttentionForMaskedLM,
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
-)
-from .modeling_temporal_post_tempoformer import (
-    TemporalPostTempoFormerConfig,
-    TemporalPostTempoFormerForStreamClassification,
-    TemporalPostTempoFormerModel,
 )
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
@@ -68,10 +63,6 @@ MODELS = {
     PostTempoFormerConfig: {
         AutoModel: PostTempoFormerModel,
         AutoModelForSequenceClassification: PostTempoFormerForStreamClassification,
-    },
-    TemporalPostTempoFormerConfig: {
-        AutoModel: TemporalPostTempoFormerModel,
-        AutoModelForSequenceClassification: TemporalPostTempoFormerForStreamClassification,
     },
     TempoFormerConfig: {
         AutoModel: TempoFormerModel,
@@ -137,9 +128,6 @@ __all__ = [
     "TempoFormerPreTrainedModel",
     "TemporalBertConfig",
     "TemporalBertTokenizer",
-    "TemporalPostTempoFormerConfig",
-    "TemporalPostTempoFormerForStreamClassification",
-    "TemporalPostTempoFormerModel",
     "TemporalRobertaConfig",
     "TemporalRobertaTokenizer",
     "compute_metrics",

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from torch import nn
+from transformers import PreTrainedModel
 
 
 # What the numbers of our configurations must be, and in which fields. NaN is none of these.
@@ -78,3 +80,13 @@ def check_whole(source: Any, missing: Iterable[str]):
             f"The weights of {source} are not those of its configuration: they lack {', '.join(missing[:5])}{more}. "
             "Save or download the model again."
         )
+
+
+def longest_input(encoder: PreTrainedModel) -> int:
+    """The largest number of tokens in a text that an encoder has positions for; 1e30 without a limit."""
+    for name, table in encoder.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            # With an id for padding, positions start behind it.
+            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    most = getattr(encoder.config, "max_position_embeddings", None) or -1
+    return most if most > 0 else int(1e30)

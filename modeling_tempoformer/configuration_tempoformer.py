@@ -5,8 +5,7 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .configuration_post_tempoformer import StreamFields
-from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
+from .configuration_streams_tempoformer import StreamFields
 
 
 @strict
@@ -50,7 +49,6 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
 
     model_type = "tempoformer"
     keys_to_ignore_at_inference = ["stream_attentions", "hidden_states", "attentions"]
-    own_encoders = {config.model_type: config for config in (TemporalBertConfig, TemporalRobertaConfig)}
     auto_classes = {
         "AutoConfig": "configuration_tempoformer.TempoFormerConfig",
         "AutoModel": "modeling_tempoformer.TempoFormerModel",

@@ -12,8 +12,8 @@ from transformers.integrations.accelerate import load_offloaded_parameter
 from transformers.utils import ModelOutput
 
 from .checks_tempoformer import check_shape, narrow_float
-from .data_collator_tempoformer import to_seconds
-from .pipeline_tempoformer import check_finite, decide
+from .decisions_tempoformer import check_finite, decide
+from .times_tempoformer import to_seconds
 
 
 class LatePostError(ValueError):
@@ -184,7 +184,6 @@ class StreamStepMixin:
         input_ids: torch.LongTensor,
         attention_mask: torch.LongTensor | None = None,
         token_type_ids: torch.LongTensor | None = None,
-        time_ids: torch.LongTensor | None = None,
         *,
         timeline_ids: Sequence[str],
         timestamps: Sequence[Any] | None = None,
@@ -202,12 +201,12 @@ class StreamStepMixin:
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, any number for each timeline; posts of the same timeline must be in order of time.
-            attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
+            attention_mask, token_type_ids (`torch.LongTensor`, *optional*):
                 Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. In the paper's model all posts of
-                a timeline have `token_type_ids` and `time_ids`, or none has.
+                a timeline have `token_type_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence`, *optional*):
-                As [`~data_collator_tempoformer.to_seconds`] takes them. All posts of a timeline have them, or none.
+                As [`~times_tempoformer.to_seconds`] takes them. All posts of a timeline have them, or none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for those after it and not classified; False for all if omitted.
             state (`StreamState`, *optional*):
@@ -223,10 +222,9 @@ class StreamStepMixin:
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
-        self.tempoformer.check_times(timestamps, time_ids)
+        self.tempoformer.check_times(timestamps)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         given = {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": token_type_ids}
-        given["time_ids"] = time_ids
         for name, tensor in given.items():
             check_shape(name, tensor, len(input_ids), input_ids.shape[-1])
         inputs = {name: tensor.cpu() for name, tensor in given.items() if tensor is not None}
@@ -244,7 +242,7 @@ class StreamStepMixin:
         timelines: dict[str, RememberedTimeline] = {}  # with their new posts
         places: dict[str, list[int]] = {}  # of their posts in `row`
         row: list[dict[str, torch.Tensor]] = []
-        targets, streams = [], {"stream_index": [], "elapsed": [], "place": []}
+        targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": []}
         stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
         for post, (timeline_id, new) in enumerate(zip(timeline_ids, self.read_posts(inputs), strict=True)):
             if timeline_id not in timelines:
@@ -271,7 +269,7 @@ class StreamStepMixin:
             if seconds is not None:
                 streams["elapsed"].append([0.0] * absent + [seconds - time for time in timeline.times[-len(stream) :]])
                 since_first = seconds - timeline.start_time
-            streams["place"].append([timeline.num_seen - 1.0, since_first])
+            streams["timeline_position"].append([timeline.num_seen - 1.0, since_first])
 
         logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype)
         if targets:
@@ -289,7 +287,7 @@ class StreamStepMixin:
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
-        [`~pipeline_tempoformer.decide`] with the `calibration` of the configuration: as the pipeline decides.
+        [`~decisions_tempoformer.decide`] with the `calibration` of the configuration: as the pipeline decides.
 
         Args:
             logits (`torch.Tensor` of shape `(..., num_labels)`): As `step` and `forward` return them.
@@ -339,11 +337,10 @@ class StreamStepMixin:
         if not inputs["attention_mask"][:, 0].all():
             post = inputs["attention_mask"][:, 0].tolist().index(0)
             raise ValueError(f"{names[post]}: `attention_mask` must be 1 at the first token; pad on the right.")
-        for name, count in (("input_ids", config.vocab_size), ("time_ids", getattr(config, "num_time_ids", 0))):
-            values = inputs.get(name, torch.zeros(0, 0))
-            for post, token in ((values < 0) | (values >= count)).nonzero()[:1].tolist():
-                value = values[post, token].item()
-                raise ValueError(f"{names[post]}: `{name}` must lie between 0 and {count - 1}, got {value}.")
+        values, count = inputs["input_ids"], config.vocab_size
+        for post, token in ((values < 0) | (values >= count)).nonzero()[:1].tolist():
+            value = values[post, token].item()
+            raise ValueError(f"{names[post]}: `input_ids` must lie between 0 and {count - 1}, got {value}.")
 
     def read_posts(self, inputs: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
         """What `forward` takes of each post, on the host: its vector in the post model, else its tokens."""

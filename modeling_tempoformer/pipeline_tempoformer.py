@@ -1,6 +1,6 @@
-"""The pipeline for whole timelines: decisions from logits, and what moved them."""
+"""The pipeline for whole timelines, and the explanations of its answers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any
 
@@ -10,68 +10,25 @@ from transformers import AutoModelForSequenceClassification, Pipeline, PreTraine
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
-from .data_collator_tempoformer import StreamCollator, TimeColumn, cut_rows, tokenize_posts
-
-
-def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
-    """Raises a `ValueError` that names the first post (of posts, num_labels) with a logit that is NaN or infinite."""
-    wrong = (~logits.isfinite().all(-1)).nonzero()
-    if len(wrong):
-        post = int(wrong[0])
-        raise ValueError(
-            f"{name_post(post)} has the logits {logits[post].tolist()}, which decide nothing: the model's weights are "
-            "broken, or too large for 16 bits."
-        )
-
-
-def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """
-    Probabilities of the classes, and the classes of each post from the chosen one to the least likely.
-
-    Args:
-        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
-        calibration (`dict`, *optional*): The field of the model's configuration; without it the largest logit wins.
-
-    Returns:
-        `softmax(logits / temperature)` (Guo et al., 2017, section 4.2) in 32 bits or more, and the class ids by
-        probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`.
-    """
-    calibration = calibration or {}
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    probabilities = worth = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
-    if thresholds := calibration.get("thresholds"):
-        # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
-        worth = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
-    return probabilities, worth.argsort(dim=-1, descending=True, stable=True)
-
-
-def name_thresholds(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> dict[str, float] | None:
-    """The thresholds that [`decide`] takes from a calibration, by class; None without any."""
-    thresholds = (calibration or {}).get("thresholds")
-    return thresholds and {config.id2label[label]: threshold for label, threshold in enumerate(thresholds)}
-
-
-def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
-    """`log(p / (1 - p))` of the probabilities `p` that [`decide`] returns, also where they are rounded to 0 or 1."""
-    logits = logits.double() / ((calibration or {}).get("temperature") or 1.0)
-    itself = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
-    return logits - logits.unsqueeze(-2).masked_fill(itself, -torch.inf).logsumexp(-1)
+from .data_collator_tempoformer import StreamCollator, cut_rows, tokenize_posts
+from .decisions_tempoformer import check_finite, decide, log_odds, name_thresholds
+from .times_tempoformer import TimeColumn
 
 
 def explain_streams(
     model: torch.nn.Module,
     stream_index: torch.LongTensor,
     elapsed: torch.FloatTensor | None = None,
-    place: torch.FloatTensor | None = None,
+    timeline_position: torch.FloatTensor | None = None,
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
     Logits of streams, and of the same streams with one thing changed: `forward` on the same posts with more streams,
     no more of them at a time than the batch has. The batch is of a window of one post more than the model's: where a
-    post is left out, those before it move up by one place, this one enters, and `place` is that without the post.
+    post is left out, those before it move up by one slot, this one enters, and `timeline_position` is that without it.
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
-    but the newest, oldest first; with the post before the newest once more in the newest one's place and time; with no
+    but the newest, oldest first; with the post before the newest once more in the newest one's slot and time; with no
     time between these two; and at the beginning of the timeline. `attention` (batch_size, num_streams,
     num_stream_layers, window) is from the newest post, mean over heads. The values of absent posts mean nothing.
     """
@@ -87,20 +44,20 @@ def explain_streams(
     inputs = {"stream_index": stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)}
     previous, newest = stream_index[..., -2], stream_index[..., -1]
     inputs["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
-    if place is not None:
-        inputs["place"] = place.unsqueeze(2).repeat(1, 1, len(kept), 1)
-        without = inputs["place"][:, :, 1:window]
+    if timeline_position is not None:
+        positions = timeline_position.unsqueeze(2).repeat(1, 1, len(kept), 1)
+        inputs["timeline_position"], without = positions, positions[:, :, 1:window]
         if elapsed is not None:
             # Without the first post of all, the timeline begins with the next.
-            begins = place[..., :1] == window - slots[1:]
+            begins = timeline_position[..., :1] == window - slots[1:]
             without[..., 1] = elapsed[..., 2:].where(begins, without[..., 1])
         without[..., 0] = (without[..., 0] - 1).clamp_min(0.0)
-        inputs["place"][:, :, at_first] = 0.0
+        positions[:, :, at_first] = 0.0
     if elapsed is not None:
         inputs["elapsed"], gap = elapsed[..., kept], elapsed[..., -2]
         inputs["elapsed"][:, :, at_once] = (inputs["elapsed"][:, :, at_once] - gap.unsqueeze(-1)).clamp_min(0.0)
-        if place is not None:
-            inputs["place"][:, :, at_once, 1] -= gap
+        if timeline_position is not None:
+            positions[:, :, at_once, 1] -= gap
     logits, attention = [], []
     step = max(1, num_streams // len(kept))
     for start in range(0, num_streams, step):
@@ -167,7 +124,7 @@ class StreamClassificationPipeline(Pipeline):
         # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
 
     A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and
-    optionally `timestamp`, a list of the same length of times as [`~data_collator_tempoformer.to_seconds`] takes them.
+    optionally `timestamp`, a list of the same length of times as [`~times_tempoformer.to_seconds`] takes them.
     Posts that are out of order are sorted by time, with one warning; results come in the order of the input.
 
     A score is the probability of the label that is returned; with decision thresholds another label can have a larger
@@ -323,7 +280,7 @@ class StreamClassificationPipeline(Pipeline):
         limit = min(self.tokenizer.model_max_length, self.model.max_tokens)
         sorted_times = None if times is None else [times[post] for post in order]
         try:
-            columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit, sorted_times)
+            columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit)
         except ValueError as problem:
             raise ValueError(f"Timeline {number}, {problem}") from None
         if cut:

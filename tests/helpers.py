@@ -29,7 +29,6 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TemporalBertConfig,
     TemporalBertTokenizer,
-    TemporalPostTempoFormerForStreamClassification,
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.data.rows import to_rows
@@ -44,25 +43,31 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGE = ROOT / "modeling_tempoformer"
 
-# What a plain post model takes along, and what else the others do.
-POST_MODULES = {
+# The files that each model takes along.
+STREAM_MODULES = {
     "checks_tempoformer",
-    "configuration_post_tempoformer",
+    "configuration_streams_tempoformer",
     "data_collator_tempoformer",
-    "modeling_post_tempoformer",
+    "decisions_tempoformer",
+    "modeling_streams_tempoformer",
     "online_tempoformer",
     "pipeline_tempoformer",
+    "times_tempoformer",
+}
+POST_MODULES = {
+    *STREAM_MODULES,
+    "configuration_post_tempoformer",
+    "modeling_post_tempoformer",
     "trees_tempoformer",
 }
-TEMPORAL_MODULES = {"configuration_temporal_bert", "modeling_temporal_bert"}
-HUB_MODULES = {
-    *POST_MODULES,
-    *TEMPORAL_MODULES,
+PAPER_MODULES = {
+    *STREAM_MODULES,
     "configuration_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",
     "packing_tempoformer",
 }
+TEMPORAL_MODULES = {"checks_tempoformer", "configuration_temporal_bert", "modeling_temporal_bert"}
 
 TOKENIZER_MODULES = {"configuration_temporal_bert", "time_points_temporal_bert", "tokenization_temporal_bert"}
 
@@ -137,7 +142,6 @@ MODELS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
 CLASSES = {
     "tempoformer": TempoFormerForStreamClassification,
     "post_tempoformer": PostTempoFormerForStreamClassification,
-    "temporal_post_tempoformer": TemporalPostTempoFormerForStreamClassification,
 }
 
 
@@ -150,13 +154,11 @@ def tiny_model(
     settings = {"encoder_config": {**tiny_encoder(family), "initializer_range": 0.3}, **settings}
     if model_type != "tempoformer":
         settings = {"stream_hidden_size": 8, "num_members": 2, **settings}
-        if settings["encoder_config"]["model_type"].startswith("temporal"):
-            model_type = "temporal_post_tempoformer"
     config = CLASSES[model_type].config_class(**{"window": 4, "num_labels": 3, **settings})
     model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
     # What starts at 0 must show, too.
     for module in model.modules():
-        if type(module).__name__ == "ZeroLinear" or getattr(module, "start", None) == "zero":
+        if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
     if getattr(config, "tree_weights", None):
         plant(model.trees)
@@ -169,6 +171,8 @@ def plant(trees: Trees):
         torch.nn.init.normal_(values)
     torch.nn.init.uniform_(trees.scale, 0.5, 2)
     trees.feature.random_(len(trees.center))
+    # Every second tree begins with how many posts came before.
+    trees.feature[:, ::2, 0] = len(trees.center) - 3
     trees.leaves.copy_(torch.randn_like(trees.leaves).softmax(-1))
 
 

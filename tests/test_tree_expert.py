@@ -167,5 +167,5 @@ def test_an_expert_that_knows_nothing_gets_no_weight():
 
 
 def test_a_place_is_needed_once_there_are_trees():
-    with pytest.raises(ValueError, match="`place`"):
+    with pytest.raises(ValueError, match="`timeline_position`"):
         tiny_model(**GROWN)(**inputs_only(tiny_batch()))

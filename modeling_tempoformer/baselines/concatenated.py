@@ -14,11 +14,12 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from ..checks_tempoformer import longest_input
 from ..data.arguments import DataTrainingArguments
 from ..data.post_splits import choose_class_weights
 from ..data.surveys import survey
 from ..data_collator_tempoformer import row_bounds
-from ..modeling_post_tempoformer import focal_loss, longest_input
+from ..modeling_streams_tempoformer import focal_loss
 from ..training.fine_tuning import DEFAULT_WINDOW
 from ..training.recipes import check_overrides
 from .base import Prepared, TrainedBaseline, class_fields

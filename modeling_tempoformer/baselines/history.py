@@ -14,13 +14,14 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from ..checks_tempoformer import CheckedFields
-from ..configuration_post_tempoformer import StreamFields
+from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.post_splits import choose_class_weights
 from ..data.rows import to_rows
 from ..data.surveys import survey
 from ..data_collator_tempoformer import StreamCollator
-from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, focal_loss
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..modeling_streams_tempoformer import focal_loss
 from ..training.fine_tuning import DEFAULT_WINDOW
 from ..training.frozen_encoder import embed_rows
 from ..training.recipes import check_overrides

@@ -20,7 +20,7 @@ from .markdown import escape_control_characters, markdown, table
 DATED = ["temporal-attention", "semantic-change"]
 OF_STREAMS = ("tempoformer.md", ["tempoformer", "change-detection", "stream-classification"], "TempoFormer")
 TEMPLATES: dict[str, tuple[str, list[str], str]] = {
-    **dict.fromkeys(("post_tempoformer", "temporal_post_tempoformer", "tempoformer"), OF_STREAMS),
+    **dict.fromkeys(("post_tempoformer", "tempoformer"), OF_STREAMS),
     "temporal_bert": ("temporal_bert.md", DATED, "BERT"),
     "temporal_roberta": ("temporal_bert.md", DATED, "RoBERTa"),
 }

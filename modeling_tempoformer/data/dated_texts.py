@@ -14,7 +14,7 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling_post_tempoformer import longest_input
+from ..checks_tempoformer import longest_input
 from ..time_points_temporal_bert import (
     GRANULARITIES,
     TimePoints,

@@ -94,7 +94,7 @@ def timeline_to_rows(
 ) -> tuple[list[dict[str, Any]], int]:
     """The rows of a timeline, and how many posts were cut."""
     try:
-        columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
+        columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit)
     except ValueError as problem:
         raise ValueError(f"Timeline {timeline['timeline_id']!r}, {problem}") from None
     if timeline.get("timestamps") is not None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
 
-from ..data_collator_tempoformer import TimeColumn, looks_shortened
+from ..times_tempoformer import TimeColumn, looks_shortened
 from .tables import ROWS_AT_ONCE, check_column
 
 

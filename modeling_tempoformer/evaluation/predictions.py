@@ -13,7 +13,7 @@ import pandas as pd
 from datasets import Dataset
 
 from ..data.files import written_whole
-from ..data_collator_tempoformer import to_date
+from ..times_tempoformer import to_date
 
 
 # Files whose names begin with an underscore are never pushed.

@@ -8,9 +8,11 @@ import torch
 from safetensors.torch import load, save
 from transformers.utils import logging
 
-from ..data_collator_tempoformer import StreamCollator, TimeColumn, tokenize_posts
+from ..data_collator_tempoformer import StreamCollator, tokenize_posts
+from ..decisions_tempoformer import name_thresholds
 from ..online_tempoformer import StreamState, with_checksum
-from ..pipeline_tempoformer import StreamClassificationPipeline, name_thresholds
+from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..times_tempoformer import TimeColumn
 from .redis_store import RedisStore
 
 
@@ -107,7 +109,7 @@ class LiveClassifier:
             raise ValueError("`history` must be in order of time, oldest first, and not newer than the post.")
         texts = [text for text, _ in posts[-self.window :]]
         times = times[-self.window :] if self.timed else None
-        columns, num_cut = tokenize_posts(self.tokenizer, texts, self.max_tokens, times)
+        columns, num_cut = tokenize_posts(self.tokenizer, texts, self.max_tokens)
         if num_cut:
             logger.warning_once(f"Posts of more than {self.max_tokens} tokens are cut.")
         return LivePost(timeline_id, post_id, columns, times)

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from ..data.files import written_whole
 from ..data.tables import read_tables
 from ..data.timelines import PostError, is_nobody, read_posts
-from ..data_collator_tempoformer import TimeColumn
+from ..times_tempoformer import TimeColumn
 
 
 TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)

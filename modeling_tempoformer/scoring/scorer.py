@@ -15,8 +15,8 @@ from pyarrow import parquet
 from transformers.utils import logging
 
 from ..data.files import written_whole
-from ..data_collator_tempoformer import to_date
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..times_tempoformer import to_date
 from .corpus import Corpus
 
 

@@ -14,16 +14,16 @@ from transformers import (
     set_seed,
 )
 
-from ..configuration_post_tempoformer import StreamFields
+from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
 from ..data.post_splits import check_calibration, choose_class_weights, load_splits, split_posts
 from ..data.rows import to_rows
 from ..data.timelines import label_names, labelled_levels
 from ..data_collator_tempoformer import StreamCollator
-from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
-from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerForStreamClassification
 from ..view import check_view
 from .arguments import ModelArguments, check_asked
 from .frozen_encoder import embed_rows, freeze_encoder
@@ -38,6 +38,12 @@ logger = logging.getLogger(__name__)
 DEFAULT_WINDOW = 20  # posts
 DEFAULT_LENGTH = 128  # tokens
 ARGUMENTS = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
+# The classes of a new model by `--model_type`, and the default.
+MODEL_CLASSES: dict[str | None, type[StreamPreTrainedModel]] = {
+    None: PostTempoFormerForStreamClassification,
+    "post_tempoformer": PostTempoFormerForStreamClassification,
+    "tempoformer": TempoFormerForStreamClassification,
+}
 
 
 def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -> StreamPreTrainedModel:
@@ -84,7 +90,7 @@ def load_model(
         return AutoModelForSequenceClassification.from_pretrained(
             model_args.model_name_or_path, dtype=torch.float32, **model_args.download_settings
         )
-    model_class = new_model_class(model_args.model_type, config)
+    model_class = MODEL_CLASSES[model_args.model_type]
     settings = {
         "window": DEFAULT_WINDOW if window is None else window,
         "id2label": dict(enumerate(names)),
@@ -100,19 +106,10 @@ def load_model(
 
 def count_members(model_args: ModelArguments, encoder_config: PreTrainedConfig) -> int:
     """How many members a new model has. Raises a `ValueError` for fields that the model does not have or take."""
-    config_class = new_model_class(model_args.model_type, encoder_config).config_class
+    config_class = MODEL_CLASSES[model_args.model_type].config_class
     check_overrides(model_args.config_overrides, config_class)
     settings = {"encoder_config": encoder_config.to_dict(), **(model_args.config_overrides or {})}
     return getattr(config_class.from_dict(settings), "num_members", 1)
-
-
-def new_model_class(model_type: str | None, encoder_config: PreTrainedConfig) -> type[StreamPreTrainedModel]:
-    """The class of a new model, by default the post model's."""
-    if model_type == "tempoformer":
-        return TempoFormerForStreamClassification
-    if encoder_config.model_type in TemporalPostTempoFormerForStreamClassification.own_encoders:
-        return TemporalPostTempoFormerForStreamClassification
-    return PostTempoFormerForStreamClassification
 
 
 def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):

@@ -14,7 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.files import written_whole
-from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..modeling_streams_tempoformer import StreamPreTrainedModel
 
 
 logger = logging.get_logger(__name__)

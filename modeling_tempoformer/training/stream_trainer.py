@@ -15,18 +15,18 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, EarlyStoppingCallback, PreTrainedModel
 
-from ..configuration_post_tempoformer import StreamFields
+from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments, check_positive
 from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..data.surveys import Survey
+from ..decisions_tempoformer import check_finite, decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, targets_of, write_predictions
 from ..evaluation.report import results_line, results_table, training_line, warn_of_worthless, worth
 from ..evaluation.results import RESULTS, nest, read_test, score_part
-from ..pipeline_tempoformer import check_finite, decide
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .frozen_encoder import vectors_of

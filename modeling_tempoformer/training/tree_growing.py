@@ -50,9 +50,9 @@ def grow_trees(
     trees = model.trees
     model.config.tree_weights = None
     model.eval()
-    found = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
-    pairs, alike, place, *known = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
-    logits, labels, held_out = (values.numpy() for values in known)
+    read = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
+    pairs, cosines, position_and_gap, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
+    logits, labels, held_out = (values.numpy() for values in rest)
 
     trees.cpu()
     newest = pairs[:, 1].numpy()
@@ -63,7 +63,7 @@ def grow_trees(
     directions = None if levels is None else level_directions(newest, levels, held_out, model.config.num_members)
     trees.center.zero_()
     trees.scale.fill_(1)
-    features = read_features(trees, pairs, alike, place, held_out, directions)
+    features = read_features(trees, pairs, cosines, position_and_gap, held_out, directions)
     trees.center.copy_(features.mean(0))
     spread = features.std(0)
     counts = spread > least_spread(trees, spread)
@@ -115,8 +115,8 @@ def level_directions(
 def read_features(
     trees: Trees,
     pairs: torch.Tensor,
-    alike: torch.Tensor,
-    place: torch.Tensor,
+    cosines: torch.Tensor,
+    position_and_gap: torch.Tensor,
     held_out: np.ndarray,
     directions: torch.Tensor | None,
 ) -> torch.Tensor:
@@ -125,25 +125,25 @@ def read_features(
     from it, since the trees would trust it too much; that of new posts is by the mean of the directions.
     """
     if directions is None:
-        return trees.read(pairs, alike, place)
+        return trees.read(pairs, cosines, position_and_gap)
     features = torch.empty(len(pairs), len(trees.center))
     for member, direction in enumerate(directions):
         of_member = torch.from_numpy(held_out == member)
         trees.components[-1] = direction
-        features[of_member] = trees.read(pairs[of_member], alike[of_member], place[of_member])
+        features[of_member] = trees.read(pairs[of_member], cosines[of_member], position_and_gap[of_member])
     trees.components[-1] = directions.mean(0)
     return features
 
 
 def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     """
-    Of each labelled post what the trees read, its logits by the member that has not learned from it, its label and
-    that member.
+    Returns, for each labelled post, the arguments of [`Trees.read`], its logits by the member that has not learned
+    from it, its label and that member.
     """
-    labels, held_out, place = (batch.pop(name) for name in ("labels", "held_out", "place"))
+    labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
     outputs = model.base_model(**batch, return_dict=True)
     rows = torch.arange(len(held_out), device=held_out.device)
-    arguments = (outputs, place, batch.get("elapsed"))
+    arguments = (outputs, timeline_position, batch.get("elapsed"))
     logits = model.classify_streams(*arguments)[held_out, rows]
     values = (*model.tree_inputs(*arguments), logits, labels, held_out.unsqueeze(-1).expand_as(labels))
     return [tensor[labels >= 0] for tensor in values]

@@ -12,10 +12,10 @@ from huggingface_hub.utils import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..checks_tempoformer import check_whole
-from ..configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
+from ..configuration_post_tempoformer import PostTempoFormerConfig
+from ..configuration_streams_tempoformer import StreamFields
 from ..configuration_tempoformer import TempoFormerConfig
-from ..modeling_post_tempoformer import StreamPreTrainedModel
-from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerConfig
+from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from .page import check_view, write_page
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 # Files whose names begin with an underscore are never pushed.
 TIMELINES = "_timelines.html"
-MODELS = (PostTempoFormerConfig, TemporalPostTempoFormerConfig, TempoFormerConfig)
+MODELS = (PostTempoFormerConfig, TempoFormerConfig)
 
 
 def load_pipeline(

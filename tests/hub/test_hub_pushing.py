@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from helpers import (
     CHANGES,
-    HUB_MODULES,
+    PAPER_MODULES,
     ROOT,
     SIZES,
     TOKENIZER_MODULES,
@@ -40,7 +40,7 @@ from modeling_tempoformer.training.temporal_trainer import TemporalTrainer, Temp
 
 
 DATED_CODE = {"configuration_temporal_bert", "modeling_temporal_bert"}
-MODEL_CODE = {"stream": HUB_MODULES, "dated": DATED_CODE}
+MODEL_CODE = {"stream": PAPER_MODULES, "dated": DATED_CODE}
 TIMELINE = {"text": ["sad today", "so glad", "tired again"], "timestamp": [0, 60, 90000]}
 TEXT, TIME = "the [MASK] flew", "1815"
 QUICK = {"max_steps": 2, "report_to": "none", "use_cpu": True, "disable_tqdm": True, "remove_unused_columns": False}
