@@ -1,7 +1,7 @@
-"""Checks that several Hub modules share: numbers and labels of configurations, shapes, precision, missing weights."""
+"""Checks that several Hub modules share: fields and labels of configurations, shapes, precision, missing weights."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,23 +9,19 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.utils.type_validators import interval
 
 
-# What the numbers of our configurations must be, and in which fields. NaN is none of these.
-BOUNDS: dict[str, tuple[Callable[[float], bool], list[str]]] = {
-    "at least 1": (lambda number: number >= 1, ["window", "num_members", "head_hidden_sizes", "lstm_hidden_size"]),
-    "positive and finite": (
-        lambda number: 0 < number < math.inf,
-        ["rope_theta", "stream_position_initializer_range", "time_initializer_range"],
-    ),
-    "at least 0 and finite": (lambda number: 0 <= number < math.inf, ["focal_gamma", "num_trees", "tree_weights"]),
-    "at least 0 and below 1": (lambda number: 0 <= number < 1, ["head_dropout", "stream_dropout"]),
-}
+# Fields of configurations: `window: int = at_least_1(default=20)`. NaN is in none of these intervals.
+at_least_1 = interval(min=1)
+positive = interval(min=0, exclude_min=True, max=math.inf, exclude_max=True)
+not_negative = interval(min=0, max=math.inf, exclude_max=True)
+dropout = interval(min=0, max=1, exclude_max=True)
 
 
 @dataclass(kw_only=True)
 class CheckedFields:
-    """What all our configurations check: their numbers and labels."""
+    """Checks the labels of a configuration, and makes a `ValueError` of the library's errors."""
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
@@ -36,16 +32,6 @@ class CheckedFields:
         except StrictDataclassError as problem:
             raise ValueError(f"Configuration of a '{cls.model_type}': {' '.join(str(problem).split())}") from None
         return loaded
-
-    # The library runs `validate_` methods in the order of the alphabet; others rely on these numbers.
-    def validate_bounds(self):
-        """Numbers must lie within their bounds."""
-        for rule, (holds, names) in BOUNDS.items():
-            for name in names:
-                value = getattr(self, name, None)
-                numbers = value if isinstance(value, (list, tuple)) else [value]
-                if not all(number is None or holds(number) for number in numbers):
-                    raise ValueError(f"`{name}` must be {rule}, got {value}.")
 
     def validate_labels(self):
         """Labels must be numbered from 0 without gaps."""

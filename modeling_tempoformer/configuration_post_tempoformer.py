@@ -1,10 +1,12 @@
 """Configuration of the post model, this project's default."""
 
+import math
 from typing import Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .checks_tempoformer import at_least_1, dropout, not_negative, positive
 from .configuration_streams_tempoformer import StreamFields
 
 
@@ -65,13 +67,13 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
     }
 
     post_pooling: Literal["mean", "cls"] = "mean"
-    num_stream_layers: int = 1
-    num_members: int = 5
-    num_trees: int = 40
+    num_stream_layers: int = at_least_1(default=1)
+    num_members: int = at_least_1(default=5)
+    num_trees: int = not_negative(default=40)
     tree_weights: list[float | int] | None = None
     stream_hidden_size: int = 192
-    stream_dropout: float | int = 0.1
-    stream_position_initializer_range: float | int = 1.0
+    stream_dropout: float | int = dropout(default=0.1)
+    stream_position_initializer_range: float | int = positive(default=1.0)
 
     @property
     def stream_width(self) -> int:
@@ -89,15 +91,13 @@ class PostTempoFormerConfig(StreamFields, PreTrainedConfig):
         if not type(encoder).__module__.startswith("transformers."):
             raise ValueError(f"`encoder_config` must be of a type of Transformers, got '{encoder.model_type}'.")
 
-    def validate_layers(self):
-        """There must be a stream layer."""
-        if self.num_stream_layers < 1:
-            raise ValueError(f"`num_stream_layers` must be at least 1, got {self.num_stream_layers}.")
-
     def validate_trees(self):
         """There must be a weight for the network and one for the trees."""
-        if self.tree_weights is not None and (not self.num_trees or len(self.tree_weights) != 2):
-            raise ValueError(f"`tree_weights` are two numbers for a model with trees, got {self.tree_weights}.")
+        weights = self.tree_weights
+        if weights is not None and not (
+            self.num_trees and len(weights) == 2 and all(0 <= weight < math.inf for weight in weights)
+        ):
+            raise ValueError(f"`tree_weights` are two numbers from 0 for a model with trees, got {weights}.")
 
 
 __all__ = ["PostTempoFormerConfig"]

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from .checks_tempoformer import CheckedFields
+from .checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative, positive
 
 
 # Fields that belong to the classes of a model, and do not fit a model with other classes.
@@ -21,12 +21,12 @@ class StreamFields(CheckedFields):
     auto_classes: ClassVar[dict[str, str]] = {}
 
     encoder_config: PreTrainedConfig | dict[str, Any] | None = None
-    window: int = 20
+    window: int = at_least_1(default=20)
     stream_attention: Literal["temporal_rotary", "rotary", "full"] = "temporal_rotary"
-    rope_theta: float | int = 10000.0
+    rope_theta: float | int = positive(default=10000.0)
     head_hidden_sizes: list[int] | tuple[int, ...] = (64, 64)
-    head_dropout: float | int = 0.1
-    focal_gamma: float | int = 2.0
+    head_dropout: float | int = dropout(default=0.1)
+    focal_gamma: float | int = not_negative(default=2.0)
     class_weights: list[float | int] | None = None
     calibration: dict[str, Any] | None = None
     timed: bool | None = None
@@ -74,6 +74,11 @@ class StreamFields(CheckedFields):
                 raise ValueError(f"`{name}` has {len(numbers)} values for {count} labels.")
             if not all(least <= number <= 1 / least for number in numbers):
                 raise ValueError(f"`{name}` must lie between {least:g} and {1 / least:g}, got {numbers}.")
+
+    def validate_head(self):
+        """The classifier's hidden layers must have a width."""
+        if not all(size >= 1 for size in self.head_hidden_sizes):
+            raise ValueError(f"`head_hidden_sizes` must be at least 1, got {self.head_hidden_sizes}.")
 
     def validate_stream_width(self):
         """The stream layers must have whole heads, and whole pairs to rotate."""

@@ -5,6 +5,7 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .checks_tempoformer import at_least_1, positive
 from .configuration_streams_tempoformer import StreamFields
 
 
@@ -57,11 +58,11 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
 
     num_stream_layers: int = 2
     stream_position_embeddings: bool | list[bool] = True
-    stream_position_initializer_range: float | int = 0.02
+    stream_position_initializer_range: float | int = positive(default=0.02)
     stream_residual: bool = False
     fusion: Literal["gate", "none"] = "gate"
     head: Literal["mlp", "lstm"] = "mlp"
-    lstm_hidden_size: int = 100
+    lstm_hidden_size: int = at_least_1(default=100)
     recurrent_order: Literal["forward", "reverse"] = "forward"
 
     def validate_layers(self):

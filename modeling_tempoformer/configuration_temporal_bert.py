@@ -6,7 +6,7 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 from transformers import BertConfig, RobertaConfig
 
-from .checks_tempoformer import CheckedFields
+from .checks_tempoformer import CheckedFields, positive
 
 
 # The first ids of `time_ids`; those of the time points follow.
@@ -24,7 +24,7 @@ class TemporalFields(CheckedFields):
     time_scaling: Literal["linear", "exponential", "documents"] = "linear"
     time_document_counts: list[int] | None = None
     prepend_time: bool = False
-    time_initializer_range: float | int = 0.02
+    time_initializer_range: float | int = positive(default=0.02)
 
     @property
     def num_time_ids(self) -> int:

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from ..checks_tempoformer import CheckedFields
+from ..checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.post_splits import choose_class_weights
@@ -36,13 +36,13 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     """What the configurations of all [`HistoryModel`]s have."""
 
     embedding_size: int = 384
-    window: int = 20
+    window: int = at_least_1(default=20)
     # Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
     timed: bool = True
     # The widths of the classifier's hidden layers.
     hidden_sizes: list[int] | tuple[int, ...] = ()
-    dropout: float | int = 0.1
-    focal_gamma: float | int = 2.0
+    dropout: float | int = dropout(default=0.1)
+    focal_gamma: float | int = not_negative(default=2.0)
     class_weights: list[float | int] | None = None
     calibration: dict[str, Any] | None = None
 
