@@ -1,6 +1,5 @@
-"""From the posts of timelines to batches of streams: tokens, rows, windows, and the collator."""
+"""From rows of timelines to batches of streams: windows, elapsed times and padding."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,56 +7,6 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from .checks_tempoformer import narrow_float
-
-
-def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
-    """
-    Tokenizes posts, each cut to `limit` tokens. Returns the tokenizer's columns but the mask, which the collator
-    makes, and how many posts were cut. Raises a `ValueError` that names a post with half of a surrogate pair.
-    """
-    for post, text in enumerate(texts):
-        try:
-            text.encode()
-        except UnicodeEncodeError as problem:
-            half = problem.object[problem.start]
-            raise ValueError(
-                f"post {post} in order of time: the text has {half!r}, half of a surrogate pair, as of an emoji that "
-                "was cut."
-            ) from None
-
-    def tokenize(posts: list[str], **settings) -> dict[str, list]:
-        if not posts:
-            return {"input_ids": []}
-        tokens = tokenizer(posts, **settings)
-        return {name: tokens[name] for name in tokenizer.model_input_names if name in tokens and "mask" not in name}
-
-    columns = tokenize(texts, verbose=False)
-    too_long = [post for post, ids in enumerate(columns["input_ids"]) if len(ids) > limit]
-    for name, values in tokenize([texts[post] for post in too_long], truncation=True, max_length=limit).items():
-        for post, tokens in zip(too_long, values, strict=True):
-            columns[name][post] = tokens
-    return columns, len(too_long)
-
-
-def row_bounds(
-    num_posts: int, window: int, targets_per_row: int, num_context: int = 0
-) -> Iterator[tuple[int, int, int]]:
-    """
-    The rows of a timeline, whose first `num_context` posts are no targets. Yields (start, first, end) for each: it has
-    the posts from `start` to `end`, of which those before `first` are the context of the first target.
-    """
-    for first in range(num_context, num_posts, targets_per_row):
-        yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)
-
-
-def cut_rows(
-    columns: dict[str, list], window: int, targets_per_row: int, num_context: int = 0
-) -> Iterator[dict[str, list | int]]:
-    """The rows of a timeline for [`StreamCollator`], from the columns of its posts, by [`row_bounds`]."""
-    start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
-    for start, first, end in row_bounds(len(columns["input_ids"]), window, targets_per_row, num_context):
-        of_posts = {name: values[start:end] for name, values in columns.items()}
-        yield {**of_posts, "num_context": first - start, "num_before": start, **start_time}
 
 
 def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:

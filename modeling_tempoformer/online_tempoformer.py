@@ -13,7 +13,7 @@ from transformers.utils import ModelOutput
 
 from .checks_tempoformer import check_shape, narrow_float
 from .decisions_tempoformer import check_finite, decide
-from .times_tempoformer import to_seconds
+from .times_tempoformer import TimeColumn
 
 
 class LatePostError(ValueError):
@@ -206,7 +206,8 @@ class StreamStepMixin:
                 a timeline have `token_type_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence`, *optional*):
-                As [`~times_tempoformer.to_seconds`] takes them. All posts of a timeline have them, or none.
+                As [`~times_tempoformer.to_seconds`] takes them, all of one kind. All posts of a timeline have them, or
+                none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for those after it and not classified; False for all if omitted.
             state (`StreamState`, *optional*):
@@ -243,14 +244,14 @@ class StreamStepMixin:
         places: dict[str, list[int]] = {}  # of their posts in `row`
         row: list[dict[str, torch.Tensor]] = []
         targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": []}
-        stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
+        stream_lengths, times = torch.zeros(len(input_ids), dtype=torch.long), TimeColumn()
         for post, (timeline_id, new) in enumerate(zip(timeline_ids, self.read_posts(inputs), strict=True)):
             if timeline_id not in timelines:
                 timelines[timeline_id] = state.timelines.get(timeline_id, RememberedTimeline()).copy()
                 places[timeline_id] = list(range(len(row), len(row) + len(timelines[timeline_id].posts)))
                 row += timelines[timeline_id].posts
             timeline = timelines[timeline_id]
-            seconds = None if timestamps is None else read_seconds(timestamps[post], names[post])
+            seconds = None if timestamps is None else read_seconds(times, timestamps[post], names[post])
             try:
                 timeline.add(new, seconds)
             except ValueError as problem:
@@ -368,12 +369,12 @@ class StreamStepMixin:
         return self(**{name: values.unsqueeze(0).to(device) for name, values in row.items()}).logits[0].cpu()
 
 
-def read_seconds(value: Any, name: str) -> float:
-    """A time in seconds. Raises a `ValueError` that begins with the name of the post."""
+def read_seconds(times: TimeColumn, value: Any, name: str) -> float:
+    """Returns a time in seconds. Raises a `ValueError` that begins with the name of the post."""
     if isinstance(value, torch.Tensor) and not narrow_float(value):
         value = value.item()
     try:
-        seconds = to_seconds(value)
+        seconds = times.read(name, value)
     except ValueError as problem:
         raise ValueError(f"{name} has the timestamp {value!r}: {problem}.") from None
     if seconds is None:

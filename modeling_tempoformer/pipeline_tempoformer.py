@@ -1,6 +1,6 @@
 """The pipeline for whole timelines, and the explanations of its answers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
@@ -10,9 +10,9 @@ from transformers import AutoModelForSequenceClassification, Pipeline, PreTraine
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
-from .data_collator_tempoformer import StreamCollator, cut_rows, tokenize_posts
+from .data_collator_tempoformer import StreamCollator
 from .decisions_tempoformer import check_finite, decide, log_odds, name_thresholds
-from .times_tempoformer import TimeColumn
+from .timeline_tempoformer import Timeline, cut_rows
 
 
 def explain_streams(
@@ -83,31 +83,37 @@ def explain_streams(
 
 
 def explain_posts(
-    timeline: dict, outputs: dict[str, torch.Tensor], config: PreTrainedConfig, calibration: dict[str, Any] | None
+    timeline: Timeline,
+    rows: Sequence[int],
+    outputs: dict[str, torch.Tensor],
+    config: PreTrainedConfig,
+    calibration: dict[str, Any] | None,
 ) -> Iterator[dict]:
-    """The explanation of each post, oldest to newest, from what [`explain_streams`] returns of them."""
-    texts, times, order = timeline["texts"], timeline["times"], timeline["order"]
+    """
+    Yields the explanation of each post of a timeline, from what [`explain_streams`] returns for it. `rows` are the
+    numbers of the posts in the explanations.
+    """
     probabilities, ranked = decide(outputs["logits"], calibration)
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
-    effects = {measure: (of[:, :1] - of[:, 1:]).transpose(1, 2).tolist() for measure, of in measured.items()}
+    effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
     names = [config.id2label[label] for label in range(config.num_labels)]
     thresholds = name_thresholds(config, calibration)
     scores, labels, attention = probabilities[:, 0].tolist(), ranked[:, 0, 0].tolist(), outputs["attention"].tolist()
-    for place, post in enumerate(order):
-        stream = order[max(0, place - config.window + 1) : place + 1]
+    for post, text in enumerate(timeline.texts):
+        stream = list(rows[max(0, post - config.window + 1) : post + 1])
         absent = config.window - len(stream)
         yield {
-            "text": texts[post],
-            "timestamp": None if times is None else times[post],
-            "label": names[labels[place]],
-            "score": scores[place][labels[place]],
-            "probabilities": dict(zip(names, scores[place], strict=True)),
+            "text": text,
+            "timestamp": None if timeline.timestamps is None else timeline.timestamps[post],
+            "label": names[labels[post]],
+            "score": scores[post][labels[post]],
+            "probabilities": dict(zip(names, scores[post], strict=True)),
             "thresholds": thresholds,
             "stream": stream,
-            "attention": [weights[absent:] for weights in attention[place]],
+            "attention": [weights[absent:] for weights in attention[post]],
             **{
-                measure: {name: of_class[absent:] for name, of_class in zip(names, of_posts[place], strict=True)}
-                for measure, of_posts in effects.items()
+                measure: {name: values[absent:] for name, values in zip(names, posts[post], strict=True)}
+                for measure, posts in effects.items()
             },
         }
 
@@ -125,7 +131,8 @@ class StreamClassificationPipeline(Pipeline):
 
     A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and
     optionally `timestamp`, a list of the same length of times as [`~times_tempoformer.to_seconds`] takes them.
-    Posts that are out of order are sorted by time, with one warning; results come in the order of the input.
+    Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
+    timeline may also be a [`~timeline_tempoformer.Timeline`]; its results come in its own order.
 
     A score is the probability of the label that is returned; with decision thresholds another label can have a larger
     one. The options can be given to a call or to the constructor.
@@ -227,9 +234,9 @@ class StreamClassificationPipeline(Pipeline):
         return self.answer(inputs, batch_size, options, explains=True)
 
     def answer(self, inputs: dict | Iterable[dict], batch_size: int | None, options: dict[str, Any], explains: bool):
-        """What a call or `explain` returns for one timeline, a list or another iterable."""
+        """Returns the results of a call or of `explain` for one timeline, a list or another iterable."""
         preprocess, _, postprocess = self._sanitize_parameters(**options)
-        is_one = isinstance(inputs, (Mapping, str))
+        is_one = isinstance(inputs, (Mapping, Timeline, str))
         results = self.classify(
             [inputs] if is_one else inputs,
             batch_size or self._batch_size or self.default_batch_size,
@@ -260,35 +267,25 @@ class StreamClassificationPipeline(Pipeline):
             # One post more: without a post of a stream, one that is older enters.
             collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
             while batch := list(islice(alike, batch_size)):
-                found = self.forward(dict(collator(batch)), explains=explains)
-                for place, row in enumerate(batch):
+                outputs = self.forward(dict(collator(batch)), explains=explains)
+                for number, row in enumerate(batch):
                     num_targets = len(row["input_ids"]) - row["num_context"]
-                    row["outputs"] = {name: tensor[place, :num_targets] for name, tensor in found.items()}
+                    row["outputs"] = {name: tensor[number, :num_targets] for name, tensor in outputs.items()}
         for timeline in timelines:
             yield self.postprocess(timeline, **postprocess)
 
     def preprocess(
-        self, timeline: Any, number: int = 0, targets_per_row: int = 64, explains: bool = False
+        self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
-        """The number, texts, times and rows of a timeline, its posts in order of time, and how many were cut."""
-        texts, times = read_timeline(timeline, number)
-        order = list(range(len(texts)))
-        if times is not None:
-            order.sort(key=times.__getitem__)
-            if order != sorted(order):
-                logger.warning_once("Sorting the posts of timelines by time; results keep the order of the input.")
+        """Returns the timeline, its rows, and how many posts were cut; `is_read` says if it was a [`Timeline`]."""
+        is_read = isinstance(timeline, Timeline)
+        timeline = timeline if is_read else read_timeline(timeline, number)
         limit = min(self.tokenizer.model_max_length, self.model.max_tokens)
-        sorted_times = None if times is None else [times[post] for post in order]
-        try:
-            columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit)
-        except ValueError as problem:
-            raise ValueError(f"Timeline {number}, {problem}") from None
-        if cut:
-            logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
-        if sorted_times is not None:
-            columns["timestamps"] = sorted_times
+        columns, num_cut = timeline.tokenize(self.tokenizer, limit)
+        if num_cut:
+            logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
         rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
-        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order, "truncated": cut}
+        return {"timeline": timeline, "is_read": is_read, "rows": rows, "truncated": num_cut}
 
     def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
         if explains:
@@ -296,18 +293,21 @@ class StreamClassificationPipeline(Pipeline):
         return {"logits": self.model(**model_inputs).logits}
 
     def postprocess(
-        self, timeline: dict, top_k: int | None = None, calibrated: bool = True, explains: bool = False
+        self, entry: dict, top_k: int | None = None, calibrated: bool = True, explains: bool = False
     ) -> list:
-        """A dict, or with `top_k` a list of dicts, for each post in the order of the input."""
-        order, config = timeline["order"], self.model.config
-        if not order:
+        """Returns a dict, or with `top_k` a list of dicts, for each post in the order of the input."""
+        timeline, config = entry["timeline"], self.model.config
+        if not len(timeline):
             return []
-        of_rows = [row["outputs"] for row in timeline["rows"]]
-        outputs = {name: torch.cat([of_row[name] for of_row in of_rows]) for name in of_rows[0]}
+        parts = [row["outputs"] for row in entry["rows"]]
+        outputs = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         logits, calibration = outputs["logits"], config.calibration if calibrated else None
-        check_finite(logits.flatten(1), lambda place: f"Timeline {timeline['number']}, post {order[place]}")
+        names = [f"Timeline {timeline.timeline_id!r}, post {row}" for row in timeline.input_rows]
+        check_finite(logits.flatten(1), names.__getitem__)
+        # A timeline that was read before keeps its own order.
+        rows = list(range(len(timeline))) if entry["is_read"] else timeline.input_rows
         if explains:
-            answers = explain_posts(timeline, outputs, config, calibration)
+            answers = list(explain_posts(timeline, rows, outputs, config, calibration))
         else:
             probabilities, ranked = decide(logits, calibration)
             best = ranked[:, : top_k or 1]
@@ -316,32 +316,22 @@ class StreamClassificationPipeline(Pipeline):
                 for post in zip(best.tolist(), probabilities.gather(-1, best).tolist(), strict=True)
             ]
             answers = answers if top_k else [post[0] for post in answers]
-        # From the order of time to that of the input.
-        return [answer for _, answer in sorted(zip(order, answers, strict=True), key=lambda pair: pair[0])]
+        return answers if entry["is_read"] else timeline.in_input_order(answers)
 
 
-def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | None]:
-    """The texts of a timeline, and their times in seconds or None. Raises a `ValueError` that names what is wrong."""
-    if not isinstance(timeline, Mapping) or not isinstance(timeline.get("text"), (list, tuple)):
-        raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {timeline!r:.80}.")
-    if unknown := sorted(set(timeline) - {"text", "timestamp"}):
+def read_timeline(values: Any, number: int) -> Timeline:
+    """Reads a timeline as the pipeline takes it. Raises a `ValueError` that names what is wrong."""
+    if not isinstance(values, Mapping) or not isinstance(values.get("text"), (list, tuple)):
+        raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {values!r:.80}.")
+    if unknown := sorted(set(values) - {"text", "timestamp"}):
         raise ValueError(f"Timeline {number} has unknown keys: {', '.join(map(str, unknown))}.")
-    texts, values = list(timeline["text"]), timeline.get("timestamp")
-    for post, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise ValueError(f"Timeline {number}, post {post}: text {text!r} is not a string.")
-    if values is None:
-        return texts, None
-    if not isinstance(values, (list, tuple)) or len(values) != len(texts):
-        raise ValueError(f"Timeline {number}: 'timestamp' must be a list of {len(texts)} times, got {values!r:.80}.")
-    column, times = TimeColumn(), []
-    for post, value in enumerate(values):
-        try:
-            times.append(column.read(f"post {post}", value))
-        except ValueError as problem:
-            raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
-    column.warn()
-    return texts, None if None in times else times
+    texts, times = values["text"], values.get("timestamp")
+    if times is not None and (not isinstance(times, (list, tuple)) or len(times) != len(texts)):
+        raise ValueError(f"Timeline {number}: 'timestamp' must be a list of {len(texts)} times, got {times!r:.80}.")
+    try:
+        return Timeline.read(number, texts, times)
+    except ValueError as problem:
+        raise ValueError(f"Timeline {number}, {problem}") from None
 
 
 # Also for a model from the Hub, whose code is all that is there.

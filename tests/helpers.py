@@ -52,6 +52,7 @@ STREAM_MODULES = {
     "modeling_streams_tempoformer",
     "online_tempoformer",
     "pipeline_tempoformer",
+    "timeline_tempoformer",
     "times_tempoformer",
 }
 POST_MODULES = {
