@@ -51,7 +51,7 @@ OTHERS = ("hf", "redis-server", "source")
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|hf|make|pip|python|redis-server|source) ")
 # Where programs read what they work on, after they have checked their arguments.
 READERS = (
-    "scoring.corpus.find_tables",
+    "serving.corpus.find_tables",
     "semantic_change.corpora.read_targets",
     "semantic_change.corpora.read_truth",
     "training.fine_tuning.load_splits",
@@ -444,7 +444,7 @@ def described(thing) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "members"),
     # The app takes the extra `slow`.
-    [pytest.param(*entry, marks=[pytest.mark.slow] if ".space." in entry[0] else []) for entry in API],
+    [pytest.param(*entry, marks=[pytest.mark.slow] if ".space_app." in entry[0] else []) for entry in API],
 )
 def test_docstrings_describe_every_parameter(name, members):
     thing = pkgutil.resolve_name(name)

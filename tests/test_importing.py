@@ -24,7 +24,7 @@ def imported_after(code: str) -> set[str]:
 
 
 def test_importing_brings_no_heavy_library():
-    assert imported_after("import modeling_tempoformer, modeling_tempoformer.live.classifier") == set()
+    assert imported_after("import modeling_tempoformer, modeling_tempoformer.serving.live_classifier") == set()
 
 
 def test_a_name_brings_its_library_when_it_is_used():

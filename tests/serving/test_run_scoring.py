@@ -34,7 +34,7 @@ def no_network(refused_connections):
 @pytest.fixture(scope="module")
 def ray():
     """One Ray for the runs in this process."""
-    from modeling_tempoformer.scoring.cluster import started_ray
+    from modeling_tempoformer.serving.cluster import started_ray
 
     with started_ray():
         yield

@@ -9,8 +9,8 @@ from helpers import ROOT, save_encoder
 from huggingface_hub import SpaceCard
 from saved import push_folder, save_model
 
-from modeling_tempoformer.space import pushing
-from modeling_tempoformer.space.__main__ import main
+from modeling_tempoformer.serving import space_pushing
+from modeling_tempoformer.serving.space import main
 
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def test_a_space_has_the_package_as_the_wheel_maps_it_and_needs_what_that_needs(
         patterns = ["*.py", *cfg["options.package_data"].get(package, "").replace(",", " ").split()]
         found = [path for pattern in patterns for path in (ROOT / package.replace(".", "/")).glob(pattern)]
         wanted |= {path.relative_to(ROOT).as_posix() for path in found}
-    files = pushing.space_files("me/mine")
+    files = space_pushing.space_files("me/mine")
     assert set(files) == wanted
     extras = cfg["options.extras_require"]
     needed = [cfg["options"]["install_requires"], extras["view"], extras["space"]]
@@ -62,7 +62,7 @@ def test_refused(hub, tmp_path):
     push_folder(save_encoder(tmp_path / "encoder"), "me/encoder")
     for name, problem in ((str(tmp_path / "model"), "Repo id"), ("me/encoder", "'bert'")):
         with pytest.raises(ValueError, match=problem):
-            pushing.push_space(name, "me/look")
+            space_pushing.push_space(name, "me/look")
     with pytest.raises(OSError, match="me/nothing"):
-        pushing.push_space("me/nothing", "me/look")
+        space_pushing.push_space("me/nothing", "me/look")
     assert "spaces/me/look" not in hub.repositories

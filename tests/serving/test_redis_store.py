@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from modeling_tempoformer.live.redis_store import RedisStore
+from modeling_tempoformer.serving.redis_store import RedisStore
 
 
 pytestmark = pytest.mark.slow

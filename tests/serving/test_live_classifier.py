@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
-from modeling_tempoformer.live.classifier import LiveClassifier
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
 
 
 @pytest.mark.parametrize(

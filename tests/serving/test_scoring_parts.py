@@ -17,9 +17,9 @@ from transformers import AutoTokenizer
 from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.predictions import prediction_rows
-from modeling_tempoformer.scoring import corpus as corpus_module
-from modeling_tempoformer.scoring.corpus import Corpus, check_times, find_tables
-from modeling_tempoformer.scoring.scorer import (
+from modeling_tempoformer.serving import corpus as corpus_module
+from modeling_tempoformer.serving.corpus import Corpus, check_times, find_tables
+from modeling_tempoformer.serving.scorer import (
     RECORD,
     NamedTimelines,
     check_record,
@@ -165,7 +165,7 @@ def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("has_tmp", [True, False])
 def test_ray_s_folder_is_short_and_where_there_is_no_tmp_the_machine_s_own(tmp_path, monkeypatch, has_tmp):
-    from modeling_tempoformer.scoring.cluster import started_ray
+    from modeling_tempoformer.serving.cluster import started_ray
 
     ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **settings: nullcontext())
     monkeypatch.setitem(sys.modules, "ray", ray)

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from modeling_tempoformer.space.posts import MOST_POSTS, parse_posts
+from modeling_tempoformer.serving.space_posts import MOST_POSTS, parse_posts
 
 
 @pytest.mark.parametrize(("mark", "end"), [(",", "\n"), (";", "\r\n"), ("\t", "\n")])

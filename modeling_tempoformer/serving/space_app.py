@@ -20,7 +20,7 @@ from ..evaluation.results import read_test
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..view.timeline_page import timeline_page
 from ..view.timelines import classes_of, explain_timelines, load_pipeline
-from .posts import MOST_POSTS, parse_posts
+from .space_posts import MOST_POSTS, parse_posts
 
 
 INTRO = """
@@ -117,5 +117,5 @@ def run_app(model: str, public: bool = False):
         enable_monitoring=False,
         app_kwargs={"middleware": [Middleware(RequestBodyLimitMiddleware, max_body_size=8_000_000)]},
         ssr_mode=False,
-        css_paths=Path(__file__).with_name("app.css"),
+        css_paths=Path(__file__).with_name("space_app.css"),
     )

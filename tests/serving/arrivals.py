@@ -10,7 +10,7 @@ import torch
 from helpers import tiny_reader
 from transformers import pipeline
 
-from modeling_tempoformer.live.classifier import LiveClassifier
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
 
 
 TIMELINES = {

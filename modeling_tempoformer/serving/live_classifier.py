@@ -59,7 +59,7 @@ class LiveClassifier:
 
     Args:
         pipe ([`StreamClassificationPipeline`]): The model and its tokenizer.
-        store ([`~modeling_tempoformer.live.redis_store.RedisStore`]): Where timelines are remembered.
+        store ([`~modeling_tempoformer.serving.redis_store.RedisStore`]): Where timelines are remembered.
     """
 
     def __init__(self, pipe: StreamClassificationPipeline, store: RedisStore):

@@ -16,7 +16,7 @@ from arrivals import TIMELINES, DictStore, assert_same, free_port, wait_for
 from fastapi.testclient import TestClient
 from helpers import ROOT
 
-from modeling_tempoformer.live.redis_store import KEY
+from modeling_tempoformer.serving.redis_store import KEY
 
 
 SERVER = ROOT / "examples" / "server.py"
