@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT
+from helpers import PACKAGE, ROOT
 
 import modeling_tempoformer
 
@@ -46,3 +46,10 @@ def test_rooms_import_one_way(room, unknown):
     imports = re.compile(rf"^\s*(?:from|import) (?:modeling_tempoformer\.|\.\.+)(?:{unknown})\b", flags=re.MULTILINE)
     modules = list((ROOT / "modeling_tempoformer" / room).rglob("*.py"))
     assert modules and not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
+
+
+def test_the_package_and_its_scripts_do_not_know_research():
+    imports = re.compile(r"^\s*(?:from|import) (?:research|benchmarks)\b", flags=re.MULTILINE)
+    modules = [*PACKAGE.rglob("*.py"), *ROOT.glob("run_*.py")]
+    assert not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
+    assert "research" not in (ROOT / "setup.cfg").read_text(encoding="utf-8").partition("package_dir")[0]

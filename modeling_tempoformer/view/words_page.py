@@ -50,9 +50,6 @@ COLUMNS = {
     "prt_corrected": ("score", "prt, less the one that chance makes."),
     "p": ("p", "How often chance alone makes the prt as large (permutation test)."),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
-    "time_diff": ("score", "How sure the model is of when the sentences were written (0 to 1)."),
-    "sgns": ("score", "Distance (0 to 2) of static vectors, aligned across times."),
-    "neighbours": ("score", "Share of nearest neighbours that differ (0 to 1), by static vectors."),
     "gold": ("score", "The score that people gave."),
 }
 
