@@ -221,8 +221,7 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     columns, vectors = score_words(args, found, load_model(args), tokenizer)
 
     folder = Path(args.output_dir)
-    if vectors:
-        usages.write_usages(folder / usages.USAGES, found, vectors)
+    usages.write_usages(folder / usages.USAGES, found, vectors)
     table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
     # Only here, because it needs the extra `view`.

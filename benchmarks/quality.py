@@ -35,7 +35,6 @@ from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
 
 
-ROOT = Path(__file__).parents[1]
 FOLDS, FOLD_SEED = 5, 0
 # How many timelines to train on; 0 for all that are not held out.
 SIZES = {
