@@ -22,9 +22,9 @@ from huggingface_hub.utils import tqdm
 from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.timelines import warn_of_nobody
-from modeling_tempoformer.scoring.cluster import run_tasks, started_ray
-from modeling_tempoformer.scoring.corpus import WORK, Corpus, check_times, find_tables
-from modeling_tempoformer.scoring.scorer import (
+from modeling_tempoformer.serving.cluster import run_tasks, started_ray
+from modeling_tempoformer.serving.corpus import WORK, Corpus, check_times, find_tables
+from modeling_tempoformer.serving.scorer import (
     RECORD,
     NamedTimelines,
     check_record,

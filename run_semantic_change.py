@@ -10,14 +10,13 @@ If the first argument ends in .yaml or .json, it is a recipe: its values are def
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
@@ -26,8 +25,6 @@ from modeling_tempoformer.data.dated_texts import numbers_in
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change import corpora, measures, usages
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
-from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
-from modeling_tempoformer.semantic_change.time_prediction import time_differences
 from modeling_tempoformer.semantic_change.usages import Usages
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view, write_page
@@ -64,15 +61,9 @@ def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> di
     return {"prt": prt, "prt_corrected": prt - by_chance, **path, "p": p}
 
 
-def score_clusters(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
-    return measures.cluster_distances(*(vectors[time] for time in args.ends), args.seed)
-
-
 # Each makes the columns of one word from the vectors of its usages, and of those of the first and the last time as if
 # they were of the other one: a temporal model reads one text differently at two times.
-CONTEXTUAL = {"change": score_change, "apd": score_apd, "prt": score_prt, "clusters": score_clusters}
-# Each makes the column of all words from static vectors.
-STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
+MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
 
 
 @dataclass
@@ -80,11 +71,11 @@ class ChangeArguments:
     """The words, the texts, and how to score them."""
 
     output_dir: str = field(metadata={"help": "Folder for changes.csv, _changes.html and other files."})
-    model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
+    model_name_or_path: str = field(metadata={"help": "An encoder, temporal or not."})
     measures: list[str] = field(
         default_factory=lambda: ["change"],
         metadata={
-            "choices": (*CONTEXTUAL, "time_diff", *STATIC),
+            "choices": MEASURES,
             "help": "change: from 0 to 100, made of apd (average pairwise distance) and prt (distance of averaged "
             "embeddings). The first measure orders the table.",
         },
@@ -130,8 +121,6 @@ class ChangeArguments:
             raise ValueError("Give texts, by either --corpora or --dwug; and words, by --targets or --truth.")
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
-        if self.model_name_or_path is None and (needy := [m for m in self.measures if m not in STATIC]):
-            raise ValueError(f"--measures {' '.join(needy)} need --model_name_or_path.")
         if self.times is None:
             self.times = [time_name(path) for path in self.corpora or ()] or corpora.dwug_groupings(self.dwug)
             # A shell lists 900.txt after 1000.txt.
@@ -185,13 +174,10 @@ def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
     if hasattr(tokenizer, "time_points"):
         for time in args.times:
             tokenizer.time_points.find(time)
-    if "time_diff" in args.measures and not getattr(tokenizer, "prepend_time", False):
-        raise ValueError("--measures time_diff needs a model that was trained with --prepend_time.")
     return tokenizer
 
 
-def load_model(args: ChangeArguments) -> PreTrainedModel:
-    auto_class = AutoModelForMaskedLM if "time_diff" in args.measures else AutoModel
+def load_model(args: ChangeArguments, auto_class: type = AutoModel) -> PreTrainedModel:
     model, info = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True, output_loading_info=True)
     # The pooler is not read.
     if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
@@ -199,49 +185,43 @@ def load_model(args: ChangeArguments) -> PreTrainedModel:
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
 
 
+def embed_words(
+    args: ChangeArguments, found: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Vectors]:
+    """The vectors of the usages."""
+    settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
+    return usages.embed_usages(model, tokenizer, found, *settings, args.reads_names)
+
+
 def score_words(
-    args: ChangeArguments, found: Usages, model: PreTrainedModel | None, tokenizer, static: dict
+    args: ChangeArguments, found: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
-    """The columns of the measures; and the vectors of the usages, none if no measure needs them."""
+    """The columns of the measures, and the vectors of the usages."""
     first, last = args.ends
-    vectors, columns = {}, {}
-    if CONTEXTUAL.keys() & set(args.measures):
-        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
-        settings += (args.reads_names,)
-        vectors = usages.embed_usages(model, tokenizer, found, *settings)
-        swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
-        if hasattr(tokenizer, "time_points"):
-            swapped = usages.embed_usages(model, tokenizer, usages.swap_times(found, first, last), *settings)
+    vectors = embed_words(args, found, model, tokenizer)
+    swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
+    if hasattr(tokenizer, "time_points"):
+        swapped = embed_words(args, usages.swap_times(found, first, last), model, tokenizer)
+    columns = {}
     for measure in args.measures:
-        if measure in CONTEXTUAL:
-            rows = {word: CONTEXTUAL[measure](vectors[word], swapped[word], args) for word in found}
-            columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
-        elif measure in STATIC:
-            columns[measure] = STATIC[measure](static, list(found))
-        else:
-            columns[measure] = time_differences(model, tokenizer, found, args.times, args.per_device_eval_batch_size)
+        rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in found}
+        columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
     return columns, vectors
 
 
 def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
-    tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
-    ignore_case = tokenizer is not None and usages.ignores_case(tokenizer)
+    tokenizer = load_tokenizer(args)
     frequencies, earliest = {}, {}
-    sentences = usages.keep_earliest(read_sentences(args, words, ignore_case), earliest)
+    sentences = usages.keep_earliest(read_sentences(args, words, usages.ignores_case(tokenizer)), earliest)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
-    if CONTEXTUAL.keys() & set(args.measures):
-        found = usages.drop_unknown(tokenizer, found, args.reads_names)
+    found = usages.drop_unknown(tokenizer, found, args.reads_names)
     found, left_out = usages.drop_rare(found, args.min_usages)
-    static = {}
-    if STATIC.keys() & set(args.measures):
-        static = train_sgns(read_sentences(args, words, ignore_case), args.ends, seed=args.seed)
-    columns, vectors = score_words(args, found, load_model(args) if tokenizer else None, tokenizer, static)
+    columns, vectors = score_words(args, found, load_model(args), tokenizer)
 
     folder = Path(args.output_dir)
-    if vectors:
-        usages.write_usages(folder / usages.USAGES, found, vectors)
+    usages.write_usages(folder / usages.USAGES, found, vectors)
     table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
     # Only here, because it needs the extra `view`.
@@ -251,13 +231,16 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     print(f"Words to look at: {folder / PAGE}")
 
 
+def read_words(args: ChangeArguments) -> tuple[corpora.Targets, dict[str, float] | None]:
+    """The words to look for, and their gold scores, if there are any."""
+    truth = None if args.truth is None else corpora.read_truth(args.truth)
+    return list(truth) if args.targets is None else corpora.read_targets(args.targets), truth
+
+
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
     check_view()
-    if {"clusters", *STATIC}.intersection(args.measures) and not (find_spec("gensim") and find_spec("ot")):
-        raise ValueError('These measures need the extra "change": pip install "modeling-tempoformer[change]".')
-    truth = None if args.truth is None else corpora.read_truth(args.truth)
-    words = list(truth) if args.targets is None else corpora.read_targets(args.targets)
+    words, truth = read_words(args)
     with lock_folder(args.output_dir):
         run(args, words, truth)
 

@@ -35,7 +35,6 @@ from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
 
 
-ROOT = Path(__file__).parents[1]
 FOLDS, FOLD_SEED = 5, 0
 # How many timelines to train on; 0 for all that are not held out.
 SIZES = {
@@ -49,11 +48,11 @@ IRC_DAYS = 30
 ASKED = "--do_train --do_eval --do_predict"
 METHODS = {
     "TempoFormer": f"run_glue_style.py {ASKED}",
-    "BiLSTM": "run_baseline.py --method bilstm",
-    "trees": "run_baseline.py --method trees",
-    "post alone": "run_baseline.py --method post",
-    "position and time": "run_baseline.py --method position_and_time",
-    "class prior": "run_baseline.py --method class_prior",
+    "BiLSTM": "-m research.run_baseline --method bilstm",
+    "trees": "-m research.run_baseline --method trees",
+    "post alone": "-m research.run_baseline --method post",
+    "position and time": "-m research.run_baseline --method position_and_time",
+    "class prior": "-m research.run_baseline --method class_prior",
     "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ASKED,
     # On posts without times.
     "no times": f"run_glue_style.py {ASKED}",
@@ -102,8 +101,7 @@ def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list
             columns = ["timestamp"] if method == "no times" else []
             posts.drop(columns=columns).to_csv(path, index=False)
             options = [*options, f"--{part}_file", path]
-        script, *own = shlex.split(METHODS[method])
-        command = [sys.executable, ROOT / script, *own, *options, "--output_dir", output]
+        command = [sys.executable, *shlex.split(METHODS[method]), *options, "--output_dir", output]
         start = time.perf_counter()
         with output.with_suffix(".log").open("w", encoding="utf-8") as log:
             subprocess.run(command, check=True, stdout=log, stderr=log)

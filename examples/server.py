@@ -50,8 +50,8 @@ from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.data_collator_tempoformer import tokenize_posts
 from modeling_tempoformer.evaluation.report import worth
 from modeling_tempoformer.evaluation.results import read_test
-from modeling_tempoformer.live.classifier import LiveClassifier, read_times
-from modeling_tempoformer.live.redis_store import RedisStore
+from modeling_tempoformer.serving.live_classifier import LiveClassifier, read_times
+from modeling_tempoformer.serving.redis_store import RedisStore
 
 
 MAX_BATCH = 32  # posts that are computed together

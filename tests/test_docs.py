@@ -35,7 +35,7 @@ from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 
 
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
-TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py", "run_baseline.py")
+TRAINING_SCRIPTS = ("run_glue_style.py", "run_temporal_mlm.py", "research.run_baseline")
 # What a page's test runs, with two steps where it trains. Other programs begin as they are given, and stop where they
 # would read posts, texts or words.
 RUN_PROGRAMS = (
@@ -51,7 +51,7 @@ OTHERS = ("hf", "redis-server", "source")
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:accelerate launch|hf|make|pip|python|redis-server|source) ")
 # Where programs read what they work on, after they have checked their arguments.
 READERS = (
-    "scoring.corpus.find_tables",
+    "serving.corpus.find_tables",
     "semantic_change.corpora.read_targets",
     "semantic_change.corpora.read_truth",
     "training.fine_tuning.load_splits",
@@ -104,7 +104,7 @@ def commands_of(place: str) -> list[list[str]]:
 def sources() -> list[str]:
     """The other files that may have commands."""
     texts = [*ROOT.glob("benchmarks/results/*.md"), *ROOT.glob("hub_cards/**/*.md")]
-    folders = ("benchmarks", "docs", "examples", "hub_cards", "modeling_tempoformer", "tokenization")
+    folders = ("benchmarks", "docs", "examples", "hub_cards", "modeling_tempoformer", "research", "tokenization")
     modules = [*ROOT.glob("*.py"), *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
     return sorted(path.relative_to(ROOT).as_posix() for path in texts + modules)
 
@@ -163,7 +163,7 @@ def clone(tmp_path, stand_ins, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("docs/pictures", "benchmarks", ""):
         monkeypatch.syspath_prepend(str(ROOT / name))
-    for name in ("configuration", "tokenization", "benchmarks", "hub_cards"):
+    for name in ("configuration", "tokenization", "benchmarks", "hub_cards", "research"):
         Path(name).symlink_to(ROOT / name)
     for name in ("google-bert", "sentence-transformers", "pierluigic", "me"):
         Path(name).symlink_to(stand_ins / name)
@@ -276,12 +276,12 @@ def check_program(program: str, arguments: list[str]):
 def check_passed_on(program: str, arguments: list[str]):
     """What a program gives to others, after `--`."""
     run = ["--output_dir", "outputs/run", "--do_train", "--do_eval", "--do_predict"]
-    if program == "benchmarks/words.py":
+    if program == "research.word_tables":
         check_program("run_temporal_mlm.py", [*arguments, "--model_name_or_path", BERT, *run[:3]])
         return
-    # run_cross_validation.py, and what starts it.
+    # research.run_cross_validation, and what starts it.
     is_baseline = any("baseline" in word or word == "--method" for word in arguments)
-    check_program(f"run_{'baseline' if is_baseline else 'glue_style'}.py", [*arguments, *run])
+    check_program("research.run_baseline" if is_baseline else "run_glue_style.py", [*arguments, *run])
 
 
 def check_command(words: list[str]):
@@ -384,11 +384,12 @@ def test_options_in_the_text_exist():
     """An option of a program is a name in its code, or one of the Trainer's or of Accelerate's."""
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
     known |= {action.dest for action in launch_command_parser()._actions}
-    folders = [ROOT / name for name in ("modeling_tempoformer", "benchmarks", "examples")]
+    folders = [ROOT / name for name in ("modeling_tempoformer", "research", "benchmarks", "examples")]
     for path in (*ROOT.glob("run_*.py"), *(path for folder in folders for path in folder.rglob("*.py"))):
         known |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     texts = [*PAGES, *(place for place in sources() if place.endswith(".md"))]
-    texts += [f"configuration/{path.name}" for path in ROOT.glob("configuration/*.yaml")]
+    recipes = (*ROOT.glob("configuration/*.yaml"), *ROOT.glob("research/baselines/*.yaml"))
+    texts += [path.relative_to(ROOT).as_posix() for path in recipes]
     for place in texts:
         named = set(re.findall(r"(?<![\w-])--(\w+)", (ROOT / place).read_text(encoding="utf-8")))
         assert named <= known, (place, named - known)
@@ -396,8 +397,8 @@ def test_options_in_the_text_exist():
 
 def test_every_recipe_is_described():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    for path in (ROOT / "configuration").glob("*.yaml"):
-        assert f"`{re.sub('^(variant|baseline)_', '', path.stem)}`" in text, path.name
+    for path in (*ROOT.glob("configuration/*.yaml"), *ROOT.glob("research/baselines/*.yaml")):
+        assert f"`{path.stem.removeprefix('variant_')}`" in text, path.name
 
 
 API = re.findall(
@@ -444,7 +445,7 @@ def described(thing) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "members"),
     # The app takes the extra `slow`.
-    [pytest.param(*entry, marks=[pytest.mark.slow] if ".space." in entry[0] else []) for entry in API],
+    [pytest.param(*entry, marks=[pytest.mark.slow] if ".space_app." in entry[0] else []) for entry in API],
 )
 def test_docstrings_describe_every_parameter(name, members):
     thing = pkgutil.resolve_name(name)

@@ -66,7 +66,8 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         default=0.2, metadata={"help": "Share of --train_file to test on, if it is the only file."}
     )
     folds_file: str | None = field(
-        default=None, metadata={"help": "Split of --train_file by timeline, as run_cross_validation.py writes it."}
+        default=None,
+        metadata={"help": "Split of --train_file by timeline, as research.run_cross_validation writes it."},
     )
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
     level_column: str | None = field(

@@ -12,7 +12,7 @@ from huggingface_hub.errors import EntryNotFoundError
 
 from .metrics import change_detection, compute_scores
 from .predictions import labelled_posts
-from .references import compare
+from .rivals import compare
 
 
 RESULTS = "all_results.json"

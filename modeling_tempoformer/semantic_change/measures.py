@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.spatial.distance import jensenshannon
 from scipy.stats import DegenerateDataWarning, bootstrap, pearsonr, rankdata
-from sklearn.cluster import AffinityPropagation, KMeans
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
 
@@ -86,44 +84,6 @@ def prototype_deviations(
     distances = 1 - (means[0] * means[1]).sum(axis=1)
     low, high = np.quantile(distances, (0.025, 0.975)) - distances.mean()
     return float(low), float(high)
-
-
-def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:
-    """
-    Clusters a word's usages of two time points together, and compares how each time point is distributed over the
-    clusters (Martinc et al., 2020; Montariol et al., 2021): by the Jensen-Shannon distance (square root of the
-    divergence, base 2), and by the least cost of moving one distribution to the other, where moving between two
-    clusters costs the cosine distance of their means, before and after. NaN if a clustering does not converge.
-    """
-    vectors = np.concatenate([before, after]).astype(np.float64)
-    algorithms = {
-        "affinity_propagation": AffinityPropagation(random_state=seed),
-        "k_means": KMeans(min(num_clusters, len(vectors)), n_init=10, random_state=seed),
-    }
-    distances = {
-        f"{name}_{distance}": math.nan for name in algorithms for distance in ("jensen_shannon", "wasserstein")
-    }
-    for name, algorithm in algorithms.items():
-        labels = algorithm.fit_predict(vectors)
-        # Affinity propagation labels all -1 where it did not converge.
-        if labels.min() >= 0:
-            parts = np.split(labels, [len(before)])
-            counts = (np.bincount(part, minlength=labels.max() + 1) for part in parts)
-            distances[f"{name}_jensen_shannon"] = float(jensenshannon(*counts, base=2))
-            distances[f"{name}_wasserstein"] = move_clusters((before, after), parts)
-    return distances
-
-
-def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray]) -> float:
-    """The Wasserstein distance between the clusters before and after, each represented by the mean of its usages."""
-    import ot  # Only here, because it belongs to the extra `change`.
-
-    means, shares = [], []
-    for vectors, part in zip(usages, labels, strict=True):
-        clusters, counts = np.unique(part, return_counts=True)
-        means.append([np.mean(vectors[part == cluster], axis=0, dtype=np.float64) for cluster in clusters])
-        shares.append(counts / len(part))
-    return float(ot.emd2(*shares, cosine_distances(*means)))
 
 
 def agreement(

@@ -1,8 +1,5 @@
 """When was a text written? The probability of each time token at a masked position (Rosin et al., 2022)."""
 
-from collections.abc import Sequence
-from itertools import chain
-
 import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -10,7 +7,7 @@ from transformers.utils import logging
 
 from ..configuration_temporal_bert import UNKNOWN_TIME
 from ..data.dated_texts import check_same_times, frame, make_row, token_limit
-from .usages import Usages, batches_by_length
+from .usages import batches_by_length
 
 
 logger = logging.get_logger(__name__)
@@ -57,26 +54,3 @@ def predict_times(
             "time, the model has not learned to tell times apart: see its scores on texts of known times."
         )
     return probabilities
-
-
-def time_differences(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    usages: Usages,
-    times: Sequence[str],
-    batch_size: int = 32,
-) -> dict[str, float]:
-    """
-    How sure a model is of when a word's sentences were written (0 to 1): the mean over them of |p(last time) - p(first
-    time)|, as [`predict_times`] has them (time-diff of TempoBERT; Rosin, Guy and Radinsky, 2022).
-    """
-    # Each sentence of a time once, however often it has the word.
-    texts = {
-        word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
-        for word, by_time in usages.items()
-    }
-    distinct = list(dict.fromkeys(chain.from_iterable(texts.values())))
-    probabilities = predict_times(model, tokenizer, distinct, batch_size)
-    first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
-    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
-    return {word: float(np.mean([differences[text] for text in found])) for word, found in texts.items()}

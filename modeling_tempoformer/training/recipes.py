@@ -35,12 +35,15 @@ class ConsoleArguments:
     log_level: str = "passive"
 
 
-def run_script(main: Callable[[list[str]], None]):
-    """Runs a script's `main` on the command line. A user's error is one line; a bug keeps its traceback."""
+def run_script(main: Callable[[list[str]], None], *packages: str):
+    """
+    Runs a script's `main` on the command line, and shows what this package and `packages` say. A user's error is one
+    line; a bug keeps its traceback.
+    """
     arguments = sys.argv[1:]
     try:
         known = [word for word in arguments if word not in ("-h", "--help")]
-        set_up_console(*parse([ConsoleArguments], known, only_these=False))
+        set_up_console(*parse([ConsoleArguments], known, only_these=False), packages)
         with logging_redirect_tqdm():
             main(arguments)
     except (ValueError, OSError, ImportError, StrictDataclassError) as problem:
@@ -48,14 +51,14 @@ def run_script(main: Callable[[list[str]], None]):
         sys.exit(f"error: {' '.join(str(problem).split())}")
 
 
-def set_up_console(console: ConsoleArguments):
-    """By default this package says what it does and other libraries only warn; `--log_level info` shows all."""
+def set_up_console(console: ConsoleArguments, packages: Collection[str] = ()):
+    """By default this package and `packages` say what they do, others only warn; `--log_level info` shows all."""
     level = transformers_logging.get_log_levels_dict().get(console.log_level, logging.INFO)
     if console.log_level != "passive" and level <= logging.INFO:
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
         return
     logging.basicConfig(format="%(message)s")
-    for name in (__package__.split(".")[0], "__main__"):
+    for name in (__package__.split(".")[0], "__main__", *packages):
         logging.getLogger(name).setLevel(level)
     # No level: from WARNING on the library would go through its plans for many devices, and warn of them.
     logging.getLogger("transformers.modeling_utils").addFilter(lambda record: record.levelno > logging.WARNING)

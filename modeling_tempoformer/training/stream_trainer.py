@@ -183,7 +183,7 @@ class StreamTrainer(HubTrainer):
             output = self.predict(items, metric_key_prefix=metric_key_prefix)
         finally:
             self.args.train_sampling_strategy = strategy
-        # An item of a baseline is one post, without a dimension for posts.
+        # An item may be one post, without a dimension for posts.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
         logits = torch.from_numpy(in_order(wanted, targets_of(items), logits)).float()
         check_finite(logits, lambda post: f"Post {wanted[post]!r}")

@@ -317,18 +317,16 @@ drawHeader();
 drawRows();
 byId("search").addEventListener("input", drawRows);
 byId("measures").addEventListener("change", ({ target }) => byId("words").classList.toggle("all", target.checked));
-if (words.some(({ usages }) => usages)) {
-  byId("rows").addEventListener("keydown", stepWord);
-  byId("map").addEventListener("keydown", stepUsage);
-  byId("all").addEventListener("toggle", listUsages);
-  for (const id of ["of-time", "of-sense"]) byId(id).addEventListener("change", listUsages);
-  document.addEventListener("change", cite);
-  byId("save").addEventListener("click", saveCitations);
-  byId("forget").addEventListener("click", () => {
-    citations.clear();
-    showCitations();
-  });
-  window.addEventListener("hashchange", chooseWord);
-  window.addEventListener("resize", fitCharts);
-  makeCharts().then(chooseWord);
-}
+byId("rows").addEventListener("keydown", stepWord);
+byId("map").addEventListener("keydown", stepUsage);
+byId("all").addEventListener("toggle", listUsages);
+for (const id of ["of-time", "of-sense"]) byId(id).addEventListener("change", listUsages);
+document.addEventListener("change", cite);
+byId("save").addEventListener("click", saveCitations);
+byId("forget").addEventListener("click", () => {
+  citations.clear();
+  showCitations();
+});
+window.addEventListener("hashchange", chooseWord);
+window.addEventListener("resize", fitCharts);
+makeCharts().then(chooseWord);

@@ -50,9 +50,6 @@ COLUMNS = {
     "prt_corrected": ("score", "prt, less the one that chance makes."),
     "p": ("p", "How often chance alone makes the prt as large (permutation test)."),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
-    "time_diff": ("score", "How sure the model is of when the sentences were written (0 to 1)."),
-    "sgns": ("score", "Distance (0 to 2) of static vectors, aligned across times."),
-    "neighbours": ("score", "Share of nearest neighbours that differ (0 to 1), by static vectors."),
     "gold": ("score", "The score that people gave."),
 }
 
@@ -67,12 +64,12 @@ def words_page(
     earliest: Mapping[str, list[Usage]] | None = None,
 ) -> str:
     """
-    The page of words as HTML. Words without vectors, and after the first [`MAX_WORDS`], are only in the table;
-    `earliest` has usages of the whole corpora, as of [`keep_earliest`].
+    The page of words as HTML. Words after the first [`MAX_WORDS`] are only in the table; `earliest` has usages of the
+    whole corpora, as of [`keep_earliest`].
     """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
-    shown = {word for word in table["word"][:MAX_WORDS] if word in vectors}
+    shown = set(table["word"][:MAX_WORDS])
     words = [
         {
             "word": escape_control_characters(word),
@@ -93,7 +90,6 @@ def words_page(
         charts,
         title=f"Words by change of meaning, {names[0]} to {names[-1]}",
         columns=columns,
-        has_usages=bool(shown),
         shown_charts=charts,
     )
 

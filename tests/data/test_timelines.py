@@ -16,7 +16,7 @@ from helpers import tiny_reader, write_posts
 from transformers import pipeline
 
 from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines, warn_of_nobody
-from modeling_tempoformer.scoring.corpus import Corpus, check_times
+from modeling_tempoformer.serving.corpus import Corpus, check_times
 from modeling_tempoformer.times_tempoformer import to_date, to_seconds
 
 

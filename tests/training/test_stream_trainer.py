@@ -15,7 +15,6 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.baselines.concatenated import to_sequences
 from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 
@@ -151,8 +150,11 @@ def test_logits_are_those_of_their_posts(tmp_path, strategy):
     words = ["the", "tree", "plane", "flew", "air"]
     texts = [" ".join(words[: 1 + post % 5] * (1 + post // 3)) for post in range(12)]
     names = [f"p{post}" for post in range(12)]
-    timelines = Dataset.from_list([{"post_ids": names, "texts": texts, "labels": [0, 1] * 6}])
-    items = to_sequences(timelines, tokenizer, window=1)
+    rows = [
+        {**tokenizer(text), "labels": post % 2, "post_id": name}
+        for post, (name, text) in enumerate(zip(names, texts, strict=True))
+    ]
+    items = Dataset.from_list(rows)
     items = items.with_format(columns=[name for name in items.column_names if name != "post_id"])
     settings = {"per_device_eval_batch_size": 5, "report_to": "none", "use_cpu": True, "disable_tqdm": True}
     arguments = StreamTrainingArguments(str(tmp_path), train_sampling_strategy=strategy, **settings)
