@@ -97,9 +97,7 @@ class ChangeArguments:
     time_column: str = field(default="date", metadata={"help": "Column of the texts' dates."})
     source_column: str = field(default="source", metadata={"help": "Column of the texts' sources, for citations."})
     dwug: str | None = field(default=None, metadata={"help": "The folder of a DWUG data set, instead of --corpora."})
-    times: list[str] | None = field(
-        default=None, metadata={"help": "Names of the time points. Default: the corpora's."}
-    )
+    times: list[str] | None = field(default=None, metadata={"help": "The time points. Default: the corpora's names."})
     targets: str | None = field(
         default=None,
         metadata={"help": "A file of words, which may have forms (a: b, c). Default: the words of --truth."},
@@ -116,9 +114,7 @@ class ChangeArguments:
         default=None,
         metadata={"help": "Marks before and after the word, for encoders that read a marked word: <t> </t>."},
     )
-    min_usages: int = field(
-        default=20, metadata={"help": "Words with fewer usages at a time are left out, and named."}
-    )
+    min_usages: int = field(default=20, metadata={"help": "Words with fewer usages at a time are left out and named."})
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
     per_device_eval_batch_size: int = 32
