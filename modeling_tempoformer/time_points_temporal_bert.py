@@ -101,6 +101,10 @@ class TimePoints:
         except UnknownTimeError:
             return None
 
+    def holds(self, value: Any) -> bool:
+        """Tells whether a time belongs to one of the time points."""
+        return self.get(value) is not None
+
     def unknown(self, value: Any, why: str) -> UnknownTimeError:
         """Makes the error of a time that belongs to no time point."""
         listed = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")

@@ -239,7 +239,7 @@ def drop_unknown_times(
 
 def has_known_time(time: Any, times: TimePoints, may_be_missing: bool) -> bool:
     """Tells whether a time lies in one of the time points, or is missing and `may_be_missing`."""
-    return times.get(time) is not None or (may_be_missing and is_missing(time))
+    return times.holds(time) or (may_be_missing and is_missing(time))
 
 
 def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
