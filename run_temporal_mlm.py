@@ -57,7 +57,7 @@ FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_r
 
 @dataclass
 class ModelArguments(CheckpointArguments):
-    """The model, and how it uses time. Omitted values are those of the checkpoint, or the defaults of its config."""
+    """Which model, and how it uses time. What is omitted is as in the checkpoint, or the default of its config."""
 
     temporal_attention: Literal["attention", "scaled", "none"] | None = None
     temporal_residual: bool | None = field(
@@ -70,7 +70,7 @@ class ModelArguments(CheckpointArguments):
     )
 
     def config_fields(self) -> dict[str, Any]:
-        """Returns the given fields of the model's configuration."""
+        """The given fields of the model's configuration."""
         names = ("temporal_attention", "temporal_residual", "time_scaling", "prepend_time")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return {**given, **(self.config_overrides or {})}

@@ -7,7 +7,7 @@ from torch import nn
 from .hub_trainer import HubTrainer, HubTrainingArguments
 
 
-# Parts of the names of time embeddings, of W_T and b_T, and of alpha.
+# Time embeddings, W_T and b_T, alpha.
 TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual.")
 
 
@@ -17,9 +17,9 @@ class TemporalTrainingArguments(HubTrainingArguments):
     TrainingArguments plus a learning rate for the parameters of time, with defaults for dated texts.
 
     Args:
-        model_card, hub_strategy, remove_unused_columns: See [`HubTrainingArguments`].
-        time_learning_rate (`float`, *optional*): Learning rate of time embeddings, W_T and alpha, which are new.
-            Default: `learning_rate`.
+        model_card, hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
+        time_learning_rate (`float`, *optional*): Of time embeddings, W_T and alpha, which are new. Default:
+            `learning_rate`.
     """
 
     time_learning_rate: float | None = field(
@@ -31,10 +31,10 @@ class TemporalTrainingArguments(HubTrainingArguments):
 class TemporalTrainer(HubTrainer):
     """
     The Trainer with `args.time_learning_rate` for time embeddings, W_T and alpha, which would hardly move at the
-    smallest learning rates of the paper. Prepended time tokens are word embeddings and learn at `learning_rate`.
+    smallest learning rates of the paper. Tokens of prepended times are word embeddings and learn at `learning_rate`.
 
     Args:
-        args, kwargs: See [`Trainer`].
+        args, kwargs: As in [`Trainer`].
     """
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
