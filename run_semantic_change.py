@@ -21,7 +21,7 @@ from transformers.utils import logging
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.data.arguments import check_positive
-from modeling_tempoformer.data.dated_texts import numbers_in
+from modeling_tempoformer.data.dated_texts import numbers_in, time_of_file
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change import corpora, measures, usages
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
@@ -39,11 +39,11 @@ Vectors = dict[str, np.ndarray]
 def score_change(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
     scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
     deviations = (0, *measures.prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
-    # The interval of a distance that lies too high by what chance makes: mirrored, without the bootstrap's own excess.
-    middle, high, low = (
+    # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
+    change, high, low = (
         measures.change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations
     )
-    return {"change": middle, "change_low": low, "change_high": high, **scores}
+    return {"change": change, "change_low": low, "change_high": high, **scores}
 
 
 def score_apd(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
@@ -82,16 +82,16 @@ class ChangeArguments:
     )
     corpora: list[str] | None = field(
         default=None,
-        metadata={"help": "A text file, folder or table for each time, in order; or one dated table, and --times."},
+        metadata={"help": "A text file, folder or table for each time, in order; or one dated table and --times."},
     )
     text_column: str = "text"
-    time_column: str = field(default="date", metadata={"help": "Dates of texts."})
-    source_column: str = field(default="source", metadata={"help": "Where a text is from, for citations."})
-    dwug: str | None = field(default=None, metadata={"help": "The folder of a DWUG data set instead."})
-    times: list[str] | None = field(default=None, metadata={"help": "Names of the time points, if not the corpora's."})
+    time_column: str = field(default="date", metadata={"help": "Column of the texts' dates."})
+    source_column: str = field(default="source", metadata={"help": "Column of the texts' sources, for citations."})
+    dwug: str | None = field(default=None, metadata={"help": "The folder of a DWUG data set, instead of --corpora."})
+    times: list[str] | None = field(default=None, metadata={"help": "The time points. Default: the corpora's names."})
     targets: str | None = field(
         default=None,
-        metadata={"help": "A file of words, perhaps with forms (a: b, c); default: those of --truth."},
+        metadata={"help": "A file of words, which may have forms (a: b, c). Default: the words of --truth."},
     )
     truth: str | None = field(
         default=None,
@@ -99,13 +99,13 @@ class ChangeArguments:
     )
     num_last_layers: int | None = field(
         default=None,
-        metadata={"help": "Hidden layers to average, h in the paper; by default 4, or 1 with --target_marks."},
+        metadata={"help": "Last hidden layers to average, h in the paper. Default: 4, or 1 with --target_marks."},
     )
     target_marks: list[str] | None = field(
         default=None,
-        metadata={"help": "What stands before and after the word, for encoders that read a marked word: <t> </t>."},
+        metadata={"help": "Marks before and after the word, for encoders that read a marked word: <t> </t>."},
     )
-    min_usages: int = field(default=20, metadata={"help": "Words with fewer at some time are left out, and named."})
+    min_usages: int = field(default=20, metadata={"help": "Words with fewer usages at a time are left out and named."})
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
     per_device_eval_batch_size: int = 32
@@ -122,7 +122,7 @@ class ChangeArguments:
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
         if self.times is None:
-            self.times = [time_name(path) for path in self.corpora or ()] or corpora.dwug_groupings(self.dwug)
+            self.times = [time_of_file(path) for path in self.corpora or ()] or corpora.dwug_groupings(self.dwug)
             # A shell lists 900.txt after 1000.txt.
             numbers = [numbers_in(name) for name in self.times]
             if all(numbers) and numbers != sorted(numbers):
@@ -141,7 +141,7 @@ class ChangeArguments:
 
     @property
     def reads_names(self) -> bool:
-        """Whether an encoder reads words' names; usages that people annotated stay as they were published."""
+        """Whether an encoder reads the names of words. It reads the annotated usages of DWUG as published."""
         return self.dwug is None
 
     @property
@@ -150,15 +150,10 @@ class ChangeArguments:
         return self.times[0], self.times[-1]
 
 
-def time_name(path: str) -> str:
-    """A time point's name from that of its file."""
-    name = Path(path).name.removesuffix(".gz")
-    return name.rpartition(".")[0] if name.endswith((".txt", *corpora.TABLE_SUFFIXES)) else name
-
-
 def read_sentences(
     args: ChangeArguments, words: corpora.Targets, ignore_case: bool
 ) -> Iterator[corpora.DatedSentence]:
+    """Reads the sentences of the corpora or of the DWUG data set."""
     if args.dwug is not None:
         return corpora.read_dwug(args.dwug, args.times)
     columns = corpora.Columns(args.text_column, args.time_column, args.source_column)
@@ -169,7 +164,7 @@ def read_sentences(
 
 
 def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
-    """The model's tokenizer. Raises a `ValueError` if it does not know the times, even if it would accept them."""
+    """Loads the model's tokenizer. Raises a `ValueError` for unknown times, even if the tokenizer accepts them."""
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
     if hasattr(tokenizer, "time_points"):
         for time in args.times:

@@ -3,7 +3,7 @@
     python run_temporal_mlm.py configuration/temporal_english.yaml --model_name_or_path bert-base-uncased \
         --train_files 1810-1860.txt 1960-2010.txt --output_dir out
 
-A first argument that ends in .yaml or .json is a recipe: its values are defaults, and the command line wins over them.
+If the first argument ends in .yaml or .json, it is a recipe: its values are defaults that the command line overrides.
 """
 
 import logging
@@ -66,7 +66,7 @@ class ModelArguments(CheckpointArguments):
     time_scaling: Literal["linear", "exponential", "documents"] | None = None
     prepend_time: bool | None = field(default=None, metadata={"help": "Begin each text with a token of its time."})
     mask_token_time: bool | None = field(
-        default=None, metadata={"help": "Masked tokens get the time id of the mask, not that of their text."}
+        default=None, metadata={"help": "Give masked tokens the time id of the mask instead of their text's."}
     )
 
     def config_fields(self) -> dict[str, Any]:
@@ -77,11 +77,10 @@ class ModelArguments(CheckpointArguments):
 
 
 def count_documents(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
-    """The number of training texts of each time point, added to those of earlier trainings."""
+    """Counts the training texts of each time point, and adds those of earlier trainings."""
     if texts is None:
         raise ValueError("--time_scaling documents counts the training texts, which must be given.")
-    points = tokenizer.time_points
-    counts = Counter(before) + Counter(points.find(value) for value in texts[time_column] if points.holds(value))
+    counts = Counter(before) + Counter(map(tokenizer.time_points.get, texts[time_column]))
     return [counts[name] for name in tokenizer.times]
 
 
@@ -91,7 +90,7 @@ def load_model_and_tokenizer(
     config: PreTrainedConfig,
     splits: dict[str, Dataset],
 ):
-    """A saved temporal model, or a new one with a plain encoder's weights; and its tokenizer."""
+    """Loads a saved temporal model, or makes one with a plain encoder's weights. Returns it with its tokenizer."""
     if config.model_type not in FAMILIES:
         raise ValueError(f"{model_args.source} is a '{config.model_type}'; supported: {', '.join(sorted(FAMILIES))}.")
     config_class, model_class, tokenizer_class = FAMILIES[config.model_type]
@@ -129,7 +128,7 @@ def load_model_and_tokenizer(
         plain = {name: value for name, value in config.to_diff_dict().items() if name != "model_type"}
         model = model_class(config_class(**{**plain, **fields}))
     else:
-        # In float32, whatever it was saved in: mixed precision is the Trainer's `--bf16`.
+        # Float32 whatever the saved dtype: mixed precision is the Trainer's `--bf16`.
         fields = {"dtype": torch.float32, **model_args.download_settings, **fields}
         model, info = model_class.from_pretrained(model_args.source, output_loading_info=True, **fields)
         new = sorted(name for name in info["missing_keys"] if not any(part in name for part in TIME_PARAMETERS))
@@ -138,7 +137,7 @@ def load_model_and_tokenizer(
     if is_grown:
         model.base_model.resize_time_embeddings(times, counts)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        # Not from the mean of the old embeddings: time tokens that are all alike take long to be told apart.
+        # Without `mean_resizing`, because the model needs long to tell apart time tokens that begin alike.
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     return model, tokenizer
 
@@ -146,14 +145,16 @@ def load_model_and_tokenizer(
 def evaluate_times(
     trainer: TemporalTrainer, texts: Dataset, data: TextDataTrainingArguments
 ) -> tuple[dict[str, float], pd.DataFrame]:
-    """Accuracy and macro F1 of the predicted times of texts whose time is known, and a table of all texts."""
+    """
+    Predicts the times of texts. Returns accuracy and macro F1 on the texts of known time, and a table of all
+    predictions.
+    """
     tokenizer, batch_size = trainer.processing_class, trainer.args.per_device_eval_batch_size
-    points = tokenizer.time_points
-    probabilities = predict_times(trainer.model, tokenizer, list(texts[data.text_column]), batch_size)
-    table = pd.DataFrame(probabilities, columns=tokenizer.times)
-    times = [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]]
-    known = pd.DataFrame({"source": texts[SOURCE], "time": times, "prediction": table.idxmax(axis=1)})
-    table = known.join(table.add_prefix("probability_"))
+    predicted = predict_times(trainer.model, tokenizer, list(texts[data.text_column]), batch_size)
+    probabilities = pd.DataFrame(predicted, columns=tokenizer.times)
+    times = [tokenizer.time_points.get(value) or "" for value in texts[data.time_column]]
+    table = pd.DataFrame({"source": texts[SOURCE], "time": times, "prediction": probabilities.idxmax(axis=1)})
+    table = table.join(probabilities.add_prefix("probability_"))
     dated = table[table["time"] != ""]
     metrics = {"predict_samples": len(table), "predict_dated_samples": len(dated)}
     if len(dated):
@@ -175,7 +176,7 @@ def main(arguments: list[str]):
 
 
 def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: TemporalTrainingArguments):
-    """Trains, evaluates, predicts and pushes, as far as the arguments ask for it."""
+    """Trains, evaluates, predicts and pushes, as the arguments say."""
     set_seed(training.seed)
 
     # Texts, model and tokenizer

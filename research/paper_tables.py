@@ -25,8 +25,8 @@ from .cross_validation import RESULTS, compare_methods
 
 
 ROOT = Path(__file__).parents[1]
-# Learning rates to choose from, by --recipes and by what is trained: "encoder" is any other fine-tuned encoder, the
-# last two are networks over frozen embeddings.
+# Learning rates to choose from, by --recipes and kind of model: "encoder" is any other fine-tuned encoder, the last
+# two are networks over frozen embeddings.
 NETWORKS = {"embeddings": ["1e-3", "1e-4"], "signatures": ["5e-4", "3e-4"]}
 RATES = {
     "fast": {"tempoformer": ["5e-5", "1e-4"], "encoder": ["5e-5", "1e-4"], **NETWORKS},
@@ -46,9 +46,9 @@ FEW_SHOT = {
     for posts, recipe in (("post", "few_shot"), ("stream", "few_shot_stream"))
     for number in (5, 10)
 }
-# What a corpus's recipe says of its posts. `default` says all else.
-OF_POSTS = ("task_name", "window", "max_seq_length", "validation_fraction")
-# The recipes of each row, which come after the one of the corpus, and its kind of learning rates.
+# Settings of a corpus's posts, from its recipe. All others come from `default`.
+POST_SETTINGS = ("task_name", "window", "max_seq_length", "validation_fraction")
+# The recipes of each row, which follow the corpus's recipe, and its kind of learning rates.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["class_prior"], None),
     "post alone": (["post"], "encoder"),
@@ -87,19 +87,19 @@ def path_of(recipe: str) -> str:
 
 def command(args: argparse.Namespace, row: str, window: int | None = None) -> list[str]:
     """
-    The cross-validation of a row, by default with the window of the corpus's recipe. It runs in `ROOT`, so all paths
-    are absolute.
+    Returns the command of a row's cross-validation, by default with the window of the corpus's recipe. It runs in
+    `ROOT`, so all paths are absolute.
     """
     corpus = f"{args.corpus}_{args.recipes}"
     recipe = yaml.safe_load((ROOT / path_of(corpus)).read_text(encoding="utf-8"))
     recipes, kind = ROWS[row]
     settings: dict[str, Any] = {}
     if recipes == ["default"]:
-        settings = {name: recipe[name] for name in OF_POSTS if name in recipe}
+        settings = {name: recipe[name] for name in POST_SETTINGS if name in recipe}
     else:
         recipes = [corpus, *recipes]
     if row in PAPER_SIZES:
-        # As long as TempoFormer.
+        # Trained as long as TempoFormer.
         settings["num_train_epochs"] = recipe["num_train_epochs"]
         settings |= PAPER_SIZES[row] if args.recipes == "paper" else {}
     if row in FEW_SHOT:
@@ -108,7 +108,7 @@ def command(args: argparse.Namespace, row: str, window: int | None = None) -> li
         model = args.llm if row in FEW_SHOT else args.model_name_or_path
         settings["model_name_or_path"] = str(Path(model).resolve()) if Path(model).exists() else model
     name = row.lower().replace(", ", "_").replace(" ", "_").replace("&", "_and_")
-    # The recipe's window has the folder that other tables use.
+    # With the recipe's window, the folder is shared with other tables.
     if window not in (None, recipe["window"]):
         settings["window"] = window
         name = f"{name}_window_{window}"
@@ -131,13 +131,15 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--table", type=int, choices=list(TABLES), required=True)
     parser.add_argument("--corpus", choices=("lrs", "moc", "topic_shift", "annomi"), required=True)
     parser.add_argument("--train_file", required=True, help="The corpus in its original form.")
-    parser.add_argument("--model_name_or_path", required=True, help="The encoder, also for frozen embeddings.")
+    parser.add_argument("--model_name_or_path", required=True, help="The encoder, also of frozen embeddings.")
     parser.add_argument("--llm", help="An instruct LLM. Without it few-shot prompting is left out.")
     parser.add_argument("--output_dir", type=Path, required=True)
     parser.add_argument("--recipes", choices=("fast", "paper"), default="fast")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 12, 123])
     parser.add_argument("--tune_on_first_fold", action="store_true")
-    parser.add_argument("--rows", nargs="+", choices=list(ROWS), help="Only these, compared with the first of them.")
+    parser.add_argument(
+        "--rows", nargs="+", choices=list(ROWS), help="Only these rows, compared with the first of them."
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""When was a text written? The probability of each time token at a masked position (Rosin et al., 2022)."""
+"""Predicts the times of texts, from the probabilities of time tokens at a masked position (Rosin et al., 2022)."""
 
 import numpy as np
 import torch
@@ -6,13 +6,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..configuration_temporal_bert import UNKNOWN_TIME
-from ..data.dated_texts import check_same_times, frame, make_row, token_limit
+from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
 from .usages import batches_by_length
 
 
 logger = logging.get_logger(__name__)
 
-TIME_POSITION = 1  # [CLS] comes first.
+TIME_POSITION = 1  # after [CLS]
 
 
 @torch.inference_mode()
@@ -20,7 +20,7 @@ def predict_times(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], batch_size: int = 32
 ) -> np.ndarray:
     """
-    The probability of each time point for each text.
+    Predicts the probability of each time point for each text.
 
     Args:
         model, tokenizer: A model with a masked language modelling head that was trained with `prepend_time`.
@@ -28,16 +28,16 @@ def predict_times(
         batch_size: Number of texts in a batch.
 
     Returns:
-        `np.ndarray` of shape `(num_texts, num_times)`, rows that sum to 1 over `tokenizer.times`. Raises a
-        `ValueError` if the tokenizer does not prepend time, or has other times than the model. A warning says if all
-        texts get the same time, as they do from a model that has not learned to tell times apart.
+        `np.ndarray` of shape `(num_texts, num_times)`, whose rows sum to 1 over `tokenizer.times`. Raises a
+        `ValueError` if the tokenizer does not prepend time, or has other times than the model. Warns if all texts get
+        the same time, which may come from a model that has not learned to tell times apart.
     """
     if not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: the tokenizer must have `prepend_time=True`.")
     check_same_times(model, tokenizer)
     model.eval()
     tokens = tokenizer(texts, time=tokenizer.times[0], add_special_tokens=False, verbose=False)["input_ids"]
-    before, after, _ = frame(tokenizer, tokenizer.times[0])
+    before, after, _ = special_tokens(tokenizer, tokenizer.times[0])
     before[TIME_POSITION] = tokenizer.mask_token_id
     size = token_limit(model, tokenizer) - len(before) - len(after)
     if num_truncated := sum(len(ids) > size for ids in tokens):

@@ -1,4 +1,4 @@
-"""From a model and timelines to the page that shows them, in a file or in a notebook."""
+"""Shows a model's explanations of timelines on a page, in a file or in a notebook."""
 
 import logging
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ def load_pipeline(
     name: str, dtype: torch.dtype | str = torch.float32, **downloads: Any
 ) -> StreamClassificationPipeline:
     """
-    The pipeline of a TempoFormer, made of this package's own classes: code beside the weights is never run.
+    Loads the pipeline of a TempoFormer with the classes of this package, so that code beside the weights never runs.
 
     Args:
         name (`str`): A folder or a Hub id.
-        dtype (`torch.dtype` or `str`, *optional*, defaults to `torch.float32`): As in Transformers.
-        downloads: `token`, `revision` or `cache_dir`, as in Transformers.
+        dtype (`torch.dtype` or `str`, *optional*, defaults to `torch.float32`): The dtype of the weights.
+        downloads: The arguments `token`, `revision` or `cache_dir` of Transformers.
 
-    Raises a `ValueError` for a model of another kind or without a head, and an `OSError` for one that is not there.
+    Raises a `ValueError` for a model of another kind or without a head, and an `OSError` if there is no model.
     """
     kind = PreTrainedConfig.get_config_dict(name, **downloads)[0].get("model_type")
     if kind not in [config.model_type for config in MODELS]:
@@ -46,7 +46,7 @@ def load_pipeline(
     own_code = {"trust_remote_code": False, **downloads}
     settings = {"dtype": dtype, "output_loading_info": True, **own_code}
     model, info = AutoModelForSequenceClassification.from_pretrained(name, **settings)
-    # Also those of a head, which nothing here trains.
+    # Including a head's weights, because nothing here trains them.
     check_whole(name, info["missing_keys"])
     tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
     return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
@@ -61,8 +61,8 @@ def write_view(
     verdict: Sequence[str],
     watched_speakers: Sequence[str] | None = None,
 ):
-    """Explains timelines, as [`to_timelines`] returns them, on the model's device, and writes their page."""
-    # Here, because the extra `view` is not always installed.
+    """Explains timelines of [`to_timelines`] on the model's device, and writes their page."""
+    # Imported here, because the extra `view` may not be installed.
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
@@ -72,7 +72,7 @@ def write_view(
 
 
 def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) -> list[dict[str, Any]]:
-    """The explained timelines as [`timeline_page`] takes them, with the labels and speakers that the posts have."""
+    """Explains timelines for [`timeline_page`], and adds the labels and speakers of posts."""
     names, _ = classes_of(pipe.model.config)
     inputs = ({"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines)
     explained = []
@@ -86,12 +86,12 @@ def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) ->
 
 
 def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
-    """The names of the classes by id, and their decision thresholds if the model is calibrated."""
+    """Returns the names of the classes by id, and their decision thresholds if the model is calibrated."""
     return [config.id2label[label] for label in range(config.num_labels)], (config.calibration or {}).get("thresholds")
 
 
 class NotebookPage(NamedTuple):
-    """A page, `html`, which a notebook shows in a frame of its own."""
+    """A page, `html`, that a notebook shows in a frame."""
 
     html: str
 
@@ -104,11 +104,11 @@ class NotebookPage(NamedTuple):
 
 def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "Timelines") -> NotebookPage:
     """
-    The page of timelines in a notebook: `show(pipe.explain(timeline))`.
+    Makes the page of timelines for a notebook: `show(pipe.explain(timeline))`.
 
     Args:
-        explanation: What `explain` of the pipeline returns for a timeline, or for a list of them. Each post may have
-            `actual` too, the name of its class.
+        explanation: The result of the pipeline's `explain` for a timeline, or for a list of timelines. Each post may
+            also have `actual`, the name of its class.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
 
     Returns:
