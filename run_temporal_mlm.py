@@ -41,9 +41,9 @@ from modeling_tempoformer.data.surveys import fingerprint
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked
+from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked, wanted_splits
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
-from modeling_tempoformer.training.resuming import clear_results, report, train
+from modeling_tempoformer.training.resuming import clear_results, report_metrics, train_or_resume
 from modeling_tempoformer.training.streaming import check_streaming, shuffle_forever
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
 
@@ -57,7 +57,7 @@ FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_r
 
 @dataclass
 class ModelArguments(CheckpointArguments):
-    """Which model, and how it uses time. What is omitted is as in the checkpoint, or the default of its config."""
+    """The model, and how it uses time. By default it is as in the checkpoint, or in its class of configurations."""
 
     temporal_attention: Literal["attention", "scaled", "none"] | None = None
     temporal_residual: bool | None = field(
@@ -70,7 +70,7 @@ class ModelArguments(CheckpointArguments):
     )
 
     def config_fields(self) -> dict[str, Any]:
-        """The given fields of the model's configuration."""
+        """The fields of the model's configuration that are given."""
         names = ("temporal_attention", "temporal_residual", "time_scaling", "prepend_time")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return {**given, **(self.config_overrides or {})}
@@ -179,16 +179,18 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
     """Trains, evaluates, predicts and pushes, as the arguments say."""
     set_seed(training.seed)
 
-    # Texts, model and tokenizer
+    # Read
     splits = load_text_splits(data, model_args.cache_dir, model_args.token)
     config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
+
+    # Model
     model, tokenizer = load_model_and_tokenizer(model_args, data, config, splits)
     model.sparse_prediction = True
     if training.do_predict and not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: --do_predict needs a model with --prepend_time.")
-    asked = {"train": training.do_train, "validation": training.do_eval, "test": training.do_predict}
-    wanted = [split for split in asked if asked[split]]
-    texts = split_dated_texts(splits, data, tokenizer.time_points, wanted, training.seed)
+
+    # Split
+    texts = split_dated_texts(splits, data, tokenizer.time_points, wanted_splits(training), training.seed)
     if training.do_predict:
         check_texts(texts["test"], tokenizer, data.time_column, data.text_column, must_have_time=False)
 
@@ -201,7 +203,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
     if data.streaming:
         rows["train"] = shuffle_forever(rows["train"], training.seed)
 
-    # Trainer
+    # Train
     trainer = TemporalTrainer(
         model=model,
         args=training,
@@ -211,22 +213,25 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         data_collator=TemporalMlmCollator(
             tokenizer, mlm_probability=data.mlm_probability, time_mlm_probability=data.time_mlm_probability
         ),
+        base_model=model_args.model_name_or_path,
+        dataset=data.dataset_name,
+        dataset_config=data.dataset_config_name,
     )
-    trainer.name_sources(model_args.model_name_or_path, data.dataset_name, data.dataset_config_name)
-
-    # Train, evaluate, predict, push
     if training.do_train:
-        train(trainer, fingerprint(texts["train"]), model_args, data)
-    elif training.do_eval or training.do_predict:
+        train_or_resume(trainer, fingerprint(texts["train"]), model_args, data)
+
+    # Report
+    if not training.do_train and (training.do_eval or training.do_predict):
         clear_results(training)
     if training.do_eval:
-        # The same masks in every evaluation, so that runs can be compared.
+        # The masks are the same in every evaluation, so that runs can be compared.
         set_seed(training.seed)
         metrics = trainer.evaluate()
-        report(trainer, "eval", {**metrics, "eval_perplexity": math.exp(min(metrics["eval_loss"], 700.0))})
+        perplexity = math.exp(min(metrics["eval_loss"], 700.0))
+        report_metrics(trainer, "eval", {**metrics, "eval_perplexity": perplexity})
     if training.do_predict:
         metrics, predictions = evaluate_times(trainer, texts["test"], data)
-        report(trainer, "predict", metrics)
+        report_metrics(trainer, "predict", metrics)
         if trainer.is_world_process_zero():
             write_predictions(training.output_dir, predictions)
     trainer.finish(has_changed=training.do_train)

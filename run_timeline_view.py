@@ -14,7 +14,7 @@ from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import PostArguments, check_positive
 from modeling_tempoformer.data.post_splits import load_file, timeline_columns
 from modeling_tempoformer.data.splits import hold_back, read_split
-from modeling_tempoformer.evaluation.report import worth
+from modeling_tempoformer.evaluation.report import test_summary
 from modeling_tempoformer.evaluation.results import read_test
 from modeling_tempoformer.training.arguments import DownloadArguments
 from modeling_tempoformer.training.recipes import parse, run_script
@@ -57,7 +57,7 @@ def main(arguments: list[str]):
         timelines = timelines.select(range(min(args.max_predict_samples, len(timelines))))
     if args.watched_speakers is not None:
         check_speakers(args.watched_speakers, timelines)
-    verdict = worth(read_test(model_folder, **args.downloads))
+    verdict = test_summary(read_test(model_folder, **args.downloads))
     write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict, args.watched_speakers)
 
 

@@ -48,7 +48,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
 from modeling_tempoformer.data_collator_tempoformer import tokenize_posts
-from modeling_tempoformer.evaluation.report import worth
+from modeling_tempoformer.evaluation.report import test_summary
 from modeling_tempoformer.evaluation.results import read_test
 from modeling_tempoformer.serving.live_classifier import LiveClassifier, read_times
 from modeling_tempoformer.serving.redis_store import RedisStore
@@ -196,7 +196,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
     classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
-    said = worth(read_test(model))
+    said = test_summary(read_test(model))
     batches, explaining = Batches(), asyncio.Lock()
 
     def forget_all(timeline_ids: list[str]) -> list[bool]:

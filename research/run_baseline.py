@@ -17,16 +17,16 @@ from transformers import AutoConfig, set_seed
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder, write_json
-from modeling_tempoformer.data.post_splits import check_calibration, load_splits, split_posts
-from modeling_tempoformer.data.timelines import label_names
+from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, split_posts
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import results_table
-from modeling_tempoformer.evaluation.results import RESULTS, nest, score_part
-from modeling_tempoformer.training.arguments import check_asked
+from modeling_tempoformer.evaluation.results import RESULTS, group_by_class, score_part
+from modeling_tempoformer.training.arguments import check_asked, wanted_splits
 from modeling_tempoformer.training.recipes import parse, run_script
-from modeling_tempoformer.training.resuming import clear_results
-from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
+from modeling_tempoformer.training.reporting import report_results
+from modeling_tempoformer.training.resuming import clear_results, train_or_resume
+from modeling_tempoformer.training.stream_trainer import StreamTrainer, StreamTrainingArguments
 
 from .baselines.base import Baseline, TrainedBaseline, UntrainedBaseline, with_own_recipe
 
@@ -59,28 +59,37 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
     """Trains (if the method has a training), evaluates, predicts and pushes, as the arguments ask."""
     set_seed(training.seed)
 
-    # Data: posts, label names, timelines of each part
+    # Read
     if baseline.reads == "encoder":
         encoder = AutoConfig.from_pretrained(baseline.model_name_or_path, **baseline.download_settings)
         if getattr(encoder, "temporal_attention", "none") != "none" or getattr(encoder, "prepend_time", False):
             raise ValueError(
                 f"--method {baseline.method} cannot read an encoder with temporal attention; use a plain one."
             )
-    splits = load_splits(data, baseline.cache_dir, baseline.token)
-    posts = splits.get("train", next(iter(splits.values())))
-    names = data.labels or label_names(posts, data.label_column or "label")
-    validates = training.do_eval or baseline.calibrate
+    posts = load_splits(data, baseline.cache_dir, baseline.token)
+    names = choose_label_names(posts, data)
+
+    # Split
     # Untrained methods also need training posts, for class shares or prompt examples.
-    asked = {"train": True, "validation": validates, "test": training.do_predict}
-    wanted = [part for part in asked if asked[part]]
-    timelines, surveys, split = split_posts(splits, data, names, wanted, training.seed, baseline.model_name_or_path)
-    if baseline.calibrate:
-        check_calibration(surveys["validation"].labels, names)
+    wanted = list(dict.fromkeys(["train", *wanted_splits(training, baseline.calibrate)]))
+    splits = split_posts(
+        posts,
+        data,
+        names,
+        wanted,
+        training.seed,
+        model=baseline.model_name_or_path,
+        calibrates=baseline.calibrate,
+    )
 
     if isinstance(baseline, UntrainedBaseline):
-        predict(baseline, timelines, names, data, training)
+        predict(baseline, splits.timelines, names, data, training)
         return
-    prepared = baseline.prepare(timelines, names, data)
+
+    # Model and rows
+    prepared = baseline.prepare(splits.timelines, names, data)
+
+    # Train
     trainer = StreamTrainer(
         model=prepared.model,
         args=training,
@@ -89,8 +98,14 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
         processing_class=prepared.tokenizer,
         data_collator=prepared.collator,
         compute_loss_func=prepared.compute_loss,
+        base_model=baseline.model_name_or_path,
+        dataset=data.dataset_name,
+        dataset_config=data.dataset_config_name,
     )
-    run_steps(trainer, prepared.items, timelines, surveys, split, baseline, data)
+    train_or_resume(trainer, splits.surveys["train"].fingerprint, baseline, data, split=splits.record)
+
+    # Report
+    report_results(trainer, prepared.items, splits.timelines, splits.record, baseline, data)
 
 
 def predict(
@@ -103,7 +118,7 @@ def predict(
     """Predicts the test part without a training, and writes what the Trainer writes of one."""
     found = baseline.predict(timelines, names, data, training.seed)
     test = timelines["test"].remove_columns("texts") if data.no_text else timelines["test"]
-    results = nest(score_part(test, *found, names, timelines["train"]), "predict", names)
+    results = group_by_class(score_part(test, *found, names, timelines["train"]), "predict", names)
     print(results_table("test", results))
     clear_results(training)
     write_json(Path(training.output_dir) / RESULTS, {"test": results})

@@ -1,4 +1,4 @@
-"""Arguments of the scripts that say which posts or texts they read."""
+"""Arguments of the scripts about the posts or texts that they read."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 @dataclass
 class DatasetArguments:
-    """A dataset on the Hub in place of files, and how much to predict."""
+    """Arguments that posts and texts share."""
 
     dataset_name: str | None = field(default=None, metadata={"help": "Dataset on the Hub, instead of files."})
     dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
@@ -45,7 +45,7 @@ class PostArguments:
 
 @dataclass
 class DataTrainingArguments(PostArguments, DatasetArguments):
-    """Which posts, and how they are cut into streams."""
+    """The posts, and how they are cut into streams."""
 
     train_file: str | None = field(
         default=None,
@@ -87,7 +87,7 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
 
 @dataclass
 class TextDataTrainingArguments(DatasetArguments):
-    """Which texts, and which time points."""
+    """The texts, and their time points."""
 
     task_name: Literal["speeches"] | None = field(
         default=None, metadata={"help": "The files are in the original form of this corpus."}

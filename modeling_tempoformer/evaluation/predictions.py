@@ -1,4 +1,4 @@
-"""From the probabilities of posts to scores and files."""
+"""Brings the probabilities of posts into the forms that scores and files need."""
 
 import csv
 import logging
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 @dataclass
 class Predictions:
     """
-    What is predicted for posts, timeline after timeline, each in its order.
+    Predictions of posts, timeline after timeline, each in its order.
 
     Attributes:
         labels (`np.ndarray` of shape `(posts,)`): Class ids; -100 without a label.
-        predictions (`np.ndarray` of shape `(posts,)`): Class ids.
+        predictions (`np.ndarray` of shape `(posts,)`): Predicted class ids.
         names (`list[str]`): Names of the classes in the order of their ids.
         probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.
-        timelines (`np.ndarray` of shape `(posts,)`, *optional*): Which timeline a post is in, as a number.
+        timelines (`np.ndarray` of shape `(posts,)`, *optional*): The number of each post's timeline.
         times (`np.ndarray` of shape `(posts,)`, *optional*): Seconds.
     """
 
@@ -47,10 +47,10 @@ class Predictions:
 def labelled_posts(
     timelines: Dataset, predictions: np.ndarray, names: list[str], probabilities: np.ndarray
 ) -> Predictions:
-    """The posts with a label, from what is predicted for all posts in the order of the timelines."""
+    """Selects the posts with a label from predictions of all posts in the order of the timelines."""
     labels = labels_of(timelines)
     labelled = labels >= 0
-    numbers = np.repeat(np.arange(len(timelines)), [len(of_timeline) for of_timeline in timelines["labels"]])
+    numbers = np.repeat(np.arange(len(timelines)), list(map(len, timelines["labels"])))
     times = None
     if "timestamps" in timelines.column_names:
         times = np.array(list(chain.from_iterable(timelines["timestamps"])), dtype=np.float64)[labelled]
@@ -65,7 +65,7 @@ def labelled_posts(
 
 
 def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
-    """The values of the wanted posts, from those of rows (rows, posts, classes), which padding may follow."""
+    """The values of the wanted posts, from the values (rows, posts, classes) of rows, in which padding may follow."""
     by_post = {}
     for ids, row in zip(post_ids, values, strict=True):
         by_post |= zip(ids, row, strict=False)
@@ -73,7 +73,7 @@ def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: n
 
 
 def targets_of(items: Dataset) -> list[list[str]]:
-    """The ids of the posts that each item classifies: its `post_id`, or of a row from [`to_rows`] those of targets."""
+    """The ids of the posts that each item classifies: its `post_id`, or the targets of a row from [`to_rows`]."""
     items = items.with_format(None)
     if "post_id" in items.column_names:
         return [[post_id] for post_id in items["post_id"]]
@@ -89,7 +89,7 @@ def post_ids_of(timelines: Dataset) -> list[str]:
 
 
 def labels_of(timelines: Dataset) -> np.ndarray:
-    """The class id of each post, -100 without a label, in the order of the timelines: shape `(posts,)`."""
+    """The class ids (posts,) in the order of the timelines, -100 without a label."""
     return np.array(list(chain.from_iterable(timelines["labels"])))
 
 
@@ -98,7 +98,7 @@ def prediction_rows(
 ) -> pd.DataFrame:
     """
     A table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds), `text` and
-    `speaker` where the timelines have them, `label`, `prediction` and the probability of each class.
+    `speaker` if the timelines have them, `label`, `prediction` and the probability of each class.
     """
     columns = {
         "timeline_id": "timeline_id",
@@ -109,13 +109,13 @@ def prediction_rows(
         "labels": "label",
         "post_rows": "row",
     }
-    known = {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}
-    table = pd.DataFrame(known).explode([name for name in known if name != "timeline_id"], ignore_index=True)
+    cells = {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}
+    table = pd.DataFrame(cells).explode([name for name in cells if name != "timeline_id"], ignore_index=True)
     if "time" in table:
         times = [to_date(seconds).replace(tzinfo=None) for seconds in table["time"]]
         table["time"] = pd.Series(np.array(times, dtype="datetime64[us]")).dt.tz_localize("UTC")
     class_names = dict(enumerate(names))
-    # As text also where no post has a label.
+    # The column is text even if no post has a label.
     table["label"] = table["label"].map(class_names).astype("string")
     table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
     for label, name in class_names.items():
@@ -124,7 +124,7 @@ def prediction_rows(
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
-    """Writes `_predictions.csv` as [`to_csv`] does, and the same table with its types as `_predictions.parquet`."""
+    """Writes a table as `_predictions.csv` ([`to_csv`]), and with its types as `_predictions.parquet`."""
     table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
     with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
         to_csv(table, partial)
@@ -133,11 +133,11 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
 
 
 def to_csv(table: pd.DataFrame, path: Path | None = None) -> str | None:
-    """Writes a table of predictions as CSV, with times in ISO-8601; without a path, returns the text."""
+    """Writes a table of predictions as CSV, with times in ISO-8601. Without a path, returns the text."""
     as_text = table.copy(deep=False)
     for name in table.select_dtypes("datetimetz"):
         times = table[name].dt.tz_localize(None).to_numpy("datetime64[us]")
         unit = "s" if (times == times.astype("datetime64[s]")).all() else "us"
         as_text[name] = np.datetime_as_string(times, unit=unit, timezone="UTC")
-    # A text may have any line break, and Python quotes only its own by itself.
+    # A text may have any kind of line break, and Python quotes only some of them by itself.
     return as_text.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)

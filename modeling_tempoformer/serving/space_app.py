@@ -15,7 +15,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.predictions import PREDICTIONS, prediction_rows, to_csv
-from ..evaluation.report import worth
+from ..evaluation.report import test_summary
 from ..evaluation.results import read_test
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..view.timeline_page import timeline_page
@@ -82,7 +82,7 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
         timelines=len(timelines),
         name=PREDICTIONS,
         table=b64encode(table.encode()).decode(),
-        page=timeline_page(explained, names, thresholds, verdict=worth(read_test(model))),
+        page=timeline_page(explained, names, thresholds, verdict=test_summary(read_test(model))),
     )
 
 

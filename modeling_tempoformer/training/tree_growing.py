@@ -1,4 +1,4 @@
-"""Grows the trees of a post model over a frozen encoder, when its members are trained."""
+"""Grows the trees of a post model over a frozen encoder, after its members are trained."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,17 +15,17 @@ from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..trees_tempoformer import DEPTH, SPLITS, Trees
 
 
-# Posts that go to a leaf at least, and the share of the features among which a split is chosen.
-LEAST_POSTS, SHARE_OF_FEATURES = 3, 0.3
+# Fewest posts of a leaf, and the share of the features among which a split is chosen
+MIN_SAMPLES_LEAF, SHARE_OF_FEATURES = 3, 0.3
 POSTS_AT_ONCE = 512
-# A component counts nothing whose spread is less than this share of the largest one's, nor another feature whose
-# spread is less than this: divided by the spread, rounding errors would be as large as what it says.
+# Smallest spread of a feature that counts; of a component, as a share of the spread of the largest one. Features are
+# divided by their spread, and with a smaller one rounding errors would be as large as the feature.
 LEAST_SPREAD = 1e-2
-# So finely a tree, which splits softly, tells posts apart: equal texts, read in other batches, are not split.
+# Decimals to which features are rounded, so that no split separates equal texts that were read in other batches
 DECIMALS = 3
-# Where the experts separate all posts, the likelihood has no maximum.
+# Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
-# Among which a cross-validation chooses how strongly the prediction of a level is held back.
+# Ridge penalties of the prediction of a level, among which a cross-validation chooses
 PENALTIES = np.logspace(-2, 3, 11)
 
 
@@ -37,15 +37,16 @@ def grow_trees(
     levels: np.ndarray | None = None,
 ):
     """
-    Grows the trees of each member on the posts that it learns from, and weighs them against the members where neither
-    has learned.
+    Grows the trees of each member on the posts from which it learns, and weighs trees and members on the posts from
+    which neither has learned.
 
     Args:
-        model ([`PostTempoFormerForStreamClassification`]): Its members are trained; gets trees and `tree_weights`.
+        model ([`PostTempoFormerForStreamClassification`]): The model, whose members are trained. It gets trees and
+            `tree_weights`.
         batches (`Iterable[Mapping[str, torch.Tensor]]`): All training posts, with their `labels` and `held_out`.
         seed (`int`): Seed of the trees.
-        levels (`np.ndarray` of shape `(posts,)`, *optional*): The level of each labelled post, NaN for none. The trees
-            then read what a line through the vectors says of a post's level, in the place of the last component.
+        levels (`np.ndarray` of shape `(posts,)`, *optional*): The level of each labelled post, NaN for none. With
+            levels, the trees read a level that is predicted from a post's vector, in the place of the last component.
     """
     trees = model.trees
     model.config.tree_weights = None
@@ -74,7 +75,7 @@ def grow_trees(
         forest = ExtraTreesClassifier(
             model.config.num_trees,
             max_depth=DEPTH,
-            min_samples_leaf=LEAST_POSTS,
+            min_samples_leaf=MIN_SAMPLES_LEAF,
             max_features=SHARE_OF_FEATURES,
             class_weight="balanced",
             random_state=seed + member,
@@ -90,25 +91,25 @@ def grow_trees(
 
 
 def least_spread(trees: Trees, spread: torch.Tensor) -> torch.Tensor:
-    """The standard deviation from which each of the trees' features counts, from that of all of them."""
-    # If all texts are the same, the largest component is nothing but rounding errors of their vector.
+    """The standard deviation from which each of the trees' features counts. `spread` is that of each feature."""
+    # If all texts are the same, the largest component holds only the rounding errors of their vector.
     largest = torch.maximum(spread[0], LEAST_SPREAD * trees.mean.norm())
-    # A direction of levels has any length, those of components 1.
-    of_components = (largest * trees.components.norm(dim=-1)).repeat(3)
-    return LEAST_SPREAD * torch.cat((of_components, torch.ones(len(spread) - len(of_components))))
+    # The direction of levels may have any length, and those of components have length 1.
+    scales = (largest * trees.components.norm(dim=-1)).repeat(3)
+    return LEAST_SPREAD * torch.cat((scales, torch.ones(len(spread) - len(scales))))
 
 
 def level_directions(
     vectors: np.ndarray, levels: np.ndarray, held_out: np.ndarray, members: int
 ) -> torch.Tensor | None:
     """
-    For each member the direction of vectors in which the level grows (members, hidden), learned from the posts that
-    the member learns from; None where levels do not differ.
+    The direction of vectors in which the level grows (members, hidden), fitted to the posts from which each member
+    learns; None if their levels do not differ.
     """
     learned = [~np.isnan(levels) & (held_out != member) for member in range(members)]
-    if min(len(np.unique(levels[of_member])) for of_member in learned) < 2:
+    if min(len(np.unique(levels[posts])) for posts in learned) < 2:
         return None
-    fits = (RidgeCV(PENALTIES).fit(vectors[of_member], levels[of_member]) for of_member in learned)
+    fits = (RidgeCV(PENALTIES).fit(vectors[posts], levels[posts]) for posts in learned)
     return torch.from_numpy(np.stack([fit.coef_ for fit in fits]))
 
 
@@ -121,16 +122,17 @@ def read_features(
     directions: torch.Tensor | None,
 ) -> torch.Tensor:
     """
-    What the trees read of the training posts. The level of each post is predicted by a direction that was not learned
-    from it, since the trees would trust it too much; that of new posts is by the mean of the directions.
+    The features of the training posts that the trees read. The level of a training post is predicted by the direction
+    of the member that does not learn from it, because trees would trust another one too much. The level of a new post
+    is predicted by the mean of the directions.
     """
     if directions is None:
         return trees.read(pairs, cosines, position_and_gap)
     features = torch.empty(len(pairs), len(trees.center))
     for member, direction in enumerate(directions):
-        of_member = torch.from_numpy(held_out == member)
+        posts = torch.from_numpy(held_out == member)
         trees.components[-1] = direction
-        features[of_member] = trees.read(pairs[of_member], cosines[of_member], position_and_gap[of_member])
+        features[posts] = trees.read(pairs[posts], cosines[posts], position_and_gap[posts])
     trees.components[-1] = directions.mean(0)
     return features
 
@@ -150,7 +152,9 @@ def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, t
 
 
 def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
-    """Copies a tree of scikit-learn to a row of each buffer. A leaf above the last level is there for all below it."""
+    """
+    Copies a tree of scikit-learn to a row of each buffer, and a leaf above the last level to all leaves below it.
+    """
     waiting = [(0, 0)]
     while waiting:
         place, node = waiting.pop()
@@ -169,12 +173,12 @@ def weigh(
     network: np.ndarray, trees: np.ndarray, labels: np.ndarray, class_weights: list[float] | None
 ) -> list[float]:
     """
-    The weights of two experts' logits, 0 to 5, that give the labels the largest likelihood.
+    The weights of two experts' logits, from 0 to 5, that give the labels the largest likelihood.
 
     Args:
-        network, trees (`np.ndarray` of shape `(posts, classes)`): Logits of posts that neither has learned from.
+        network, trees (`np.ndarray` of shape `(posts, classes)`): Logits of posts from which neither has learned.
         labels (`np.ndarray` of shape `(posts,)`): Class ids.
-        class_weights (`list[float]`, *optional*): What a post of each class counts, as in the loss; 1 if omitted.
+        class_weights (`list[float]`, *optional*): The weight of a post of each class, as in the loss. Default: 1.
     """
     counts = np.ones(len(labels)) if class_weights is None else np.asarray(class_weights)[labels]
 

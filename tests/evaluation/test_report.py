@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.evaluation.report import remarks, results_table, verdict, worth
-from modeling_tempoformer.evaluation.results import nest, read_test, score_part
+from modeling_tempoformer.evaluation.report import remarks, results_table, verdict
+from modeling_tempoformer.evaluation.results import group_by_class, read_test, score_part
 
 
 NAMES = ["No-Switch", "Switch"]
@@ -33,13 +34,13 @@ NAMES = ["No-Switch", "Switch"]
 def test_one_class_and_guessing_are_called_so(actual, predicted, words):
     names = [*NAMES, "Escalation"][: max(actual + predicted) + 1]
     scores = compute_scores(Predictions(np.array(actual), np.array(predicted), names))
-    said = verdict(nest(scores, "eval", names))
+    said = verdict(group_by_class(scores, "eval", names))
     assert said is None if words is None else all(word in said for word in words)
 
 
 def results_of(timelines: Dataset, predicted: list[int], train: Dataset | None = None, names=NAMES) -> dict:
     scores = score_part(timelines, np.array(predicted), np.eye(2)[predicted] * 0.8 + 0.1, names, train)
-    return nest({f"predict_{name}": value for name, value in scores.items()}, "predict", names)
+    return group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", names)
 
 
 PREDICTED = [0, 1, 0, 0, 1, 0]
@@ -83,10 +84,10 @@ def test_a_score_of_one_timeline_is_called_so(tmp_path):
     results = results_of(timelines, [label for labels in timelines["labels"] for label in labels])
     *others, remark = remarks(results)
     assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
-    said = worth(results)
+    said = report.test_summary(results)
     assert said[1:] == [*others, remark] and "1.000" in said[0] and "110 labelled posts of 12 timelines" in said[0]
     (tmp_path / "all_results.json").write_text(json.dumps({"test": results}))
-    assert worth(read_test(str(tmp_path))) == said
+    assert report.test_summary(read_test(str(tmp_path))) == said
     assert remarks(results_of(Dataset.from_list([{"labels": [1, 0, 0]}] * 12), [1, 0, 0] * 12)) == []
 
 
@@ -95,5 +96,5 @@ def test_unlabelled_posts_have_no_scores(tmp_path):
     assert unlabelled == {"posts": 6, "labelled_posts": 0, "timelines": 2}
     assert results_table("test", unlabelled) == "test: 6 posts of 2 timelines, none labelled"
     assert "macro F1" in results_table("test", results_of(two_timelines(num_labelled=4), PREDICTED))
-    assert read_test(str(tmp_path)) == {} and worth({}) == worth(unlabelled)
-    assert len(worth({})) == 1 and "No score" in worth({})[0] and remarks({}) == []
+    assert read_test(str(tmp_path)) == {} and report.test_summary({}) == report.test_summary(unlabelled)
+    assert len(report.test_summary({})) == 1 and "No score" in report.test_summary({})[0] and remarks({}) == []

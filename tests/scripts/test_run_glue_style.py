@@ -282,9 +282,9 @@ def test_of_several_recipes_the_later_ones_win(tmp_path):
 
 def test_epochs_take_the_place_of_the_steps_of_an_earlier_recipe(tmp_path):
     steps, epochs, both = (tmp_path / f"{name}.yaml" for name in ("steps", "epochs", "both"))
-    steps.write_text("min_steps: 400\nnum_train_epochs: 4\noutput_dir: out\n")
+    steps.write_text("num_train_epochs: null\nmin_steps: 400\nmin_epochs: 4\noutput_dir: out\n")
     epochs.write_text("num_train_epochs: 2\n")
-    both.write_text("num_train_epochs: 2\nmin_steps: 30\n")
+    both.write_text("min_epochs: 2\nmin_steps: 30\n")
 
     def training(*arguments) -> float:
         (found,) = parse([StreamTrainingArguments], list(map(str, arguments)))
@@ -294,7 +294,10 @@ def test_epochs_take_the_place_of_the_steps_of_an_earlier_recipe(tmp_path):
     # Two steps an epoch.
     assert training(steps) == 200
     assert training(steps, epochs) == training(steps, "--num_train_epochs", "2") == 2
+    assert training(epochs, steps) == 200
     assert training(steps, both) == 15
+    assert training(steps, "--min_steps", "3") == 4
+    assert training("--output_dir", "out") == 3
 
 
 def test_a_user_s_error_is_one_line_and_a_bug_has_its_traceback(tmp_path, monkeypatch):
