@@ -47,11 +47,11 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.data_collator_tempoformer import tokenize_posts
 from modeling_tempoformer.evaluation.report import test_summary
 from modeling_tempoformer.evaluation.results import read_test
-from modeling_tempoformer.serving.live_classifier import LiveClassifier, read_times
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
 from modeling_tempoformer.serving.redis_store import RedisStore
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 MAX_BATCH = 32  # posts in a batch
@@ -120,7 +120,7 @@ class Answer(BaseModel):
     context: Literal["memory", "texts", "none"] = Field(description="The source of the earlier posts.")
 
 
-class Timeline(Body):
+class WholeTimeline(Body):
     text: list[Text] = Field(max_length=MAX_POSTS)
     timestamp: list[Time] | None = None
 
@@ -202,16 +202,13 @@ def create_app(model: str, redis_url: str) -> FastAPI:
     def forget_all(timeline_ids: list[str]) -> list[bool]:
         return [classifier.forget(timeline_id) for timeline_id in timeline_ids]
 
-    def explain_one(timeline: Timeline) -> list[dict[str, Any]]:
-        given: dict[str, list] = {"text": timeline.text}
-        if timeline.timestamp is not None:
-            names = [f"post {place}" for place in range(len(timeline.timestamp))]
-            given["timestamp"] = read_times(timeline.timestamp, names)
-        columns, _ = tokenize_posts(explainer.tokenizer, timeline.text, classifier.max_tokens)
+    def explain_one(given: WholeTimeline) -> list[dict[str, Any]]:
+        timeline = Timeline.read("given", given.text, given.timestamp, shows_values=False)
+        columns, _ = timeline.tokenize(explainer.tokenizer, classifier.max_tokens)
         if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
             raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
         # Few posts at a time, because the stream of each is computed once without each of its posts.
-        return explainer.explain(given, targets_per_row=8)
+        return explainer.explain(timeline, targets_per_row=8)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI):
@@ -254,7 +251,7 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         return answer
 
     @app.post("/explain")
-    async def explain(timeline: Timeline):
+    async def explain(timeline: WholeTimeline):
         if explaining.locked():
             raise HTTPException(503, "Another timeline is being explained: send this one again.", AGAIN)
         async with explaining:

@@ -1,6 +1,6 @@
 """The pipeline for whole timelines, and the explanations of its answers."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any
 
@@ -84,15 +84,12 @@ def explain_streams(
 
 def explain_posts(
     timeline: Timeline,
-    rows: Sequence[int],
     outputs: dict[str, torch.Tensor],
     config: PreTrainedConfig,
     calibration: dict[str, Any] | None,
 ) -> Iterator[dict]:
-    """
-    Yields the explanation of each post of a timeline, from what [`explain_streams`] returns for it. `rows` are the
-    numbers of the posts in the explanations.
-    """
+    """Yields the explanation of each post of a timeline, from what [`explain_streams`] returns for it."""
+    positions = timeline.input_positions
     probabilities, ranked = decide(outputs["logits"], calibration)
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
     effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
@@ -100,7 +97,7 @@ def explain_posts(
     thresholds = name_thresholds(config, calibration)
     scores, labels, attention = probabilities[:, 0].tolist(), ranked[:, 0, 0].tolist(), outputs["attention"].tolist()
     for post, text in enumerate(timeline.texts):
-        stream = list(rows[max(0, post - config.window + 1) : post + 1])
+        stream = positions[max(0, post - config.window + 1) : post + 1]
         absent = config.window - len(stream)
         yield {
             "text": text,
@@ -132,7 +129,7 @@ class StreamClassificationPipeline(Pipeline):
     A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and
     optionally `timestamp`, a list of the same length of times as [`~times_tempoformer.to_seconds`] takes them.
     Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
-    timeline may also be a [`~timeline_tempoformer.Timeline`]; its results come in its own order.
+    timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached.
 
     A score is the probability of the label that is returned; with decision thresholds another label can have a larger
     one. The options can be given to a call or to the constructor.
@@ -277,15 +274,14 @@ class StreamClassificationPipeline(Pipeline):
     def preprocess(
         self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
-        """Returns the timeline, its rows, and how many posts were cut; `is_read` says if it was a [`Timeline`]."""
-        is_read = isinstance(timeline, Timeline)
-        timeline = timeline if is_read else read_timeline(timeline, number)
+        """Returns the timeline, its rows, and how many posts were cut."""
+        timeline = timeline if isinstance(timeline, Timeline) else read_timeline(timeline, number)
         limit = min(self.tokenizer.model_max_length, self.model.max_tokens)
         columns, num_cut = timeline.tokenize(self.tokenizer, limit)
         if num_cut:
             logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
         rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
-        return {"timeline": timeline, "is_read": is_read, "rows": rows, "truncated": num_cut}
+        return {"timeline": timeline, "rows": rows, "truncated": num_cut}
 
     def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
         if explains:
@@ -304,11 +300,11 @@ class StreamClassificationPipeline(Pipeline):
         logits, calibration = outputs["logits"], config.calibration if calibrated else None
         names = [f"Timeline {timeline.timeline_id!r}, post {row}" for row in timeline.input_rows]
         check_finite(logits.flatten(1), names.__getitem__)
-        # A timeline that was read before keeps its own order.
-        rows = list(range(len(timeline))) if entry["is_read"] else timeline.input_rows
         if explains:
-            answers = list(explain_posts(timeline, rows, outputs, config, calibration))
+            timeline.logits = logits[:, 0]
+            answers = timeline.explanations = list(explain_posts(timeline, outputs, config, calibration))
         else:
+            timeline.logits = logits
             probabilities, ranked = decide(logits, calibration)
             best = ranked[:, : top_k or 1]
             answers = [
@@ -316,7 +312,7 @@ class StreamClassificationPipeline(Pipeline):
                 for post in zip(best.tolist(), probabilities.gather(-1, best).tolist(), strict=True)
             ]
             answers = answers if top_k else [post[0] for post in answers]
-        return answers if entry["is_read"] else timeline.in_input_order(answers)
+        return timeline.in_input_order(answers)
 
 
 def read_timeline(values: Any, number: int) -> Timeline:
@@ -326,7 +322,7 @@ def read_timeline(values: Any, number: int) -> Timeline:
     if unknown := sorted(set(values) - {"text", "timestamp"}):
         raise ValueError(f"Timeline {number} has unknown keys: {', '.join(map(str, unknown))}.")
     texts, times = values["text"], values.get("timestamp")
-    if times is not None and (not isinstance(times, (list, tuple)) or len(times) != len(texts)):
+    if times is not None and not isinstance(times, (list, tuple)):
         raise ValueError(f"Timeline {number}: 'timestamp' must be a list of {len(texts)} times, got {times!r:.80}.")
     try:
         return Timeline.read(number, texts, times)

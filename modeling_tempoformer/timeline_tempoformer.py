@@ -80,6 +80,7 @@ class Timeline:
         held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
         logits (`torch.Tensor` of shape `(posts, classes)`, *optional*):
             A model's answer, in float32; NaN for a post that it was not asked about.
+        explanations (`list[dict]`, *optional*): What `explain` of the pipeline returns for each post.
     """
 
     timeline_id: str | int
@@ -92,6 +93,7 @@ class Timeline:
     levels: list[float] | None = None
     held_out: int | None = None
     logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
+    explanations: list[dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
@@ -117,7 +119,7 @@ class Timeline:
     def read(
         cls,
         timeline_id: str | int,
-        texts: Iterable[Any],
+        texts: Sequence[Any],
         timestamps: Sequence[Any] | None = None,
         name_post: Callable[[int], str] = "post {}".format,
         shows_values: bool = True,
@@ -127,17 +129,21 @@ class Timeline:
 
         Args:
             timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
-            texts (`Iterable`): Strings.
+            texts (`Sequence`): Strings.
             timestamps (`Sequence`, *optional*): As [`~times_tempoformer.to_seconds`] takes them, all of one kind.
             name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
             shows_values (`bool`, *optional*, defaults to `True`): Whether errors repeat values, which may be private.
 
         Raises a `ValueError` that names the post for a text that is not a string and for a time that cannot be read.
         """
+        if timestamps is None:
+            timestamps = [None] * len(texts)
+        if len(timestamps) != len(texts):
+            raise ValueError(f"there are {len(timestamps)} times for {len(texts)} posts.")
         times, posts = TimeColumn(shows_values), []
-        for row, text in enumerate(texts):
+        for row, (text, timestamp) in enumerate(zip(texts, timestamps, strict=True)):
             try:
-                posts.append(read_post(times, row, name_post(row), text, timestamps and timestamps[row]))
+                posts.append(read_post(times, row, name_post(row), text, timestamp))
             except BadValue as bad:
                 value = f" {bad.value!r}" if shows_values else ""
                 raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
@@ -145,7 +151,7 @@ class Timeline:
         return cls.of_posts(timeline_id, posts)
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.input_rows)
 
     def tokenize(self, tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[dict[str, list], int]:
         """
@@ -158,6 +164,12 @@ class Timeline:
         except ValueError as problem:
             raise ValueError(f"Timeline {self.timeline_id!r}, {problem}") from None
         return columns if self.timestamps is None else {**columns, "timestamps": self.timestamps}, num_cut
+
+    @property
+    def input_positions(self) -> list[int]:
+        """The position of each post among the timeline's posts in the order of the input."""
+        position = {row: position for position, row in enumerate(sorted(self.input_rows))}
+        return [position[row] for row in self.input_rows]
 
     def in_input_order(self, values: Iterable[Any]) -> list[Any]:
         """Returns values, one for each post, in the order of the input."""

@@ -12,7 +12,6 @@ Without a recipe the method's own is read, research/baselines/METHOD.yaml.
 
 from pathlib import Path
 
-from datasets import Dataset
 from transformers import AutoConfig, set_seed
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
@@ -22,6 +21,7 @@ from modeling_tempoformer.evaluation.figures import print_figures, write_test_fi
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
 from modeling_tempoformer.evaluation.report import results_table
 from modeling_tempoformer.evaluation.results import RESULTS, group_by_class, score_part
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import check_asked, wanted_splits
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.training.reporting import report_results
@@ -110,19 +110,21 @@ def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainin
 
 def predict(
     baseline: UntrainedBaseline,
-    timelines: dict[str, Dataset],
+    timelines: dict[str, list[Timeline]],
     names: list[str],
     data: DataTrainingArguments,
     training: StreamTrainingArguments,
 ):
     """Predicts the test part without a training, and writes what the Trainer writes of one."""
-    found = baseline.predict(timelines, names, data, training.seed)
-    test = timelines["test"].remove_columns("texts") if data.no_text else timelines["test"]
-    results = group_by_class(score_part(test, *found, names, timelines["train"]), "predict", names)
+    predictions, probabilities = baseline.predict(timelines, names, data, training.seed)
+    test = timelines["test"]
+    scores = score_part(test, predictions, probabilities, names, timelines["train"])
+    results = group_by_class(scores, "predict", names)
     print(results_table("test", results))
     clear_results(training)
     write_json(Path(training.output_dir) / RESULTS, {"test": results})
-    write_predictions(training.output_dir, prediction_rows(test, *found, names))
+    table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
+    write_predictions(training.output_dir, table)
     write_test_figures(training.output_dir, test, *found, names)
     print_figures(training.output_dir)
 

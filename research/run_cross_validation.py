@@ -17,15 +17,14 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from datasets import Dataset
-
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.files import lock_folder, write_json
 from modeling_tempoformer.data.post_splits import check_calibration, class_weights, load_splits, timeline_columns
 from modeling_tempoformer.data.splits import check_tested_once, make_folds, read_folds, select_fold
-from modeling_tempoformer.data.surveys import fingerprint, survey
+from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.data.timelines import label_names, to_timelines
-from modeling_tempoformer.evaluation.predictions import labels_of
+from modeling_tempoformer.evaluation.predictions import all_labels
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.fine_tuning import with_default_settings
 from modeling_tempoformer.training.recipes import parse, run_script, split_recipes
@@ -90,7 +89,7 @@ def read_run(arguments: list[str]) -> tuple[ModelArguments, DataTrainingArgument
 
 def prepare_folds(
     args: CrossValidationArguments, model_args: ModelArguments, data: DataTrainingArguments
-) -> tuple[list[dict[str, list[str]]], list[str], Dataset]:
+) -> tuple[list[dict[str, list[str]]], list[str], list[Timeline]]:
     """The folds, the label names and the timelines. Every fold is checked before the first run."""
     if data.streaming:
         raise ValueError("Cross-validation splits all posts: leave out --streaming.")
@@ -110,7 +109,7 @@ def prepare_folds(
             class_weights(survey(of_fold["train"]).labels, len(names))
             if model_args.calibrate:
                 check_calibration(survey(of_fold["validation"]).labels, names)
-            if labels_of(of_fold["validation"]).max() < 0:
+            if all_labels(of_fold["validation"]).max() < 0:
                 raise ValueError("the validation split has no labelled post.")
         except ValueError as problem:
             raise ValueError(f"Fold {number}: {problem}") from None
@@ -140,7 +139,7 @@ def main(arguments: list[str]):
     model_args, data, _ = next(iter(runs_of.values()))
     with lock_folder(output_dir):
         folds, names, timelines = prepare_folds(args, model_args, data)
-        posts = fingerprint(timelines)
+        posts = survey(timelines).fingerprint
         write_json(output_dir / FOLDS, folds)
         for folder, (model_args, _, run_arguments) in runs_of.items():
             is_baseline = isinstance(model_args, Baseline)

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from datasets import Dataset, IterableDataset, concatenate_datasets, load_dataset
+from datasets import Dataset, IterableDataset, load_dataset
 
+from ..timeline_tempoformer import Timeline
 from .arguments import DatasetArguments, DataTrainingArguments
 from .corpora import TASKS
 from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
-from .timelines import PostError, column_names, label_names, to_timelines
+from .timelines import PostError, TimelineStream, column_names, label_names, to_timelines
 
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Splits(NamedTuple):
         record (`dict[str, list[str]]`): The content of `_split.json`, as [`make_split`] returns it.
     """
 
-    timelines: dict[str, Dataset | IterableDataset]
+    timelines: dict[str, list[Timeline] | TimelineStream]
     surveys: dict[str, Survey]
     record: dict[str, list[str]]
 
@@ -172,7 +173,7 @@ def refuse_training_posts(arguments: DataTrainingArguments):
 
 def make_timelines(
     posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments, names: list[str]
-) -> dict[str, Dataset | IterableDataset]:
+) -> dict[str, list[Timeline] | TimelineStream]:
     """The timelines of each split. Errors name the file, or the dataset."""
     timelines = {}
     for name, posts_of_split in posts.items():
@@ -187,8 +188,8 @@ def make_timelines(
 
 
 def divide(
-    timelines: Mapping[str, Dataset], arguments: DataTrainingArguments, seed: int, has_members: bool
-) -> dict[str, Dataset]:
+    timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments, seed: int, has_members: bool
+) -> dict[str, list[Timeline]]:
     """
     Takes the splits that are not given from the training timelines, by `--folds_file` or by fractions.
 
@@ -200,7 +201,7 @@ def divide(
     if arguments.folds_file is not None:
         splits = take_fold(splits, arguments)
         if has_members:
-            splits["train"] = concatenate_datasets([splits["train"], splits.pop("validation")])
+            splits["train"] = splits["train"] + splits.pop("validation")
     if set(splits) == {"train"}:
         splits["train"], splits["test"] = split_timelines(splits["train"], arguments.test_fraction, seed)
     if "train" in splits and "validation" not in splits and not has_members:
@@ -209,7 +210,7 @@ def divide(
     return splits
 
 
-def take_fold(timelines: Mapping[str, Dataset], arguments: DataTrainingArguments) -> dict[str, Dataset]:
+def take_fold(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments) -> dict[str, list[Timeline]]:
     """The splits of `--fold` of `--folds_file`."""
     if set(timelines) != {"train"}:
         raise ValueError("--folds_file splits --train_file: give no other file.")
@@ -220,8 +221,8 @@ def take_fold(timelines: Mapping[str, Dataset], arguments: DataTrainingArguments
 
 
 def check_given(
-    splits: dict[str, Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
-) -> dict[str, Dataset]:
+    splits: dict[str, list[Timeline]], arguments: DatasetArguments, wanted: Sequence[str], option: str
+) -> dict[str, list[Timeline]]:
     """
     The splits, of which the wanted ones must exist. The test split is cut down to `--max_predict_samples` rows, evenly
     spaced.
@@ -231,11 +232,11 @@ def check_given(
     number, test = arguments.max_predict_samples, splits.get("test")
     if number is None or test is None or number >= len(test):
         return splits
-    return splits | {"test": test.select([index * len(test) // number for index in range(number)])}
+    return splits | {"test": [test[index * len(test) // number] for index in range(number)]}
 
 
 def survey_timelines(
-    timelines: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments
+    timelines: Mapping[str, list[Timeline] | TimelineStream], arguments: DataTrainingArguments
 ) -> dict[str, Survey]:
     """The survey of each split. Errors name the file, or the dataset."""
     surveys = {}

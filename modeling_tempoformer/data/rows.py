@@ -40,8 +40,8 @@ def to_rows(
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines, with the columns of the
         tokenizer, `timestamps`, `num_context`, `labels` (one for each post after the context, None = not a target),
-        `post_ids` (of the posts after the context), and `held_out` if the timelines have it. Raises a `ValueError` for
-        an argument outside its range.
+        `post_ids` (of the posts after the context), `held_out` if the timelines have it, and for a list of timelines
+        the index `timeline`. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
@@ -68,7 +68,6 @@ def to_rows(
         partial(batch_rows, timelines=timelines, truncated=truncated, **settings),
         batched=True,
         batch_size=1,
-        remove_columns=["timeline"],
         desc="Tokenizing timelines",
         load_from_cache_file=False,
     )
@@ -81,9 +80,11 @@ def batch_rows(
     batch: dict[str, list[int]], timelines: Sequence[Timeline], truncated: list[int], **settings: Any
 ) -> dict[str, list]:
     """Returns the rows of one timeline as columns. `truncated` gets the number of posts that were cut."""
-    rows, num_cut = timeline_to_rows(timelines[batch["timeline"][0]], **settings)
+    (number,) = batch["timeline"]
+    rows, num_cut = timeline_to_rows(timelines[number], **settings)
     truncated.append(num_cut)
-    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
+    return {**columns, "timeline": [number] * len(rows)}
 
 
 def stream_rows(

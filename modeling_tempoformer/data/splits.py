@@ -5,14 +5,15 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from datasets import Dataset
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from ..timeline_tempoformer import Timeline
 from .timelines import without_zeros
 
 
@@ -26,12 +27,14 @@ SPLIT = "_split.json"
 EARLIER = "earlier"
 
 
-def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+def split_timelines(
+    timelines: Sequence[Timeline], fraction: float, seed: int
+) -> tuple[list[Timeline], list[Timeline]]:
     """
     Splits timelines in two with similar shares of the classes.
 
     Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
+        timelines (`list[Timeline]`): As [`to_timelines`] returns them.
         fraction (`float`): Share of the posts in the second part: 1 / k for an integer k >= 2, to within 0.005.
         seed (`int`): Seed of the shuffle.
 
@@ -43,30 +46,29 @@ def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dat
     if folds < 2 or abs(fraction - 1 / folds) > 0.005:
         raise ValueError(f"Cannot split by a fraction of {fraction}: it must be 1/2, 1/3, 1/4 and so on.")
     cuts = cut(timelines, folds, seed)
-    lengths = np.array([len(labels) for labels in timelines["labels"]])
+    lengths = np.array(list(map(len, timelines)))
     wrong = np.array([abs(folds * lengths[taken].sum() / lengths.sum() - 1) for _, taken in cuts])
     # One of the folds whose size is right to within a tenth, else the nearest, is drawn: the first fold always has the
     # largest timeline.
     near = np.flatnonzero(wrong <= max(wrong.min(), 0.1))
     rest, taken = cuts[np.random.default_rng(seed).choice(near)]
-    return timelines.select(rest), timelines.select(taken)
+    return [timelines[index] for index in rest], [timelines[index] for index in taken]
 
 
-def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def cut(timelines: Sequence[Timeline], folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """The indices of the timelines outside each fold, and in it."""
     if len(timelines) < folds:
         raise ValueError(
             f"Cannot split {len(timelines)} timelines: this split needs at least {folds}, as a timeline is never cut. "
             "If there should be more, check the column of timeline ids; else give each split as a file of its own."
         )
-    labels = timelines["labels"]
-    posts = np.concatenate([np.asarray(values) for values in labels])
-    groups = np.repeat(np.arange(len(timelines)), [len(values) for values in labels])
+    posts = np.concatenate([timeline.labels for timeline in timelines])
+    groups = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
     folder = StratifiedGroupKFold(n_splits=folds, shuffle=True, random_state=seed)
     return [(np.unique(groups[rest]), np.unique(groups[fold])) for rest, fold in folder.split(posts, posts, groups)]
 
 
-def hold_out(timelines: Dataset, members: int, seed: int) -> Dataset:
+def hold_out(timelines: Sequence[Timeline], members: int, seed: int) -> list[Timeline]:
     """
     Adds `held_out`, the member that does not learn from a timeline. With fewer timelines than members, some members
     learn from all.
@@ -74,17 +76,17 @@ def hold_out(timelines: Dataset, members: int, seed: int) -> Dataset:
     held_out = np.empty(len(timelines), dtype=np.int64)
     for member, (_, taken) in enumerate(cut(timelines, max(2, min(members, len(timelines))), seed)):
         held_out[taken] = member
-    return timelines.add_column("held_out", held_out.tolist())
+    return [replace(timeline, held_out=int(member)) for timeline, member in zip(timelines, held_out, strict=True)]
 
 
 def make_folds(
-    timelines: Dataset, num_folds: int, validation_fraction: float, seed: int
+    timelines: Sequence[Timeline], num_folds: int, validation_fraction: float, seed: int
 ) -> list[dict[str, list[str]]]:
     """
     Makes the folds of a cross-validation (paper, section 5.2). Every timeline is in the test split of one fold.
 
     Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
+        timelines (`list[Timeline]`): As [`to_timelines`] returns them.
         num_folds (`int`): At least 2.
         validation_fraction (`float`): Share of the posts outside the test split: 1 / k for an integer k >= 2.
         seed (`int`): Seed of the shuffles; the same timelines and seed give the same folds.
@@ -97,19 +99,19 @@ def make_folds(
     folds = []
     for number, (rest, test) in enumerate(cut(timelines, num_folds, seed)):
         # Each fold has its own seed, so that no timeline is always in the validation split.
-        train, validation = split_timelines(timelines.select(rest), validation_fraction, seed + number)
-        splits = (train, validation, timelines.select(test))
-        folds.append({name: list(split["timeline_id"]) for name, split in zip(SPLITS, splits, strict=True)})
+        train, validation = split_timelines([timelines[index] for index in rest], validation_fraction, seed + number)
+        splits = zip(SPLITS, (train, validation, [timelines[index] for index in test]), strict=True)
+        folds.append({name: [timeline.timeline_id for timeline in split] for name, split in splits})
     return folds
 
 
-def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:
+def read_folds(path: str | Path, timelines: Sequence[Timeline]) -> list[dict[str, list[str]]]:
     """The folds in a file. Each must have every timeline exactly once, and no empty split."""
     folds = json.loads(Path(path).read_text(encoding="utf-8"))
     right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
     if not right or not all(right):
         raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")
-    present = Counter(timelines["timeline_id"])
+    present = Counter(timeline.timeline_id for timeline in timelines)
     for number, fold in enumerate(folds):
         named = Counter(timeline_id for name in SPLITS for timeline_id in fold[name])
         differing = (present - named) + (named - present)
@@ -131,12 +133,12 @@ def refuse_ids(problem: str, ids: Counter):
         raise ValueError(f"{problem}: {', '.join(sorted(ids)[:5])} ({len(ids)} in all).")
 
 
-def select_fold(timelines: Dataset, fold: dict[str, list[str]]) -> dict[str, Dataset]:
+def select_fold(timelines: Sequence[Timeline], fold: dict[str, list[str]]) -> dict[str, list[Timeline]]:
     """The splits of a fold, each in the order of `timelines`."""
     splits = {}
     for name in SPLITS:
         ids = set(fold[name])
-        splits[name] = timelines.select([i for i, one in enumerate(timelines["timeline_id"]) if one in ids])
+        splits[name] = [timeline for timeline in timelines if timeline.timeline_id in ids]
     return splits
 
 
@@ -177,7 +179,9 @@ def make_split(ids: Mapping[str, Sequence[str]], before: Mapping[str, set[str]])
     return {name: sorted(hashes_of_split) for name, hashes_of_split in split.items()}
 
 
-def hold_back(split: str, timelines: Dataset, before: Mapping[str, set[str]], model: str | None) -> Dataset:
+def hold_back(
+    split: str, timelines: list[Timeline], before: Mapping[str, set[str]], model: str | None
+) -> list[Timeline]:
     """
     The timelines of a split on which a model may be scored.
 
@@ -186,16 +190,16 @@ def hold_back(split: str, timelines: Dataset, before: Mapping[str, set[str]], mo
     returned. Raises a `ValueError` that names the timelines from which the model has learned in all other cases.
     """
     learned = before["train"] | before[EARLIER] | (before["validation"] if split == "test" else set())
-    hashes = list(map(hash_id, timelines["timeline_id"]))
-    rows = zip(hashes, timelines["timeline_id"], timelines["labels"], strict=True)
-    wrong = [timeline_id for hashed, timeline_id, labels in rows if hashed in learned and max(labels) >= 0]
+    hashes = [hash_id(timeline.timeline_id) for timeline in timelines]
+    pairs = list(zip(hashes, timelines, strict=True))
+    wrong = [timeline.timeline_id for hashed, timeline in pairs if hashed in learned and max(timeline.labels) >= 0]
     if wrong and before[split] and set(hashes) == set().union(*(before[name] for name in SPLITS)):
-        held_back = [index for index, hashed in enumerate(hashes) if hashed in before[split]]
+        held_back = [timeline for hashed, timeline in pairs if hashed in before[split]]
         logger.info(
             "These are the posts of the training of %s: only its %s split is scored, %d of %d timelines.",
             *(model, split, len(held_back), len(hashes)),
         )
-        return timelines.select(held_back)
+        return held_back
     refuse_ids(
         f"{model} has learned from labelled timelines of the {split} split: give others, or the whole file of its "
         "training (then what was held back of it is scored), or no labels (then all are predicted and none is scored)",

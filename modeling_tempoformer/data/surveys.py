@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from datasets import Dataset, IterableDataset
+from ..timeline_tempoformer import Timeline
 
 
 class Survey(NamedTuple):
@@ -31,7 +31,7 @@ class Survey(NamedTuple):
         return f"{len(self.timeline_ids)} timelines, {self.labels.total()} posts ({', '.join(classes)})"
 
 
-def survey(timelines: Dataset | IterableDataset) -> Survey:
+def survey(timelines: Iterable[Timeline]) -> Survey:
     """
     Reads timelines once, one after the other. Raises the errors of a stream, and a `ValueError` that names a timeline
     with times where the first one has none, or without times where the first one has some.
@@ -40,16 +40,18 @@ def survey(timelines: Dataset | IterableDataset) -> Survey:
     labels: Counter[int] = Counter()
     timed, digest = True, hashlib.sha256()
     for timeline in timelines:
-        has_times = timeline.get("timestamps") is not None
+        has_times = timeline.timestamps is not None
         timed = timed if ids else has_times
-        ids.append(timeline["timeline_id"])
+        ids.append(timeline.timeline_id)
         if has_times != timed:
             problem = "has times" if has_times else "has no times"
             raise ValueError(
                 f"Timeline {ids[-1]!r} {problem}, unlike timeline {ids[0]!r}: give all posts times or none."
             )
-        labels.update(timeline["labels"])
-        digest.update(to_bytes(timeline))
+        labels.update(timeline.labels)
+        # Without a model's answers.
+        values = {name: value for name, value in vars(timeline).items() if name not in ("logits", "explanations")}
+        digest.update(to_bytes(values))
     return Survey(ids, labels, timed, digest.hexdigest())
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
 from ..data.files import written_whole
+from ..timeline_tempoformer import Timeline
 from .calibration import expected_calibration_error
 from .metrics import change_detection
-from .predictions import labels_of
+from .predictions import all_labels
 
 
 LEARNING_CURVE, RELIABILITY, CONFUSION = "learning_curve.png", "reliability.png", "confusion_matrix.png"
@@ -154,14 +154,14 @@ def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarra
 
 def write_test_figures(
     output_dir: str,
-    timelines: Dataset,
+    timelines: Sequence[Timeline],
     predictions: np.ndarray,
     probabilities: np.ndarray,
     names: list[str],
     uncalibrated: np.ndarray | None = None,
 ):
     """Writes `confusion_matrix` and `reliability` of the labelled posts, if there are any."""
-    labels = labels_of(timelines)
+    labels = all_labels(timelines)
     labelled = labels >= 0
     if not labelled.any():
         return

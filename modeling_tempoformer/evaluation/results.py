@@ -1,15 +1,15 @@
 """Computes and reads the scores of the splits of a run, the content of `all_results.json`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError
 
+from ..timeline_tempoformer import Timeline
 from .metrics import change_detection, compute_scores
 from .predictions import labelled_posts
 from .rivals import compare
@@ -21,11 +21,11 @@ RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples
 
 
 def score_part(
-    timelines: Dataset,
+    timelines: Sequence[Timeline],
     predictions: np.ndarray,
     probabilities: np.ndarray,
     names: list[str],
-    train: Dataset | None = None,
+    train: Sequence[Timeline] | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`]."""

@@ -1,15 +1,16 @@
 """Compares a model with rivals that cost nothing, on the same posts: the larger class, and boosted trees."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from ..timeline_tempoformer import Timeline
 from .metrics import compute_scores
-from .predictions import Predictions, labels_of
+from .predictions import Predictions, all_labels
 from .significance import paired_bootstrap
 
 
@@ -22,8 +23,8 @@ NOT_HELD_OUT = -1
 
 def compare(
     posts: Predictions,
-    timelines: Dataset,
-    train: Dataset | None = None,
+    timelines: Sequence[Timeline],
+    train: Sequence[Timeline] | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """
@@ -40,10 +41,10 @@ def compare(
         `macro_f1_interval`, and `compared_with`: the macro F1 of each rival, its difference from the model's, and the
         interval of the difference. Intervals are over timelines, and are left out if only one timeline has labels.
     """
-    num_labels, labelled = len(posts.names), labels_of(timelines) >= 0
+    num_labels, labelled = len(posts.names), all_labels(timelines) >= 0
     larger = np.bincount(posts.labels).argmax()
     rivals = {"larger_class": (np.full(len(posts.labels), larger), {"class": posts.names[larger]})}
-    if train is not None and len(set(labels_of(train)) - {-100}) > 1:
+    if train is not None and len(set(all_labels(train)) - {-100}) > 1:
         probabilities, features = position_and_time(train, timelines, num_labels)
         rivals["position_and_time"] = probabilities.argmax(-1)[labelled], {"features": features}
         if vectors is not None:
@@ -67,13 +68,15 @@ def compare(
     return interval("macro_f1_interval", np.full(len(posts.labels), -1)) | {"compared_with": against}
 
 
-def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tuple[np.ndarray, list[str]]:
+def position_and_time(
+    train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels: int
+) -> tuple[np.ndarray, list[str]]:
     """
     The probabilities (posts, num_labels) that small trees, which do not read texts, give to the posts of `timelines`,
     and the features that both splits have. Posts that are `held_out` in training are classified by trees that have
     not learned from them.
     """
-    labels, train_features, features = labels_of(train), post_features(train), post_features(timelines)
+    labels, train_features, features = all_labels(train), post_features(train), post_features(timelines)
     # If each timeline is a single post, no post has a previous one.
     present = train_features[labels >= 0].dropna(axis="columns", how="all").columns
     names = [name for name in features if name in present]
@@ -94,8 +97,8 @@ def position_and_time(train: Dataset, timelines: Dataset, num_labels: int) -> tu
 
 
 def boosted_trees(
-    train: Dataset,
-    timelines: Dataset,
+    train: Sequence[Timeline],
+    timelines: Sequence[Timeline],
     train_vectors: np.ndarray,
     vectors: np.ndarray,
     num_labels: int,
@@ -109,7 +112,7 @@ def boosted_trees(
     components = PCA(min(COMPONENTS, *present.shape), random_state=seed).fit(present)
     train_features = pair_features(train, train_vectors, components)
     features = pair_features(timelines, vectors, components)
-    return fit_and_predict(train_features, labels_of(train), features, num_labels, random_state=seed)
+    return fit_and_predict(train_features, all_labels(train), features, num_labels, random_state=seed)
 
 
 def fit_and_predict(
@@ -124,7 +127,7 @@ def fit_and_predict(
     return probabilities
 
 
-def pair_features(timelines: Dataset, vectors: np.ndarray, components: PCA) -> np.ndarray:
+def pair_features(timelines: Sequence[Timeline], vectors: np.ndarray, components: PCA) -> np.ndarray:
     """
     The features of each post and the previous one: the principal components of both vectors, their difference, the
     cosine of the vector with the previous one and with the mean of all earlier ones, position and times. They are NaN
@@ -143,16 +146,17 @@ def pair_features(timelines: Dataset, vectors: np.ndarray, components: PCA) -> n
     return np.column_stack((newest, steps, position_and_times))
 
 
-def held_out_posts(timelines: Dataset) -> np.ndarray:
+def held_out_posts(timelines: Sequence[Timeline]) -> np.ndarray:
     """The member that does not learn from each post (posts,), or [`NOT_HELD_OUT`]."""
-    members = timelines["held_out"] if "held_out" in timelines.column_names else [NOT_HELD_OUT] * len(timelines)
-    return np.repeat(members, [len(labels) for labels in timelines["labels"]])
+    members = [NOT_HELD_OUT if timeline.held_out is None else timeline.held_out for timeline in timelines]
+    return np.repeat(members, list(map(len, timelines)))
 
 
-def post_features(timelines: Dataset) -> pd.DataFrame:
+def post_features(timelines: Sequence[Timeline]) -> pd.DataFrame:
     """The features of each post without its text: `position`, and with times seconds and `hour` of the day (UTC)."""
-    timed = "timestamps" in timelines.column_names
-    posts = pd.Series(timelines["timestamps" if timed else "labels"]).explode().astype(np.float64)
+    timed = timelines[0].timestamps is not None
+    values = [timeline.timestamps if timed else timeline.labels for timeline in timelines]
+    posts = pd.Series(values).explode().astype(np.float64)
     by_timeline = posts.groupby(level=0)
     features = pd.DataFrame({"position": by_timeline.cumcount()})
     if timed:

@@ -81,13 +81,13 @@ class Corpus:
                 posts = read_posts(read_tables(table), None, {**self.columns, "label": None}, times)
                 while some := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
-                    for post in some:
-                        row = {"timeline_id": post.timeline_id, "text": post.text, "time": post.timestamp}
+                    for timeline_id, post in some:
+                        row = {"timeline_id": timeline_id, "text": post.text, "time": post.timestamp}
                         row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
-                        place = crc32(post.timeline_id.encode()) % self.num_partitions
-                        partitions[place].append({**row, "file": number, "row": post.row})
-                        if is_nobody(post.timeline_id):
-                            nobody[post.timeline_id] += 1
+                        partition = crc32(timeline_id.encode()) % self.num_partitions
+                        partitions[partition].append({**row, "file": number, "row": post.row})
+                        if is_nobody(timeline_id):
+                            nobody[timeline_id] += 1
                     for partition, rows in enumerate(partitions):
                         writer.write_table(pa.Table.from_pylist(rows, POSTS))
                         counts[partition] += len(rows)

@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import load, save
 from transformers.utils import logging
 
-from ..data_collator_tempoformer import StreamCollator, tokenize_posts
+from ..data_collator_tempoformer import StreamCollator
 from ..decisions_tempoformer import name_thresholds
 from ..online_tempoformer import StreamState, with_checksum
 from ..pipeline_tempoformer import StreamClassificationPipeline
-from ..times_tempoformer import TimeColumn
+from ..timeline_tempoformer import Timeline, tokenize_posts
 from .redis_store import RedisStore
 
 
@@ -99,19 +99,18 @@ class LiveClassifier:
             read.
         """
         posts = [*history, (text, timestamp)]
-        names = [*(f"post {place} of `history`" for place in range(len(history))), "the post"]
-        times = read_times([timestamp for _, timestamp in posts], names)
-        for name, seconds in zip(names, times, strict=True):
-            if (seconds is not None) != self.timed:
-                rule = "needs a timestamp" if self.timed else "must have no timestamp"
-                raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {name} {rule}.")
-        if self.timed and times != sorted(times):
+        names = [*(f"post {row} of `history`" for row in range(len(history))), "the post"]
+        texts, timestamps = zip(*posts, strict=True)
+        timeline = Timeline.read(timeline_id, texts, timestamps, names.__getitem__, shows_values=False)
+        if (timeline.timestamps is not None) != self.timed:
+            rule = "needs a timestamp" if self.timed else "must have no timestamp"
+            raise ValueError(f"The model was trained with{'out' * (not self.timed)} times: {names[0]} {rule}.")
+        if timeline.input_positions != list(range(len(timeline))):
             raise ValueError("`history` must be in order of time, oldest first, and not newer than the post.")
-        texts = [text for text, _ in posts[-self.window :]]
-        times = times[-self.window :] if self.timed else None
-        columns, num_cut = tokenize_posts(self.tokenizer, texts, self.max_tokens)
+        columns, num_cut = tokenize_posts(self.tokenizer, timeline.texts[-self.window :], self.max_tokens)
         if num_cut:
             logger.warning_once(f"Posts of more than {self.max_tokens} tokens are cut.")
+        times = None if timeline.timestamps is None else timeline.timestamps[-self.window :]
         return LivePost(timeline_id, post_id, columns, times)
 
     def score(self, posts: Sequence[LivePost]) -> list[dict[str, Any] | None]:
@@ -228,17 +227,3 @@ def dump(timeline_id: str, state: StreamState, answers: dict[str, dict[str, Any]
     last = json.dumps(dict(list(answers.items())[-REMEMBERED_ANSWERS:])).encode()
     as_tensor = torch.tensor(list(last), dtype=torch.uint8)
     return save(with_checksum({**state.state_dict([timeline_id]), "answers": as_tensor}))
-
-
-def read_times(values: Sequence[Any], names: Sequence[str]) -> list[float | None]:
-    """
-    Timestamps in seconds, None where there is none. Raises a `ValueError` with the name of the first that is no time,
-    but no value: it may be a text in the wrong field, or of another post.
-    """
-    column, times = TimeColumn(shows_values=False), []
-    for name, value in zip(names, values, strict=True):
-        try:
-            times.append(column.read(name, value))
-        except ValueError as problem:
-            raise ValueError(f"The timestamp of {name}: {problem}.") from None
-    return times

@@ -16,6 +16,7 @@ from transformers.utils import logging
 
 from ..data.files import written_whole
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..timeline_tempoformer import Post, Timeline
 from ..times_tempoformer import to_date
 from .corpus import Corpus
 
@@ -23,18 +24,18 @@ from .corpus import Corpus
 RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
 
 
-class NamedTimelines(StreamClassificationPipeline):
-    """The pipeline for pairs of a timeline's id, which errors name, and the timeline. Counts the posts that it cut."""
+class CountingPipeline(StreamClassificationPipeline):
+    """The pipeline, which counts the posts that it cuts."""
 
     truncated = 0
 
-    def preprocess(self, timeline: tuple[str, dict[str, list]], number: int = 0, **settings) -> dict[str, Any]:
-        entry = super().preprocess(timeline[1], number=repr(timeline[0]), **settings)
+    def preprocess(self, timeline: Timeline, number: int = 0, **settings) -> dict[str, Any]:
+        entry = super().preprocess(timeline, number, **settings)
         self.truncated += entry["truncated"]
         return entry
 
 
-def make_record(pipe: NamedTimelines, corpus: Corpus) -> dict[str, Any]:
+def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
     """All that decides which predictions come out: the model as SHA-256, the columns' names, and the input files."""
     digest = hashlib.sha256()
     with TemporaryDirectory() as folder:
@@ -61,7 +62,7 @@ def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
     return before
 
 
-def score_partition(pipe: NamedTimelines, corpus: Corpus, timed: bool, num_threads: int, partition: int) -> int:
+def score_partition(pipe: CountingPipeline, corpus: Corpus, timed: bool, num_threads: int, partition: int) -> int:
     """Writes the predictions of a partition, in the order of [`Corpus.read`]; returns how many."""
     torch.set_num_threads(num_threads)
     # There may be a process for each core, and oneDNN's own cache would take a gigabyte in each.
@@ -88,14 +89,12 @@ def score_partition(pipe: NamedTimelines, corpus: Corpus, timed: bool, num_threa
     return posts.num_rows
 
 
-def each_timeline(posts: pa.Table, timed: bool) -> Iterator[tuple[str, dict[str, list]]]:
-    """The timelines of sorted posts, with their ids."""
-    for timeline_id, timeline in posts.to_pandas().groupby("timeline_id", sort=False):
-        columns = {"text": timeline["text"].tolist()}
-        if timed:
-            # Numbers would be checked for dates without dashes, which these are not.
-            columns["timestamp"] = [to_date(seconds) for seconds in timeline["time"]]
-        yield timeline_id, columns
+def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
+    """Yields the timelines of sorted posts."""
+    for timeline_id, table in posts.to_pandas().groupby("timeline_id", sort=False):
+        times = table["time"].tolist() if timed else [None] * len(table)
+        values = zip(range(len(table)), table["text"], times, strict=True)
+        yield Timeline.of_posts(timeline_id, [Post(*post) for post in values])
 
 
 def read_parts(output: Path) -> dict[int, tuple[int, int]]:

@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 
 import gradio as gr
-import numpy as np
 from markupsafe import Markup
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
-from ..evaluation.predictions import PREDICTIONS, prediction_rows, to_csv
+from ..evaluation.predictions import PREDICTIONS, decide_posts, prediction_rows, to_csv
 from ..evaluation.report import test_summary
 from ..evaluation.results import read_test
 from ..pipeline_tempoformer import StreamClassificationPipeline
@@ -72,17 +71,15 @@ def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str
 def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
     names, thresholds = classes_of(pipe.model.config)
     timelines = hold_back("test", to_timelines(parse_posts(text), names), read_split(model), model)
-    explained = explain_timelines(pipe, timelines)
-    predicted = [post for timeline in explained for post in timeline["posts"]]
-    labels = np.array([names.index(post["label"]) for post in predicted])
-    probabilities = np.array([[post["probabilities"][label] for label in names] for post in predicted])
-    table = to_csv(prediction_rows(timelines, labels, probabilities, names))
+    explain_timelines(pipe, timelines)
+    predictions, probabilities = decide_posts(timelines, pipe.model.config.calibration)
+    table = to_csv(prediction_rows(timelines, predictions, probabilities, names))
     return RESULT.format(
-        posts=len(predicted),
+        posts=len(predictions),
         timelines=len(timelines),
         name=PREDICTIONS,
         table=b64encode(table.encode()).decode(),
-        page=timeline_page(explained, names, thresholds, verdict=test_summary(read_test(model))),
+        page=timeline_page(timelines, names, thresholds, verdict=test_summary(read_test(model))),
     )
 
 

@@ -22,11 +22,12 @@ from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
 from ..data.post_splits import Splits, choose_class_weights, choose_label_names, load_splits, split_posts
 from ..data.rows import to_rows
-from ..data.timelines import labelled_levels
+from ..data.timelines import TimelineStream, labelled_levels
 from ..data_collator_tempoformer import StreamCollator
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
+from ..timeline_tempoformer import Timeline
 from ..view import check_view
 from .arguments import ModelArguments, check_asked, wanted_splits
 from .frozen_encoder import embed_rows, freeze_encoder
@@ -285,7 +286,7 @@ def drop_outdated(model: StreamPreTrainedModel, freezes_encoder: bool, calibrate
 
 
 def make_rows(
-    timelines: Mapping[str, Dataset | IterableDataset],
+    timelines: Mapping[str, list[Timeline] | TimelineStream],
     wanted: Sequence[str],
     tokenizer: PreTrainedTokenizerBase,
     window: int,

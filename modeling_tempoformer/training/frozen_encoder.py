@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from transformers.utils import logging
 from ..data.files import written_whole
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
+from ..timeline_tempoformer import Timeline
 
 
 logger = logging.get_logger(__name__)
@@ -103,15 +105,18 @@ def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
     return digest.hexdigest()
 
 
-def vectors_of(rows: Dataset, post_ids: list[str]) -> np.ndarray:
-    """The vectors (posts, hidden) of posts by id, from rows of [`embed_rows`]; 0 for a post that no row classifies."""
-    by_post = {
-        post_id: vector
-        for row in rows
-        for post_id, vector in zip(row["post_ids"], row["post_embeds"].numpy()[row["num_context"] :], strict=True)
-    }
-    absent = np.zeros_like(next(iter(by_post.values())))
-    return np.stack([by_post.get(post_id, absent) for post_id in post_ids])
+def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:
+    """
+    Returns the vectors (posts, hidden) of all posts of timelines, in their order, from rows of [`embed_rows`]; 0 for a
+    post that no row classifies.
+    """
+    first_posts = np.cumsum([0, *map(len, timelines)])
+    vectors = np.zeros((first_posts[-1], rows[0]["post_embeds"].shape[-1]), dtype=np.float32)
+    for row in rows:
+        targets = row["post_embeds"][row["num_context"] :].numpy()
+        first = first_posts[row["timeline"]] + row["num_before"] + row["num_context"]
+        vectors[first : first + len(targets)] = targets
+    return vectors
 
 
 def look_up(vectors: torch.Tensor, rows: dict[str, list[Any]]) -> dict[str, list[Any]]:

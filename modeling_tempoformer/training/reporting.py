@@ -10,6 +10,7 @@ from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..evaluation.report import test_summary
 from ..evaluation.results import read_test
+from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments
 from .resuming import clear_results, report_metrics
@@ -19,7 +20,7 @@ from .stream_trainer import StreamTrainer
 def report_results(
     trainer: StreamTrainer,
     items: Mapping[str, Dataset],
-    timelines: Mapping[str, Dataset],
+    timelines: Mapping[str, list[Timeline]],
     split: Mapping[str, Sequence[str]],
     model_args: ModelArguments,
     data: DataTrainingArguments,
@@ -30,7 +31,7 @@ def report_results(
     Args:
         trainer ([`StreamTrainer`]): The Trainer, after its training if there is one.
         items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
-        timelines (`Mapping[str, Dataset]`): Timelines of each split.
+        timelines (`Mapping[str, list[Timeline]]`): Timelines of each split.
         split (`Mapping[str, Sequence[str]]`): The record of the split, as [`make_split`] returns it.
         model_args, data: The script's arguments.
     """
@@ -47,14 +48,13 @@ def report_results(
             write_json(Path(training.output_dir) / SPLIT, split)
         trainer.calibrate(items["validation"], timelines["validation"])
     if training.do_predict:
-        test = timelines["test"].remove_columns("texts") if data.no_text else timelines["test"]
-        report_metrics(trainer, "predict", trainer.predict_timelines("test", items, {**timelines, "test": test}))
+        report_metrics(trainer, "predict", trainer.predict_timelines("test", items, timelines, not data.no_text))
     if model_args.view:
         write_page(trainer, timelines["test"], model_args)
     trainer.finish(has_changed=training.do_train or calibrates)
 
 
-def write_page(trainer: StreamTrainer, timelines: Dataset, model_args: ModelArguments):
+def write_page(trainer: StreamTrainer, timelines: list[Timeline], model_args: ModelArguments):
     """Writes `_timelines.html`, a page to look at test timelines, with a summary of the model's own test."""
     model = trainer.whole_model()
     if not trainer.is_world_process_zero():

@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,14 +17,15 @@ from transformers import AutoModelForSequenceClassification, EarlyStoppingCallba
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import check_positive
 from ..data.files import write_json
-from ..decisions_tempoformer import check_finite, decide
+from ..decisions_tempoformer import decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
-from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, targets_of, write_predictions
+from ..evaluation.predictions import all_labels, attach_logits, decide_posts, prediction_rows, write_predictions
 from ..evaluation.report import results_line, results_table, test_summary, training_line, warn_of_worthless
 from ..evaluation.results import RESULTS, group_by_class, score_part
-from .frozen_encoder import vectors_of
+from ..timeline_tempoformer import Timeline
+from .frozen_encoder import post_vectors
 from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation
 from .tree_growing import grow_trees
 
@@ -183,19 +183,19 @@ class StreamTrainer(HubTrainer):
         return self.args.new_parameters_learning_rate, new
 
     def predict_posts(
-        self, items: Dataset, wanted: Sequence[str], metric_key_prefix: str = "predict"
-    ) -> tuple[torch.Tensor, dict[str, float]]:
+        self, items: Dataset, timelines: Sequence[Timeline], metric_key_prefix: str = "predict"
+    ) -> dict[str, float]:
         """
-        Predicts posts.
+        Predicts posts, and attaches the logits to their timelines.
 
         Args:
-            items (`Dataset`): Rows from [`to_rows`], or one item for each post with its `post_id`.
-            wanted (`Sequence[str]`): Ids of the posts.
+            items (`Dataset`): Rows from [`to_rows`], or items of one post, as [`attach_logits`] takes them.
+            timelines (`Sequence[Timeline]`): The timelines of the rows.
             metric_key_prefix (`str`, *optional*, defaults to `"predict"`): Prefix of the metrics.
 
         Returns:
-            Logits (posts, classes) of the wanted posts in float32, and the metrics of [`Trainer.predict`]. Raises a
-            `ValueError` that names the first post with a logit that is NaN or infinite.
+            The metrics of [`Trainer.predict`]. Raises a `ValueError` that names the first post with a logit that is
+            NaN or infinite.
         """
         # With `group_by_length` the Trainer would reorder what it predicts, too.
         strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
@@ -205,15 +205,15 @@ class StreamTrainer(HubTrainer):
             self.args.train_sampling_strategy = strategy
         # An item may be one post, without a dimension for posts.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
-        logits = torch.from_numpy(in_order(wanted, targets_of(items), logits)).float()
-        check_finite(logits, lambda post: f"Post {wanted[post]!r}")
-        return logits, output.metrics
+        attach_logits(timelines, items, logits)
+        return output.metrics
 
     def predict_timelines(
         self,
         split: Literal["validation", "test"],
         items: Mapping[str, Dataset],
-        timelines: Mapping[str, Dataset],
+        timelines: Mapping[str, Sequence[Timeline]],
+        with_texts: bool = True,
     ) -> dict[str, Any]:
         """
         Predicts the posts of a split, with the calibration that the model has, and scores them beside methods that
@@ -223,40 +223,31 @@ class StreamTrainer(HubTrainer):
         Args:
             split (`"validation"` or `"test"`): The split.
             items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
-            timelines (`Mapping[str, Dataset]`): Timelines of each split. Predictions are written without texts if the
-                timelines have none.
+            timelines (`Mapping[str, Sequence[Timeline]]`): Timelines of each split.
+            with_texts (`bool`, *optional*, defaults to `True`): Whether texts are written with the predictions.
 
         Returns:
             The metrics of [`Trainer.predict`], the scores of [`score_part`], and `posts_per_second` (over frozen
             embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
         """
-        prefix, asked = "eval" if split == "validation" else "predict", timelines[split]
-        names, ids = self.class_names, post_ids_of(asked)
-        target_ids = set(chain.from_iterable(targets_of(items[split])))
-        targets = [index for index, post_id in enumerate(ids) if post_id in target_ids]
-        logits, metrics = self.predict_posts(items[split], [ids[index] for index in targets], prefix)
-
-        def decide_all(calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
-            """Predictions and probabilities of all posts; -1 and 0 for a post that is not a target."""
-            decided, ranked = decide(logits, calibration)
-            predictions, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
-            predictions[targets], probabilities[targets] = ranked[:, 0].numpy(), decided.numpy()
-            return predictions, probabilities
-
+        prefix, asked, names = "eval" if split == "validation" else "predict", timelines[split], self.class_names
+        metrics = self.predict_posts(items[split], asked, prefix)
         calibration = getattr(self.model.config, "calibration", None)
-        predictions, probabilities = decide_all(calibration)
+        predictions, probabilities = decide_posts(asked, calibration)
         if split == "test" and self.is_world_process_zero():
-            uncalibrated = None if calibration is None else decide_all(None)[1]
-            write_predictions(self.args.output_dir, prediction_rows(asked, predictions, probabilities, names))
+            uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
+            table = prediction_rows(asked, predictions, probabilities, names, with_texts)
+            write_predictions(self.args.output_dir, table)
             write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
         vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
-            vectors = tuple(vectors_of(items[part], post_ids_of(timelines[part])) for part in ("train", "test"))
+            vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
         scores = score_part(asked, predictions, probabilities, names, timelines.get("train"), vectors)
         if seconds := metrics[f"{prefix}_runtime"]:
             # Over frozen embeddings, this time does not include the encoder's.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix
-            scores["embedded_posts_per_second" if embedded else "posts_per_second"] = len(targets) / seconds
+            number = np.count_nonzero(predictions >= 0)
+            scores["embedded_posts_per_second" if embedded else "posts_per_second"] = number / seconds
         if not scores["labelled_posts"]:
             metrics.pop(f"{prefix}_loss", None)
         # The Trainer's own scores ignore the calibration.
@@ -290,14 +281,15 @@ class StreamTrainer(HubTrainer):
         }
         write_json(Path(self.args.output_dir) / RESULTS, results)
 
-    def calibrate(self, items: Dataset, timelines: Dataset):
+    def calibrate(self, items: Dataset, timelines: Sequence[Timeline]):
         """
         Fits a temperature and decision thresholds to the labelled posts of validation timelines, and saves the model
         with them. `items` are as in [`StreamTrainer.predict_posts`].
         """
-        labels = labels_of(timelines)
-        labelled, ids = np.flatnonzero(labels >= 0), post_ids_of(timelines)
-        logits, _ = self.predict_posts(items, [ids[index] for index in labelled])
+        self.predict_posts(items, timelines)
+        labels = all_labels(timelines)
+        labelled = labels >= 0
+        logits = torch.cat([timeline.logits for timeline in timelines])[torch.from_numpy(labelled)]
         temperature = fit_temperature(logits.numpy(), labels[labelled])
         probabilities, _ = decide(logits, {"temperature": temperature})
         thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])

@@ -2,11 +2,15 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 
-from datasets import Dataset, IterableDataset
+from datasets import IterableDataset
 from transformers import TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
+
+from ..data.timelines import TimelineStream
+from ..timeline_tempoformer import Timeline
 
 
 # Number of rows among which the next one is drawn
@@ -39,16 +43,15 @@ def shuffle_forever(rows: IterableDataset, seed: int) -> IterableDataset:
     return rows.shuffle(seed=seed, buffer_size=SHUFFLED_ROWS).repeat(None)
 
 
-def begin_streams(timelines: Mapping[str, Dataset | IterableDataset]) -> dict[str, Dataset]:
+def begin_streams(timelines: Mapping[str, list[Timeline] | TimelineStream]) -> dict[str, list[Timeline]]:
     """The timelines of each split, where a stream is replaced by its first timelines."""
     return {
-        name: first_timelines(of_split) if isinstance(of_split, IterableDataset) else of_split
-        for name, of_split in timelines.items()
+        name: first_timelines(split) if isinstance(split, TimelineStream) else split
+        for name, split in timelines.items()
     }
 
 
-def first_timelines(timelines: IterableDataset) -> Dataset:
+def first_timelines(timelines: TimelineStream) -> list[Timeline]:
     """The first 2,000 timelines of a stream, without texts, for the methods that a report compares the model with."""
     logger.info("Position and time, beside the scores, learn from the first %d timelines at most.", COMPARED_TIMELINES)
-    kept = ({name: timeline[name] for name in timeline if name != "texts"} for timeline in timelines)
-    return Dataset.from_list(list(islice(kept, COMPARED_TIMELINES)))
+    return [replace(timeline, texts=[]) for timeline in islice(timelines, COMPARED_TIMELINES)]

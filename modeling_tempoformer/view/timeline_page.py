@@ -2,11 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..timeline_tempoformer import Timeline
 from .page import render_page
 from .timeline_charts import timeline_charts
 
@@ -19,7 +20,7 @@ SILENCE = 10
 
 
 def timeline_page(
-    timelines: Iterable[dict],
+    timelines: Sequence[Timeline],
     names: Sequence[str],
     thresholds: Sequence[float] | None = None,
     title: str = "Timelines",
@@ -30,9 +31,7 @@ def timeline_page(
     Renders timelines as one HTML file that a person looks at. It makes no request to any server.
 
     Args:
-        timelines: Dicts of `id` (a string) and `posts`, the list of dicts that the pipeline's `explain` returns for
-            the timeline. Each post may also have `actual`, the name of its class (None without a label), and
-            `speaker`.
+        timelines (`Sequence[Timeline]`): Timelines that the pipeline has explained.
         names (`Sequence[str]`): The classes in the order of their ids.
         thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration. With two
             classes they set the page's first threshold, which is 0.5 otherwise.
@@ -40,7 +39,7 @@ def timeline_page(
         verdict (`Sequence[str]`, *optional*): Sentences on the results of the model's test.
         watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
     """
-    packed = [pack_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
+    packed = [pack_timeline(timeline, names) for timeline in timelines]
     for timeline in packed:
         speakers = timeline["speakers"]
         timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
@@ -59,33 +58,30 @@ def timeline_page(
     return render_page("timeline_page.html.jinja", data, charts, **values)
 
 
-def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str]) -> dict[str, Any]:
+def pack_timeline(timeline: Timeline, names: Sequence[str]) -> dict[str, Any]:
     """
     Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are class
     ids, -1 without a label; `stream` holds indices into these lists.
     """
-    timed = all(post["timestamp"] is not None for post in posts)
-    order = sorted(range(len(posts)), key=lambda post: posts[post]["timestamp"] if timed else post)
-    new_index = {post: index for index, post in enumerate(order)}
-    posts = [posts[post] for post in order]
-    times = [post["timestamp"] for post in posts]
-    silence, silences = find_silences(times) if timed else (None, [])
+    posts, times = timeline.explanations, timeline.timestamps
+    silence, silences = (None, []) if times is None else find_silences(times)
+    lengths = [len(post["stream"]) for post in posts]
     ids = {name: index for index, name in enumerate(names)}
 
     def effects(measure: str, unit: int) -> list[list[list[int]]]:
         return [[[round(effect * unit) for effect in post[measure][name]] for post in posts] for name in names]
 
     return {
-        "id": timeline_id,
-        "texts": [post["text"] for post in posts],
-        "speakers": [post.get("speaker", "") for post in posts],
-        "times": [round(time, 3) for time in times] if timed else None,
+        "id": timeline.timeline_id,
+        "texts": timeline.texts,
+        "speakers": timeline.speakers or [""] * len(timeline),
+        "times": None if times is None else [round(time, 3) for time in times],
         "silence": silence,
         "silences": silences,
-        "actual": [ids.get(post.get("actual"), -1) for post in posts],
+        "actual": [max(label, -1) for label in timeline.labels],
         "predicted": [ids[post["label"]] for post in posts],
         "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
-        "stream": [[new_index[other] for other in post["stream"]] for post in posts],
+        "stream": [list(range(post - length + 1, post + 1)) for post, length in enumerate(lengths)],
         "attention": [[[round(weight * UNIT) for weight in layer] for layer in post["attention"]] for post in posts],
         "effects": effects("effects", UNIT),
         "log_odds_effects": effects("log_odds_effects", LOG_ODDS_UNIT),

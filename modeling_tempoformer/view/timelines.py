@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from datasets import Dataset
 from huggingface_hub.utils import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -17,6 +16,7 @@ from ..configuration_streams_tempoformer import StreamFields
 from ..configuration_tempoformer import TempoFormerConfig
 from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..timeline_tempoformer import NO_LABEL, Post, Timeline
 from .page import check_view, write_page
 
 
@@ -56,7 +56,7 @@ def write_view(
     path: str | Path,
     model: StreamPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    timelines: Dataset,
+    timelines: Sequence[Timeline],
     title: str,
     verdict: Sequence[str],
     watched_speakers: Sequence[str] | None = None,
@@ -66,23 +66,15 @@ def write_view(
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
-    explained = explain_timelines(pipe, timelines)
-    write_page(path, timeline_page(explained, *classes_of(model.config), title, verdict, watched_speakers))
+    explain_timelines(pipe, timelines)
+    write_page(path, timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers))
     logger.info("Timelines to look at: %s", path)
 
 
-def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) -> list[dict[str, Any]]:
-    """Explains timelines for [`timeline_page`], and adds the labels and speakers of posts."""
-    names, _ = classes_of(pipe.model.config)
-    inputs = ({"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines)
-    explained = []
-    for timeline, posts in zip(timelines, tqdm(pipe.explain(inputs), "Explaining", len(timelines)), strict=True):
-        for post, label in zip(posts, timeline["labels"], strict=True):
-            post["actual"] = names[label] if label >= 0 else None
-        for post, speaker in zip(posts, timeline.get("speakers", ())):
-            post["speaker"] = speaker
-        explained.append({"id": timeline["timeline_id"], "posts": posts})
-    return explained
+def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Timeline]):
+    """Attaches the pipeline's explanations to timelines."""
+    for _ in tqdm(pipe.explain(iter(timelines)), "Explaining", len(timelines)):
+        pass
 
 
 def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
@@ -118,9 +110,22 @@ def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "T
     check_view()
     from .timeline_page import timeline_page
 
-    timelines = [explanation] if explanation and isinstance(explanation[0], dict) else explanation
-    posts = [post for timeline in timelines for post in timeline]
+    explanations = [explanation] if explanation and isinstance(explanation[0], dict) else explanation
+    posts = [post for posts in explanations for post in posts]
     if not posts:
         raise ValueError("There is no post to show.")
-    named = [{"id": f"Timeline {number}", "posts": posts} for number, posts in enumerate(timelines, 1)]
-    return NotebookPage(timeline_page(named, list(posts[0]["probabilities"]), title=title))
+    names = list(posts[0]["probabilities"])
+    timelines = [to_timeline(f"Timeline {number}", posts, names) for number, posts in enumerate(explanations, 1)]
+    return NotebookPage(timeline_page(timelines, names, title=title))
+
+
+def to_timeline(name: str, explanations: Sequence[dict], names: Sequence[str]) -> Timeline:
+    """Returns the timeline of explained posts."""
+    labels = [names.index(post["actual"]) if post.get("actual") in names else NO_LABEL for post in explanations]
+    posts = [
+        Post(row, post["text"], post["timestamp"], label=label, speaker=post.get("speaker"))
+        for row, (post, label) in enumerate(zip(explanations, labels, strict=True))
+    ]
+    timeline = Timeline.of_posts(name, posts)
+    timeline.explanations = [explanations[row] for row in timeline.input_rows]
+    return timeline

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import ModelArguments
 from modeling_tempoformer.training.recipes import parse, split_recipes
 
@@ -46,7 +47,7 @@ class UntrainedBaseline(Baseline, ABC):
 
     @abstractmethod
     def predict(
-        self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
         Predicts the posts of `timelines["test"]`, with those of `train` as material; `names` are the classes in the
@@ -57,7 +58,7 @@ class UntrainedBaseline(Baseline, ABC):
 
 @dataclass
 class Prepared:
-    """A baseline's model and data, ready for the Trainer; `items` of each part, as [`targets_of`] takes them."""
+    """A baseline's model and data, ready for the Trainer; `items` of each part, as [`attach_logits`] takes them."""
 
     model: nn.Module
     items: dict[str, Dataset]
@@ -72,16 +73,16 @@ class TrainedBaseline(Baseline, ABC):
     """A baseline that the Trainer trains."""
 
     @abstractmethod
-    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+    def prepare(self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments) -> Prepared:
         """
         Makes the model, and the items that it learns from and predicts: all posts of `test`, and the labelled ones of
         the other parts. Arguments as of [`UntrainedBaseline.predict`].
         """
 
 
-def learned_posts(timelines: dict[str, Dataset]) -> Dataset:
+def learned_posts(timelines: dict[str, list[Timeline]]) -> list[Timeline]:
     """The timelines of the training and the validation part: what a method learns from that chooses nothing."""
-    return concatenate_datasets([timelines[name] for name in ("train", "validation") if name in timelines])
+    return [timeline for name in ("train", "validation") for timeline in timelines.get(name, ())]
 
 
 def class_fields(names: list[str]) -> dict[str, dict]:

@@ -4,7 +4,7 @@ import torch
 from huggingface_hub.dataclasses import strict
 from torch import nn
 
-from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifier, read_both_ways
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, bilstm_final_state, make_classifier
 
 
 @strict
@@ -27,7 +27,7 @@ class BiLSTM(HistoryModel):
         self.post_init()
 
     def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
-        return self.classifier(read_both_ways(self.lstm, embeddings, mask))
+        return self.classifier(bilstm_final_state(self.lstm, embeddings, mask))
 
 
 class Method(HistoryBaseline):

@@ -19,7 +19,7 @@ from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.post_splits import choose_class_weights
 from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.modeling_streams_tempoformer import focal_loss
-from modeling_tempoformer.timeline_tempoformer import row_bounds
+from modeling_tempoformer.timeline_tempoformer import Timeline, row_bounds
 from modeling_tempoformer.training.fine_tuning import DEFAULT_WINDOW
 from modeling_tempoformer.training.recipes import check_overrides
 
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 
 def to_sequences(
-    timelines: Dataset,
+    timelines: list[Timeline],
     tokenizer: PreTrainedTokenizerBase,
     window: int,
     max_seq_length: int | None = None,
     only_labelled: bool = False,
 ) -> Dataset:
     """
-    A row for each target post: the tokenizer's columns, `labels` and `post_id`. The `window - 1` posts before it, if
+    A row for each target post: the tokenizer's columns, `labels`, and which post it is, as [`attach_logits`] reads it. The `window - 1` posts before it, if
     any, are the second text of a pair, with separator tokens between them. What is too long loses the oldest tokens of
     the history, then the last tokens of the post.
     """
@@ -58,12 +58,13 @@ def to_sequences(
         return dict(tokenizer(text, history, truncation="only_second", max_length=limit))
 
     side, separator, rows = tokenizer.truncation_side, f" {tokenizer.sep_token or ''} ", []
-    for timeline in timelines:
-        texts, labels = timeline["texts"], timeline["labels"]
+    for number, timeline in enumerate(timelines):
+        texts, labels = timeline.texts, timeline.labels
         for start, post, _ in row_bounds(len(texts), window, targets_per_row=1):
             if labels[post] >= 0 or not only_labelled:
                 tokens = tokenize(texts[post], separator.join(texts[start:post]) or None)
-                rows.append({**tokens, "labels": labels[post], "post_id": timeline["post_ids"][post]})
+                which = {"timeline": number, "num_before": post, "num_context": 0}
+                rows.append({**tokens, "labels": labels[post], **which})
     tokenizer.truncation_side = side
     if num_truncated:
         logger.warning("Truncated %d of %d sequences to %d tokens.", num_truncated, len(rows), limit)
@@ -77,7 +78,7 @@ class Method(TrainedBaseline):
     refused: ClassVar[tuple[str, ...]] = (*TrainedBaseline.refused, "calibrate")
     is_stock: ClassVar[bool] = True
 
-    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+    def prepare(self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments) -> Prepared:
         source, overrides = self.model_name_or_path, self.config_overrides or {}
         check_overrides(overrides, type(AutoConfig.from_pretrained(source, **self.download_settings)))
         tokenizer = AutoTokenizer.from_pretrained(source, **self.download_settings)
@@ -96,8 +97,8 @@ class Method(TrainedBaseline):
             )
             for name, part in timelines.items()
         }
-        # The collator would make a tensor of ids.
-        read = [name for name in items["train"].column_names if name != "post_id"]
+        # The collator would give the model the others, too.
+        read = [name for name in items["train"].column_names if name in (*tokenizer.model_input_names, "labels")]
         class_weights = choose_class_weights(survey(timelines["train"]).labels, names)
 
         def compute_loss(outputs: Any, labels: torch.Tensor, num_items_in_batch=None) -> torch.Tensor:

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from datasets import Dataset
 from huggingface_hub.utils import tqdm
 from scipy.special import softmax
 from torch.nn.utils.rnn import pad_sequence
@@ -17,7 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 from transformers.utils import logging
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments, check_positive
-from modeling_tempoformer.evaluation.predictions import labels_of
+from modeling_tempoformer.evaluation.predictions import all_labels
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 from .base import UntrainedBaseline
 
@@ -106,16 +106,16 @@ def format_duration(seconds: float) -> str:
     return f"{round(seconds)} seconds"
 
 
-def format_stream(timeline: dict, post: int, num_posts: int) -> str:
+def format_stream(timeline: Timeline, post: int, num_posts: int) -> str:
     """A post of a timeline after the up to `num_posts - 1` posts before it, oldest first, each on a line."""
     lines = []
     for position in range(max(0, post - num_posts + 1), post + 1):
         age = ""
-        if position < post and "timestamps" in timeline:
-            seconds = timeline["timestamps"][post] - timeline["timestamps"][position]
+        if position < post and timeline.timestamps is not None:
+            seconds = timeline.timestamps[post] - timeline.timestamps[position]
             age = f", {format_duration(seconds)} before the newest"
         # A post cannot end its tag or its turn.
-        text = CONTROL.sub("‹", " ".join(timeline["texts"][position].split()))
+        text = CONTROL.sub("‹", " ".join(timeline.texts[position].split()))
         lines.append(f"{'Earlier' if position < post else 'Newest'} post{age}: <post>{text}</post>")
     return "\n".join(lines)
 
@@ -158,18 +158,18 @@ class Method(UntrainedBaseline):
         check_positive(self, "num_examples")
 
     def predict(
-        self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments, seed: int
+        self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
         All posts have the same examples, which the model seems to have labelled before. The probability of a class is
         that of its name as the whole answer, among all names; it is not normalised by their lengths.
         """
         window, turns = data.window or 1, []
-        posts = [(timeline, post) for timeline in timelines["train"] for post in range(len(timeline["labels"]))]
-        for row in draw_examples(labels_of(timelines["train"]), self.num_examples, seed):
+        posts = [(timeline, post) for timeline in timelines["train"] for post in range(len(timeline))]
+        for row in draw_examples(all_labels(timelines["train"]), self.num_examples, seed):
             timeline, post = posts[row]
             turns.append({"role": "user", "content": format_stream(timeline, post, window)})
-            turns.append({"role": "assistant", "content": names[timeline["labels"][post]]})
+            turns.append({"role": "assistant", "content": names[timeline.labels[post]]})
         # Some templates refuse a system turn.
         turns[0]["content"] = f"{build_instructions(names, data.task_name)}\n\n{turns[0]['content']}"
 
@@ -183,13 +183,13 @@ class Method(UntrainedBaseline):
         limit = min(positions, tokenizer.model_max_length) - max(map(len, answers))
         prompts = []
         for timeline in timelines["test"]:
-            for post, post_id in enumerate(timeline["post_ids"]):
+            for post, post_id in enumerate(timeline.post_ids):
                 asked = {"role": "user", "content": format_stream(timeline, post, window)}
                 prompt = tokenizer.apply_chat_template([*turns, asked], **TEMPLATE)["input_ids"]
                 prompts.append(prompt)
                 if (length := len(prompt)) > limit:
                     raise ValueError(
-                        f"Timeline '{timeline['timeline_id']}', post '{post_id}': the prompt has {length} tokens, but "
+                        f"Timeline '{timeline.timeline_id}', post '{post_id}': the prompt has {length} tokens, but "
                         f"the model has room for {limit}. Give a smaller --window or --num_examples."
                     )
         probabilities = softmax(score_answers(model, prompts, answers), axis=1)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from datasets import Dataset
 from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -22,6 +21,7 @@ from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.data_collator_tempoformer import StreamCollator
 from modeling_tempoformer.modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from modeling_tempoformer.modeling_streams_tempoformer import focal_loss
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.fine_tuning import DEFAULT_WINDOW
 from modeling_tempoformer.training.frozen_encoder import embed_rows
 from modeling_tempoformer.training.recipes import check_overrides
@@ -96,7 +96,7 @@ def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
     return nn.Sequential(*(layers or [nn.Dropout(config.dropout)]), nn.Linear(width, config.num_labels))
 
 
-def read_both_ways(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
+def bilstm_final_state(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
     """The sum (streams, hidden) of the final states of both directions, as in the published code of SWNU."""
     # Packing expects padding on the right. Flipped sequences only swap the two directions.
     packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
@@ -135,7 +135,7 @@ class HistoryBaseline(TrainedBaseline):
 
     model_class: ClassVar[type[HistoryModel]]
 
-    def prepare(self, timelines: dict[str, Dataset], names: list[str], data: DataTrainingArguments) -> Prepared:
+    def prepare(self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments) -> Prepared:
         config_class, window = self.model_class.config_class, data.window or DEFAULT_WINDOW
         check_overrides(self.config_overrides, config_class)
         embedder, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)

@@ -5,7 +5,7 @@ from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.functional import pad
 
-from .history import HistoryBaseline, HistoryModel, make_classifier, read_both_ways
+from .history import HistoryBaseline, HistoryModel, bilstm_final_state, make_classifier
 from .swnu import SignatureUnit, SWNUConfig, stream_time
 
 
@@ -50,7 +50,7 @@ class SeqSigNet(HistoryModel):
         states = self.unit(units[present], unit_mask[present], unit_times[present])
         sequence = states.new_zeros(*present.shape, states.shape[-1])
         sequence[present] = states
-        features = (read_both_ways(self.lstm, sequence, present), embeddings[:, -1])
+        features = (bilstm_final_state(self.lstm, sequence, present), embeddings[:, -1])
         return self.classifier(torch.cat(features, dim=-1))
 
 

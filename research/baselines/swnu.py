@@ -7,7 +7,7 @@ from huggingface_hub.dataclasses import strict
 from torch import nn
 from torch.nn.functional import pad
 
-from .history import HistoryBaseline, HistoryConfig, HistoryModel, make_classifier, read_both_ways
+from .history import HistoryBaseline, HistoryConfig, HistoryModel, bilstm_final_state, make_classifier
 from .signatures import log_signature_size, log_signatures
 
 
@@ -60,7 +60,7 @@ class SignatureUnit(nn.Module):
         paths = torch.cat((points, times.unsqueeze(-1).to(points.dtype)), dim=-1)
         # In padding the path stays at its start, which adds nothing to its signature.
         paths = pad(paths.masked_fill(~mask.unsqueeze(-1), 0), (0, 0, 1, 0))
-        return read_both_ways(self.lstm, log_signatures(paths)[:, 1:], mask)
+        return bilstm_final_state(self.lstm, log_signatures(paths)[:, 1:], mask)
 
 
 class SWNU(HistoryModel):
