@@ -125,7 +125,7 @@ def predict(
     write_json(Path(training.output_dir) / RESULTS, {"test": results})
     table = prediction_rows(test, predictions, probabilities, names, with_texts=not data.no_text)
     write_predictions(training.output_dir, table)
-    write_test_figures(training.output_dir, test, *found, names)
+    write_test_figures(training.output_dir, test, predictions, probabilities, names)
     print_figures(training.output_dir)
 
 

@@ -37,9 +37,9 @@ def to_sequences(
     only_labelled: bool = False,
 ) -> Dataset:
     """
-    A row for each target post: the tokenizer's columns, `labels`, and which post it is, as [`attach_logits`] reads it. The `window - 1` posts before it, if
-    any, are the second text of a pair, with separator tokens between them. What is too long loses the oldest tokens of
-    the history, then the last tokens of the post.
+    Returns a row for each target post: the tokenizer's columns, `labels`, and the columns by which [`attach_logits`]
+    finds the post. The `window - 1` posts before it, if any, are the second text of a pair, with separator tokens
+    between them. What is too long loses the oldest tokens of the history, then the last tokens of the post.
     """
     limit = min(tokenizer.model_max_length, max_seq_length or tokenizer.model_max_length)
     num_truncated = 0
