@@ -27,7 +27,12 @@ from modeling_tempoformer.modeling_tempoformer_encoders import ENCODER_ADAPTERS
 
 
 FOLDERS = ("benchmarks", "docs", "examples", "hub_cards", "modeling_tempoformer")
-PAGES = ["CONTRIBUTING.md", "README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
 # Pages, cards, diaries and modules may name commands.
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py")]
 FILES = sorted({*PAGES, *(path.relative_to(ROOT).as_posix() for path in [*FILES, *ROOT.glob("*.py")])})
@@ -194,13 +199,16 @@ def folder(clone) -> Path:
 
 
 def write_shown_table(path: Path, text: str):
-    """A table as a page shows it, with copies of its timelines or texts below, enough to train on."""
+    """A table as a page shows it. One to train on has copies of its timelines or texts below."""
     lines = text.splitlines()
-    shown = [json.loads(line) for line in lines] if path.suffix == ".jsonl" else list(csv.DictReader(lines))
-    assert shown and all(None not in row and None not in row.values() for row in shown), f"{path}: not a table"
-    first = next(iter(shown[0]))
-    copies = [{**row, first: f"{row[first]}-{copy}"} for copy in range(12) for row in shown]
-    write_table(path, shown * 20 if "text" in path.stem else shown + copies)
+    rows = [json.loads(line) for line in lines] if path.suffix == ".jsonl" else list(csv.DictReader(lines))
+    assert rows and all(None not in row and None not in row.values() for row in rows), f"{path}: not a table"
+    if path.stem in ("diary", "posts"):
+        timeline = next(iter(rows[0]))
+        rows += [{**row, timeline: f"{row[timeline]}-{copy}"} for copy in range(12) for row in rows]
+    elif path.stem == "texts":
+        rows *= 20
+    write_table(path, rows)
 
 
 def run_python(text: str, place: str):
