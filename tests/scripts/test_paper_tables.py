@@ -1,6 +1,5 @@
 """The tables of the paper, and the commands of their runs."""
 
-
 import pytest
 
 from benchmarks import paper
