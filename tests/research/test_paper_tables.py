@@ -1,12 +1,6 @@
 """The tables of the paper, and the commands of their runs."""
 
-import subprocess
-import sys
-from pathlib import Path
-
-import pandas as pd
 import pytest
-from helpers import NAMES, write_posts
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.training.arguments import ModelArguments
@@ -18,32 +12,6 @@ from research.cross_validation import Run, collect
 
 
 pytestmark = pytest.mark.slow
-
-
-def test_a_table_compares_its_rows_with_the_first(tmp_path, monkeypatch, capsys):
-    def cross_validate(command: list[str], **settings) -> subprocess.CompletedProcess:
-        folder = Path(command[command.index("--output_dir") + 1])
-        run = Run(folder, 0, "1e-4", 0)
-        run.folder.mkdir(parents=True)
-        guess = NAMES[folder.name == "bilstm"]
-        rows = [
-            {"post_id": post, "timeline_id": post // 2, "label": NAMES[post % 2], "prediction": guess}
-            | {f"probability_{name}": 0.5 for name in NAMES}
-            for post in range(8)
-        ]
-        write_posts(run.folder / "_predictions.csv", rows)
-        (run.folder / "all_results.json").write_text('{"train": {"seconds": 10, "parameters": 35000}, "test": {}}')
-        collect(folder, [run], NAMES)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(subprocess, "run", cross_validate)
-    settings = ["--corpus", "lrs", "--train_file", "none", "--model_name_or_path", "M", "--output_dir", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", ["paper_tables", "--table", "2", *settings, "--rows", "BiLSTM", "TempoFormer"])
-    paper_tables.main()
-    found = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
-    assert list(found.index) == ["bilstm", "tempoformer"]
-    assert found.loc["tempoformer", "parameters"] == 35000
-    assert "less bilstm (95 %)" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def fine_tune(folder: Path, encoder: str, *arguments: str) -> list[dict[str, str
     return run(folder, "--model_name_or_path", encoder, *settings, *arguments)
 
 
-def test_own_csv_to_predictions(tmp_path, capsys):
+def test_own_csv_to_predictions(tmp_path):
     """Shuffled posts, one without a label: each test post is predicted once, in the order of the file."""
     posts = [dict(POSTS[place]) for place in torch.randperm(60, generator=torch.Generator().manual_seed(0)).tolist()]
     posts[7]["label"] = ""
@@ -69,8 +69,6 @@ def test_own_csv_to_predictions(tmp_path, capsys):
         assert sum(scores.values()) == pytest.approx(1.0, abs=1e-5)
     figures = ["confusion_matrix.png", "learning_curve.png", "reliability.png"]
     assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == figures
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if ".png" in line)
-    assert all(name in line for name in figures)
     assert all(f"]({name})" in (tmp_path / "out" / "README.md").read_text() for name in figures)
 
 
