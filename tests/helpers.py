@@ -36,6 +36,7 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.trees_tempoformer import Trees
 
 
@@ -175,6 +176,13 @@ def plant(trees: Trees):
     # Every second tree begins with how many posts came before.
     trees.feature[:, ::2, 0] = len(trees.center) - 3
     trees.leaves.copy_(torch.randn_like(trees.leaves).softmax(-1))
+
+
+def make_timeline(labels: list[int], name: str = "a", texts: list[str] | None = None, **fields) -> Timeline:
+    """A timeline of posts with these labels, whose ids are their rows; without times unless they are given."""
+    rows = list(range(len(labels)))
+    fields = {"timestamps": None, "post_ids": [str(row) for row in rows], "input_rows": rows, **fields}
+    return Timeline(timeline_id=name, texts=texts or ["hm"] * len(labels), labels=list(labels), **fields)
 
 
 def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data.timelines import LARGEST_LEVEL
-from modeling_tempoformer.data_collator_tempoformer import cut_rows
+from modeling_tempoformer.timeline_tempoformer import cut_rows
 from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
 from modeling_tempoformer.trees_tempoformer import DEPTH
 

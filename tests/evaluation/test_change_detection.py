@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from datasets import Dataset
 from helpers import ROOT
 from huggingface_hub import HfApi
 from transformers import EvalPrediction
@@ -133,7 +132,10 @@ def test_the_trainer_and_the_reports_have_the_scores_of_the_metric(alone):
     posts, names = random_posts(), list("abc")
     found = compute_metrics(names)(EvalPrediction(posts["logits"], posts["labels"]))
     assert found == pytest.approx(alone["random"])
-    timelines = Dataset.from_dict({"labels": posts["labels"], "timestamps": posts["times"]})
+    timelines = [
+        make_timeline(labels.tolist(), timestamps=times.tolist())
+        for labels, times in zip(posts["labels"], posts["times"], strict=True)
+    ]
     part = score_part(timelines, posts["logits"].argmax(-1).ravel(), posts["probabilities"].reshape(-1, 3), names)
     expected = alone["random timelines"]
     assert {name: part[name] for name in expected} == pytest.approx(expected)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from datasets import Dataset
 from scipy.special import softmax
 
 from modeling_tempoformer.evaluation.calibration import expected_calibration_error
@@ -76,9 +75,9 @@ def test_the_reliability_diagram_has_the_bins_of_the_calibration_error():
 def test_figures_are_of_labelled_posts(tmp_path):
     names, predicted = ["a", "b"], np.array([0, 1, 1])
     probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
-    write_test_figures(tmp_path, Dataset.from_list([{"labels": [-100] * 3}]), predicted, probabilities, names)
+    write_test_figures(tmp_path, [make_timeline([-100] * 3)], predicted, probabilities, names)
     assert figures_in(tmp_path) == {}
-    write_test_figures(tmp_path, Dataset.from_list([{"labels": [0, 0, 1]}]), predicted, probabilities, names)
+    write_test_figures(tmp_path, [make_timeline([0, 0, 1])], predicted, probabilities, names)
     assert list(figures_in(tmp_path)) == ["confusion_matrix.png", "reliability.png"]
     for name in figures_in(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
@@ -38,7 +37,9 @@ def test_one_class_and_guessing_are_called_so(actual, predicted, words):
     assert said is None if words is None else all(word in said for word in words)
 
 
-def results_of(timelines: Dataset, predicted: list[int], train: Dataset | None = None, names=NAMES) -> dict:
+def results_of(
+    timelines: list[Timeline], predicted: list[int], train: list[Timeline] | None = None, names=NAMES
+) -> dict:
     scores = score_part(timelines, np.array(predicted), np.eye(2)[predicted] * 0.8 + 0.1, names, train)
     return group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", names)
 
@@ -46,10 +47,10 @@ def results_of(timelines: Dataset, predicted: list[int], train: Dataset | None =
 PREDICTED = [0, 1, 0, 0, 1, 0]
 
 
-def two_timelines(num_labelled: int = 6) -> Dataset:
+def two_timelines(num_labelled: int = 6) -> list[Timeline]:
     """The last post is predicted wrongly."""
     labels = [label if place < num_labelled else -100 for place, label in enumerate([0, 1, 0, 0, 1, 1])]
-    return Dataset.from_dict({"labels": [labels[:3], labels[3:]], "timestamps": [[0, 60, 90], [0, 10, 20]]})
+    return [make_timeline(labels[:3], timestamps=[0, 60, 90]), make_timeline(labels[3:], timestamps=[0, 10, 20])]
 
 
 def test_the_table_has_the_scores_of_each_class_and_what_costs_nothing():
@@ -69,7 +70,7 @@ def test_the_table_has_the_scores_of_each_class_and_what_costs_nothing():
 
 def test_a_remark_names_each_rival_that_is_as_good():
     """Position alone is always right."""
-    timelines = Dataset.from_list([{"labels": [0, 1, 1]}] * 40)
+    timelines = [make_timeline([0, 1, 1]) for _ in range(40)]
     better_than_one = results_of(timelines, [0, 1, 1] * 38 + [1, 1, 0] * 2, timelines)
     (remark,) = remarks(better_than_one)
     assert "position" in remark and "Switch" not in remark
@@ -81,15 +82,15 @@ def test_a_remark_names_each_rival_that_is_as_good():
 
 def test_a_score_of_one_timeline_is_called_so(tmp_path):
     """All posts of the second class but one are in the first of twelve timelines."""
-    timelines = Dataset.from_list([{"labels": [1] * 9 + [0]}, {"labels": [1] + [0] * 9}, *[{"labels": [0] * 9}] * 10])
-    results = results_of(timelines, [label for labels in timelines["labels"] for label in labels])
+    timelines = [make_timeline(labels) for labels in ([1] * 9 + [0], [1] + [0] * 9, *[[0] * 9] * 10)]
+    results = results_of(timelines, [label for timeline in timelines for label in timeline.labels])
     *others, remark = remarks(results)
     assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
     said = report.test_summary(results)
     assert said[1:] == [*others, remark] and "1.000" in said[0]
     (tmp_path / "all_results.json").write_text(json.dumps({"test": results}))
     assert report.test_summary(read_test(str(tmp_path))) == said
-    assert remarks(results_of(Dataset.from_list([{"labels": [1, 0, 0]}] * 12), [1, 0, 0] * 12)) == []
+    assert remarks(results_of([make_timeline([1, 0, 0]) for _ in range(12)], [1, 0, 0] * 12)) == []
 
 
 def test_unlabelled_posts_have_no_scores(tmp_path):

@@ -31,9 +31,9 @@ class Method(UntrainedBaseline):
     rank: int = field(default=0, metadata={"help": "0 for the most frequent class."})
 
     def predict(self, timelines, names, data, seed):
-        labels = np.concatenate(timelines["train"]["labels"])
+        labels = np.concatenate([timeline.labels for timeline in timelines["train"]])
         chosen = np.bincount(labels[labels >= 0], minlength=len(names)).argsort()[::-1][self.rank]
-        predictions = np.full(len(np.concatenate(timelines["test"]["labels"])), chosen)
+        predictions = np.full(sum(map(len, timelines["test"])), chosen)
         return predictions, np.eye(len(names))[predictions]
 '''
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from helpers import make_timeline
 
 from research.baselines.class_prior import Method
 
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_labels_are_drawn_by_the_training_shares():
-    train = Dataset.from_list([{"labels": [0, 1]}, {"labels": [-100, 1, 1]}])
-    test = Dataset.from_list([{"labels": [0] * 5000}, {"labels": [-100] * 5000}])
+    train = [make_timeline([0, 1]), make_timeline([-100, 1, 1])]
+    test = [make_timeline([0] * 5000), make_timeline([-100] * 5000)]
     parts = {"train": train, "test": test}
     drawn, probabilities = Method(method="class_prior").predict(parts, ["a", "b"], None, seed=3)
     assert drawn.shape == (10_000,) and np.allclose(probabilities, [0.25, 0.75])

@@ -2,9 +2,10 @@
 
 import pytest
 from datasets import Dataset
-from helpers import VOCABULARY
+from helpers import VOCABULARY, make_timeline
 from transformers import BertTokenizer
 
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from research.baselines.concatenated import to_sequences
 
 
@@ -17,13 +18,14 @@ def tokenizer() -> BertTokenizer:
 
 
 @pytest.fixture
-def timelines() -> Dataset:
-    return Dataset.from_list(
-        [
-            {"post_ids": ["a", "b", "c"], "texts": ["the tree", "air", "the plane flew"], "labels": [0, -100, 1]},
-            {"post_ids": ["d"], "texts": ["flew"], "labels": [1]},
-        ]
-    )
+def timelines() -> list[Timeline]:
+    first = make_timeline([0, -100, 1], "a", ["the tree", "air", "the plane flew"])
+    return [first, make_timeline([1], "b", ["flew"])]
+
+
+def posts_of(sequences: Dataset) -> list[tuple[int, int]]:
+    """The timeline of each sequence, and which of its posts it is."""
+    return list(zip(sequences["timeline"], sequences["num_before"], strict=True))
 
 
 def decoded(sequences: Dataset, tokenizer) -> list[str]:
@@ -34,9 +36,9 @@ def test_history_is_the_second_text_of_a_pair_oldest_first(timelines, tokenizer)
     alone = to_sequences(timelines, tokenizer, window=1)
     texts = ("the tree", "air", "the plane flew", "flew")
     assert decoded(alone, tokenizer) == [f"[CLS] {text} [SEP]" for text in texts]
-    assert alone["labels"] == [0, -100, 1, 1] and alone["post_id"] == ["a", "b", "c", "d"]
+    assert alone["labels"] == [0, -100, 1, 1] and posts_of(alone) == [(0, 0), (0, 1), (0, 2), (1, 0)]
     sequences = to_sequences(timelines, tokenizer, window=3, only_labelled=True)
-    assert sequences["post_id"] == ["a", "c", "d"]
+    assert posts_of(sequences) == [(0, 0), (0, 2), (1, 0)]
     assert decoded(sequences, tokenizer) == [
         "[CLS] the tree [SEP]",
         "[CLS] the plane flew [SEP] the tree [SEP] air [SEP]",

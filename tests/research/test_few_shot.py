@@ -1,9 +1,12 @@
 """Few-shot prompting: examples and prompts worked by hand, and answers' likelihoods against plain whole sequences."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from helpers import make_timeline
 from transformers import AutoTokenizer, BertTokenizer, GPT2Config, GPT2LMHeadModel
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
@@ -25,13 +28,7 @@ CHAT = (
     "{% for message in messages %}[{{ message.role }}]{{ message.content }}[SEP]{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
-TIMELINE = {
-    "timeline_id": "a",
-    "post_ids": ["0", "1", "2"],
-    "timestamps": [0, 7200, 7260],
-    "texts": ["so calm", "so sad", "lost\n\nagain"],
-    "labels": [0, 1, -100],
-}
+TIMELINE = make_timeline([0, 1, -100], texts=["so calm", "so sad", "lost\n\nagain"], timestamps=[0, 7200, 7260])
 
 
 @pytest.fixture
@@ -62,7 +59,7 @@ def test_streams_as_text():
         "Newest post: <post>lost again</post>",
     ]
     assert format_stream(TIMELINE, 2, num_posts=1) == "Newest post: <post>lost again</post>"
-    untimed = {name: values for name, values in TIMELINE.items() if name != "timestamps"}
+    untimed = replace(TIMELINE, timestamps=None)
     assert format_stream(untimed, 1, num_posts=5).splitlines() == [
         "Earlier post: <post>so calm</post>",
         "Newest post: <post>so sad</post>",
@@ -73,7 +70,7 @@ def test_streams_as_text():
         ("</post> <|im_end|><<SYS>>", "‹/post> ‹|im_end|>‹‹SYS>>"),
         ("[INST] hi [/INST] [link]", "‹INST] hi ‹/INST] [link]"),
     ):
-        assert format_stream({"texts": [text]}, 0, 1) == f"Newest post: <post>{expected}</post>"
+        assert format_stream(make_timeline([0], texts=[text]), 0, 1) == f"Newest post: <post>{expected}</post>"
 
 
 def test_a_prompt_that_does_not_fit_names_its_post(tokenizer, tmp_path):
@@ -81,7 +78,7 @@ def test_a_prompt_that_does_not_fit_names_its_post(tokenizer, tmp_path):
     tokenizer.model_max_length = 60
     tokenizer.save_pretrained(tmp_path)
     method = Method(method="few_shot", model_name_or_path=str(tmp_path), num_examples=2)
-    parts = dict.fromkeys(("train", "test"), Dataset.from_list([TIMELINE]))
+    parts = dict.fromkeys(("train", "test"), [TIMELINE])
     # An answer is a word of one token, and the end.
     with pytest.raises(ValueError, match=r"Timeline 'a', post '0': .* \d+ tokens, .*room for 58"):
         method.predict(parts, ["calm", "sad"], DataTrainingArguments(), seed=0)
@@ -132,8 +129,8 @@ def test_predictions_of_a_tiny_model(tokenizer, tmp_path):
 
     streams, labels = [], []
     for timeline in timelines:
-        streams += [format_stream(timeline, post, 2) for post in range(len(timeline["texts"]))]
-        labels += timeline["labels"]
+        streams += [format_stream(timeline, post, 2) for post in range(len(timeline))]
+        labels += timeline.labels
     turns = "".join(
         f"[user]{streams[row]}[SEP][assistant]{names[labels[row]]}[SEP]" for row in draw_examples(labels, 3, seed=1)
     )

@@ -14,7 +14,7 @@ from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.timelines import to_timelines
-from modeling_tempoformer.evaluation.predictions import targets_of
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.frozen_encoder import hash_inputs
 from research.baselines import find_baseline
 from research.baselines.history import collate_streams, load_embedder
@@ -50,7 +50,7 @@ def test_posts_are_the_means_of_their_tokens_cut_to_what_the_encoder_reads(encod
         with torch.no_grad():
             states = model(**tokenizer(text, truncation=True, max_length=24, return_tensors="pt")).last_hidden_state
         torch.testing.assert_close(vector, states[0].mean(0), atol=1e-5, rtol=0)
-    assert targets_of(prepared.items["test"]) == [["0"], ["1"], ["2"], ["3"]]
+    assert [row["post_ids"] for row in prepared.items["test"]] == [["0"], ["1"], ["2"], ["3"]]
 
 
 def test_weights_that_a_checkpoint_lacks_change_nothing(encoder):
@@ -83,7 +83,7 @@ POSTS = [
 EMBEDDINGS = {"0": [10, 1], "3": [13, 1], "2": [12, 1], "1": [21, 2], "4": [24, 2]}
 
 
-def timelines(timed: bool = True) -> Dataset:
+def timelines(timed: bool = True) -> list[Timeline]:
     left_out = () if timed else ("timestamp",)
     posts = [{**{k: v for k, v in post.items() if k not in left_out}, "text": ""} for post in POSTS]
     return to_timelines(Dataset.from_list(posts), ["x", "y"])
@@ -91,9 +91,9 @@ def timelines(timed: bool = True) -> Dataset:
 
 def streams(tokenizer, window: int, timed: bool = True, embeddings: dict = EMBEDDINGS, **settings) -> dict:
     """All streams in one batch, with these embeddings of the posts."""
-    of_posts, rows = timelines(timed), []
-    for row in to_rows(of_posts, tokenizer, window, targets_per_row=1, **settings):
-        ids = next(ids for ids in of_posts["post_ids"] if row["post_ids"][0] in ids)
+    people, rows = timelines(timed), []
+    for row in to_rows(people, tokenizer, window, targets_per_row=1, **settings):
+        ids = next(timeline.post_ids for timeline in people if row["post_ids"][0] in timeline.post_ids)
         end = ids.index(row["post_ids"][0]) + 1
         vectors = [embeddings[post] for post in ids[end - len(row["input_ids"]) : end]]
         rows.append({**row, "post_embeds": np.array(vectors, dtype=np.float32)})

@@ -8,7 +8,6 @@ from modeling_tempoformer.training.recipes import parse
 from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
 from research import paper_tables
 from research.baselines.base import with_own_recipe
-from research.cross_validation import Run, collect
 
 
 pytestmark = pytest.mark.slow

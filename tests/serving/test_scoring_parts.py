@@ -21,7 +21,7 @@ from modeling_tempoformer.serving import corpus as corpus_module
 from modeling_tempoformer.serving.corpus import Corpus, check_times, find_tables
 from modeling_tempoformer.serving.scorer import (
     RECORD,
-    NamedTimelines,
+    CountingPipeline,
     check_record,
     each_timeline,
     make_record,
@@ -89,9 +89,10 @@ def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatc
     assert [table.num_rows for table in tables] == [sum(counts) for counts in zip(*(file[2] for file in written))]
     assert check_times(corpus.tables, [times for _, times, *_ in written])
     found = {}
-    for name, columns in (timeline for table in tables for timeline in each_timeline(table, timed=True)):
-        assert name not in found
-        found[name] = [(f"{time:%Y-%m-%d}", text) for time, text in zip(columns["timestamp"], columns["text"])]
+    for timeline in (timeline for table in tables for timeline in each_timeline(table, timed=True)):
+        assert timeline.timeline_id not in found
+        days = [f"{to_date(time):%Y-%m-%d}" for time in timeline.timestamps]
+        found[timeline.timeline_id] = list(zip(days, timeline.texts, strict=True))
     expected = {}
     for post in sorted(posts, key=lambda post: post["timestamp"]):
         expected.setdefault(post["timeline_id"], []).append((post["timestamp"], post["text"]))
@@ -122,7 +123,7 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path,
     corpus = Corpus(tmp_path / "scored", [str(write(tmp_path / "a.csv"))], COLUMNS, 3)
 
     def make(model=None, tokenizer=tokenizer, corpus=corpus) -> dict:
-        return make_record(NamedTimelines(model=model or tiny_model(), tokenizer=tokenizer), corpus)
+        return make_record(CountingPipeline(model=model or tiny_model(), tokenizer=tokenizer), corpus)
 
     first = make()
     assert check_record(corpus.output, first) is None
@@ -152,7 +153,7 @@ def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
     model, tokenizer = tiny_reader(num_labels=2)
     corpus = make_corpus(tmp_path, [posts], num_partitions=1)
     write_files(corpus)
-    score_partition(NamedTimelines(model=model, tokenizer=tokenizer, device="cpu"), corpus, True, 1, 0)
+    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, True, 1, 0)
     scored = pd.read_parquet(corpus.output / "part-00000.parquet")
     timelines = to_timelines(Dataset.from_list(posts), ["O", "IS"])
     predicted = prediction_rows(timelines, np.zeros(5, int), np.zeros((5, 2)), ["O", "IS"])

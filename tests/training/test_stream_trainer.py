@@ -141,19 +141,18 @@ def test_logits_are_those_of_their_posts(tmp_path, strategy):
     tokenizer = BertTokenizer(vocab=VOCABULARY, model_max_length=64)
     words = ["the", "tree", "plane", "flew", "air"]
     texts = [" ".join(words[: 1 + post % 5] * (1 + post // 3)) for post in range(12)]
-    names = [f"p{post}" for post in range(12)]
     rows = [
-        {**tokenizer(text), "labels": post % 2, "post_id": name}
-        for post, (name, text) in enumerate(zip(names, texts, strict=True))
+        {**tokenizer(text), "labels": post % 2, "timeline": 0, "num_before": post, "num_context": 0}
+        for post, text in enumerate(texts)
     ]
-    items = Dataset.from_list(rows)
-    items = items.with_format(columns=[name for name in items.column_names if name != "post_id"])
+    items = Dataset.from_list(rows[::-1]).with_format(columns=[*tokenizer.model_input_names, "labels"])
     settings = {"per_device_eval_batch_size": 5, "report_to": "none", "use_cpu": True, "disable_tqdm": True}
     arguments = StreamTrainingArguments(str(tmp_path), train_sampling_strategy=strategy, **settings)
     trainer = StreamTrainer(model, arguments, data_collator=DataCollatorWithPadding(tokenizer))
-    logits, _ = trainer.predict_posts(items, names[::-1])
+    timeline = make_timeline([post % 2 for post in range(12)])
+    trainer.predict_posts(items, [timeline])
     model.eval()
     with torch.no_grad():
-        expected = torch.cat([model(**tokenizer(text, return_tensors="pt")).logits for text in texts[::-1]])
-    assert torch.allclose(logits, expected, atol=1e-5)
+        expected = torch.cat([model(**tokenizer(text, return_tensors="pt")).logits for text in texts])
+    assert torch.allclose(timeline.logits, expected, atol=1e-5)
     assert trainer.args.train_sampling_strategy == strategy

@@ -6,11 +6,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from stand_ins import NAMES, explained_timelines
+from stand_ins import NAMES, explained_timelines, page_of
 
 from modeling_tempoformer.evaluation.metrics import change_detection
 from modeling_tempoformer.view.page import write_page
-from modeling_tempoformer.view.timeline_page import timeline_page
 
 
 pytestmark = pytest.mark.slow
@@ -32,7 +31,7 @@ def timelines() -> list[dict]:
 @pytest.fixture(scope="module")
 def page(timelines, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "timelines.html"
-    write_page(path, timeline_page(timelines, NAMES))
+    write_page(path, page_of(timelines, NAMES))
     return path
 
 
@@ -49,7 +48,7 @@ def open_page(browser, tmp_path):
     """Opens a page of other timelines, in which nothing goes wrong either."""
 
     def write_and_open(*arguments, **settings):
-        write_page(tmp_path / "page.html", timeline_page(*arguments, **settings))
+        write_page(tmp_path / "page.html", page_of(*arguments, **settings))
         browser.open(tmp_path / "page.html", READY)
         return browser
 

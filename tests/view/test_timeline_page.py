@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers import save_encoder, tiny_reader, write_posts
-from stand_ins import NAMES, data_of, explained_timelines
+from stand_ins import NAMES, data_of, explained_timelines, page_of
 from transformers import pipeline
 
 import run_glue_style
@@ -23,8 +23,8 @@ from modeling_tempoformer.view.timeline_page import (
     floor_units,
     pack_timeline,
     rarest_class,
-    timeline_page,
 )
+from modeling_tempoformer.view.timelines import to_timeline
 
 
 ATTACK = "</script><script>document.title='x'</script><img src=x onerror=\"document.title='y'\">\u2028<!--<script>"
@@ -43,14 +43,14 @@ def test_2000_posts_take_less_than_5_megabytes():
     """Posts have 150 words, and streams 20 posts; the charts' library takes less than 1 megabyte."""
     timelines = explained_timelines(8, 50, words=150)
     num_posts = sum(len(timeline["posts"]) for timeline in timelines)
-    assert len(timeline_page(timelines, NAMES).encode()) < 1_000_000 + 2000 * num_posts
+    assert len(page_of(timelines, NAMES).encode()) < 1_000_000 + 2000 * num_posts
 
 
 def test_posts_and_names_are_data():
     """No text can end the element that it is in, each is there as it was, and a browser loads nothing."""
     timelines = explained_timelines(1, 3, names=[ATTACK, "B"])
     timelines[0]["id"] = timelines[0]["posts"][0]["text"] = ATTACK
-    page, harmless = timeline_page(timelines, [ATTACK, "B"], title=ATTACK), timeline_page([], NAMES)
+    page, harmless = page_of(timelines, [ATTACK, "B"], title=ATTACK), page_of([], NAMES)
     for dangerous in ("</script", "<script", "<img", "<!--"):
         assert page.count(dangerous) == harmless.count(dangerous)
     data = data_of(page)
@@ -65,7 +65,7 @@ def test_posts_come_in_order_of_time():
     for post, time, stream in zip(posts, times, ([2, 0], [1], [3, 2], [1, 3]), strict=True):
         effects = {name: [0.25 * (label + 1)] * (len(stream) + 2) for label, name in enumerate(NAMES)}
         post.update(timestamp=float(time), stream=stream, effects=effects, log_odds_effects=effects)
-    packed = pack_timeline("a", posts, NAMES)
+    packed = pack_timeline(to_timeline("a", posts, NAMES), NAMES)
     assert packed["times"] == [10, 10, 20, 30]
     assert packed["texts"] == [posts[place]["text"] for place in (1, 3, 2, 0)]
     assert packed["stream"] == [[0], [0, 1], [1, 2], [2, 3]]
@@ -89,7 +89,7 @@ def test_a_rounded_probability_reaches_the_same_thresholds():
 
 def test_the_watched_class_is_the_rarest():
     names = ["A", "B", "C"]
-    packed = [pack_timeline("a", explained_timelines(1, 9, names=names)[0]["posts"], names)]
+    packed = [pack_timeline(to_timeline("a", explained_timelines(1, 9, names=names)[0]["posts"], names), names)]
     packed[0]["actual"] = [0, 0, 0, 2, 2, 1, 1, 1, -1]
     assert rarest_class(packed, 3) == 2
     # Labels of one class say nothing about the others.
