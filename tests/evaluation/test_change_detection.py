@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from helpers import ROOT
+from helpers import ROOT, make_timeline
 from huggingface_hub import HfApi
 from transformers import EvalPrediction
 

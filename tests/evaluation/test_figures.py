@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import make_timeline
 from scipy.special import softmax
 
 from modeling_tempoformer.evaluation.calibration import expected_calibration_error

@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from helpers import make_timeline
 
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
 from modeling_tempoformer.evaluation.report import remarks, results_table, verdict
 from modeling_tempoformer.evaluation.results import group_by_class, read_test, score_part
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 NAMES = ["No-Switch", "Switch"]

@@ -27,6 +27,7 @@ from modeling_tempoformer.serving.scorer import (
     make_record,
     score_partition,
 )
+from modeling_tempoformer.times_tempoformer import to_date
 
 
 COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
-from helpers import MODELS, NAMES, VOCABULARY, tiny_encoder, tiny_model
+from helpers import MODELS, NAMES, VOCABULARY, make_timeline, tiny_encoder, tiny_model
 from huggingface_hub import ModelCard
 from transformers import (
     AutoTokenizer,
