@@ -39,6 +39,7 @@ from .modeling_temporal_bert import (
 )
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
+from .timeline_tempoformer import Timeline
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
 
@@ -130,6 +131,7 @@ __all__ = [
     "TemporalBertTokenizer",
     "TemporalRobertaConfig",
     "TemporalRobertaTokenizer",
+    "Timeline",
     "compute_metrics",
     "focal_loss",
     "label_names",
