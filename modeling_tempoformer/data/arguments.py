@@ -75,9 +75,7 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         metadata={"help": "In --train_file, the number that labels are a change of. Default: 'level', if it exists."},
     )
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
-    window: int | None = field(
-        default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}
-    )
+    window: int | None = field(default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20."})
     targets_per_row: int = field(default=16, metadata={"help": "Posts that one row of a training batch classifies."})
     max_seq_length: int | None = field(
         default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
