@@ -42,8 +42,7 @@ def shuffle_forever(rows: IterableDataset, seed: int) -> IterableDataset:
 def begin_streams(timelines: Mapping[str, Dataset | IterableDataset]) -> dict[str, Dataset]:
     """The timelines of each split, where a stream is replaced by its first timelines."""
     return {
-        name: first_timelines(of_split) if isinstance(of_split, IterableDataset) else of_split
-        for name, of_split in timelines.items()
+        name: first_timelines(part) if isinstance(part, IterableDataset) else part for name, part in timelines.items()
     }
 
 
