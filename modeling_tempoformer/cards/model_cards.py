@@ -155,7 +155,7 @@ def write_card(
 
 
 def has_card(model: Any) -> bool:
-    """Whether there is a template for this model."""
+    """Tells whether there is a template for this model."""
     # The type is that of the class, because a configuration that was made from BERT's is a "bert" until it is saved.
     return isinstance(model, PreTrainedModel) and type(model.config).model_type in TEMPLATES
 

@@ -37,7 +37,7 @@ class Splits(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        """Whether the posts have times."""
+        """Tells whether the posts have times."""
         return all(facts.timed for facts in self.surveys.values())
 
 

@@ -207,7 +207,7 @@ def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, sa
 
 
 def has_head(config: StreamFields) -> bool:
-    """Whether the checkpoint of a configuration is a classifier, as far as the configuration says."""
+    """Tells whether the checkpoint of a configuration is a classifier, as far as the configuration says."""
     return MODEL_MAPPING[type(config)].__name__ not in (config.architectures or ())
 
 

@@ -30,7 +30,7 @@ SET_ELSEWHERE = {
 
 @dataclass
 class ConsoleArguments:
-    """How much a script logs, as in the Trainer's arguments."""
+    """The level of a script's log, as in the Trainer's arguments."""
 
     log_level: str = "passive"
 

@@ -167,7 +167,7 @@ def drop_incomplete(output_dir: Path) -> Path | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a checkpoint, or a training in its output folder, was written to its end."""
+    """Tells whether a checkpoint, or a training in its output folder, was written to its end."""
     try:
         json.loads((folder / TRAINER_STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -107,6 +107,7 @@ REFUSED = {
     f"{DEMO} --early_stopping_patience 2 --eval_strategy no --load_best_model_at_end false": "--metric_for_best_model",
     f"{DEMO} --early_stopping_patience 0": "--early_stopping_patience…1…0",
     f"{DEMO} --min_steps -5": "--min_steps…0…-5",
+    f"{DEMO} --min_epochs 0": "--min_epochs…0",
     f"{DEMO} --num_train_epochs -1": "--num_train_epochs…0…-1",
     f"{DEMO} --per_device_train_batch_size 0": "--per_device_train_batch_size…1…0",
     f"{DEMO} --per_device_eval_batch_size 0": "--per_device_eval_batch_size…1…0",
