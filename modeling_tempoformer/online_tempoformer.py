@@ -311,11 +311,14 @@ class StreamStepMixin:
         They are read at the first call, wherever they are, and again after `train`, `eval` or `load_state_dict`: call
         `eval` after changing weights in another way. Of a quantised model only those count that were left as they are.
         """
-        if self.weights_digest is None:
+        # A local variable, because another thread may call `eval` meanwhile.
+        digest = self.weights_digest
+        if digest is None:
             weights = ((name, weight) for name, weight in self.state_dict().items() if type(weight) is torch.Tensor)
             weights = ((name, load_offloaded_parameter(self, name) if w.is_meta else w) for name, w in weights)
-            self.weights_digest = sha256_of((name, w.flatten()[:: w.numel() // 64 + 1]) for name, w in weights)
-        return f"window {self.config.window}, {self.dtype}, weights {self.weights_digest}"
+            digest = sha256_of((name, w.flatten()[:: w.numel() // 64 + 1]) for name, w in weights)
+            self.weights_digest = digest
+        return f"window {self.config.window}, {self.dtype}, weights {digest}"
 
     def train(self, mode: bool = True):
         """As in the library. The weights are read again for the next [`fingerprint`]."""
