@@ -134,8 +134,9 @@ class PostTempoFormerPreTrainedModel(StreamPreTrainedModel):
         cls, name: str, config: PostTempoFormerConfig, **kwargs
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """Returns the pretrained encoder `name`, without its pooler, and the library's loading info."""
-        encoder_class = cls.encoder_class(config.encoder_config)
-        encoder, info = encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
+        # The library's own class, as where the model is loaded again, also where the encoder comes with code.
+        kwargs |= {"config": config.encoder_config, "output_loading_info": True}
+        encoder, info = cls.encoder_class(config.encoder_config).from_pretrained(name, **kwargs)
         encoder.pooler = None
         return encoder, info
 

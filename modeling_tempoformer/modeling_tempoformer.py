@@ -165,7 +165,8 @@ class TempoFormerPreTrainedModel(StreamPreTrainedModel):
     @classmethod
     def load_encoder(cls, name: str, config: TempoFormerConfig, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
         """Returns the pretrained encoder, with its pooler if the model uses it, and the library's loading info."""
-        return get_encoder_adapter(config.encoder_config).load(name, has_pooler(config), **kwargs)
+        adapter = get_encoder_adapter(config.encoder_config)
+        return adapter.load(name, has_pooler(config), config=config.encoder_config, **kwargs)
 
 
 def zero_outside(mask: torch.BoolTensor, values: torch.Tensor) -> torch.Tensor:

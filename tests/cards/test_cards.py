@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from helpers import CHANGES, SIZES, TIMES, VOCABULARY, dated_bert, dated_config, dated_roberta, tiny_model, tiny_reader
+from helpers import CHANGES, SIZES, TIMES, dated_bert, dated_config, dated_roberta, tiny_model, tiny_reader
 from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel
 
@@ -14,7 +14,6 @@ from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForTokenClassification,
     RobertaWithTemporalAttentionForMaskedLM,
-    TemporalBertTokenizer,
     TemporalRobertaConfig,
     write_card,
 )
@@ -119,14 +118,6 @@ def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, 
     save(model, tokenizer, tmp_path / "mine")
     posts = ast.literal_eval(run_snippet(tmp_path / "mine", monkeypatch, capsys))
     assert len(posts) == 2 and {post["label"] for post in posts} <= {"IS", "O", "IE"}
-
-
-def test_the_snippet_for_dated_posts_runs(tmp_path, monkeypatch, capsys):
-    times = ["2017-03", "2017-04"]
-    tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=times, time_granularity="month")
-    model = tiny_model(**CHANGES, encoder_config={**dated_config().to_dict(), "times": times})
-    save(model, tokenizer, tmp_path / "mine")
-    assert len(ast.literal_eval(run_snippet(tmp_path / "mine", monkeypatch, capsys))) == 2
 
 
 def dated_model(family: str, **settings):
