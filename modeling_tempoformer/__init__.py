@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .data.timelines import label_names, to_timelines
     from .evaluation.metrics import compute_metrics
 
-# What needs Datasets, scikit-learn or matplotlib, which take seconds to import, is imported when it is first used.
+# These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
     "compute_metrics": ".evaluation.metrics",
     "label_names": ".data.timelines",

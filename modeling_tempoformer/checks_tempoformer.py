@@ -25,7 +25,7 @@ class CheckedFields:
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """As in the library, but the fields in `kwargs` are checked too, and what is refused is a `ValueError`."""
+        """Reads a configuration as the library does, also checks `kwargs`, and raises a `ValueError` for a bad one."""
         try:
             loaded = super().from_dict(config_dict, **kwargs)
             (loaded[0] if isinstance(loaded, tuple) else loaded).validate()
@@ -51,7 +51,7 @@ def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None):
 
 
 def narrow_float(value: Any) -> Any:
-    """The dtype of a number, tensor or array in floats of fewer than 64 bits; None for anything else."""
+    """Returns the dtype of a number, tensor or array in floats of fewer than 64 bits; None for anything else."""
     dtype = getattr(value, "dtype", None)
     # PyTorch's dtypes, and NumPy's.
     is_float = getattr(dtype, "is_floating_point", False) or getattr(dtype, "kind", "") == "f"
@@ -69,7 +69,7 @@ def check_whole(source: Any, missing: Iterable[str]):
 
 
 def longest_input(encoder: PreTrainedModel) -> int:
-    """The largest number of tokens in a text that an encoder has positions for; 1e30 without a limit."""
+    """Returns the largest number of tokens that an encoder has positions for; 1e30 without a limit."""
     for name, table in encoder.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
             # With an id for padding, positions start behind it.

@@ -17,7 +17,7 @@ class StreamFields(CheckedFields):
     """The fields of all models of streams; see [`PostTempoFormerConfig`]."""
 
     sub_configs = {"encoder_config": AutoConfig}
-    # What loads from a folder: for each Auto class the file and the name of ours.
+    # The file and the name of our class for each Auto class.
     auto_classes: ClassVar[dict[str, str]] = {}
 
     encoder_config: PreTrainedConfig | dict[str, Any] | None = None
@@ -42,7 +42,7 @@ class StreamFields(CheckedFields):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """As in the library, without the [`CLASS_FIELDS`] of `config_dict` if another number of classes is given."""
+        """Reads a configuration, without its [`CLASS_FIELDS`] if another number of classes is given."""
         given = {name: kwargs.pop(name) for name in (*CLASS_FIELDS, "id2label", "label2id") if name in kwargs}
         values = {**config_dict, **given}
         if "id2label" in given and "label2id" not in given:
@@ -95,7 +95,7 @@ class StreamFields(CheckedFields):
         return self.encoder_config
 
     def to_diff_dict(self) -> dict[str, Any]:
-        """As in the library, without the folder that the encoder was loaded from, which must not be published."""
+        """Returns the fields that differ from the defaults, without the encoder's local folder, for publishing."""
         values = super().to_diff_dict()
         values.get("encoder_config", {}).pop("_name_or_path", None)
         return values

@@ -1,4 +1,4 @@
-"""From rows of timelines to batches of streams: windows, elapsed times and padding."""
+"""Makes batches of streams from rows of timelines: windows, elapsed times and padding."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from .checks_tempoformer import narrow_float
 
 def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
     """
-    The posts of each target's stream: the target and the `window - 1` posts before it (paper, section 3).
+    Returns the posts of each target's stream: the target and the `window - 1` posts before it (paper, section 3).
 
     Args:
         targets (`torch.LongTensor` of shape `(num_targets,)`): Positions of the target posts in their row.
@@ -25,7 +25,7 @@ def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
 
 def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) -> torch.FloatTensor:
     """
-    Seconds from each post of a stream to the stream's newest post.
+    Returns the seconds from each post of a stream to the stream's newest post.
 
     Args:
         timestamps (`torch.Tensor` of shape `(num_posts,)`):
@@ -103,7 +103,7 @@ class StreamCollator:
                 raise ValueError(f"has no tokens in post {post}.")
 
     def streams(self, row: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """The streams of one row."""
+        """Returns the streams of one row."""
         num_posts, num_context = len(posts_of(row)), row.get("num_context", 0)
         num_targets = num_posts - num_context
         labels = row.get("labels", [-100] * num_targets)
@@ -128,7 +128,7 @@ class StreamCollator:
         return streams
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Token tensors of shape (rows, posts, tokens), or vectors of posts and their mask."""
+        """Returns token tensors (rows, posts, tokens), or vectors of posts and their mask."""
         if "post_embeds" in rows[0]:
             vectors = [torch.as_tensor(row["post_embeds"]) for row in rows]
             masks = [torch.ones(len(posts), 1, dtype=torch.long) for posts in vectors]
@@ -145,12 +145,12 @@ class StreamCollator:
 
 
 def posts_of(row: dict[str, Any]) -> Any:
-    """The posts of a row, as vectors or as tokens."""
+    """Returns the posts of a row, as vectors or as tokens."""
     return row.get("post_embeds", row.get("input_ids", ()))
 
 
 def read_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
-    """The seconds of a row's posts. Raises a `ValueError` unless there is one for each post, exact and in order."""
+    """Checks and returns the seconds of a row's posts: one for each post, exact and in order."""
     if timestamps is None:
         raise ValueError(
             "has no 'timestamps'. Pass `remove_unused_columns=False` to `TrainingArguments` so that the Trainer keeps "

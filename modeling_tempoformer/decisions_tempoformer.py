@@ -1,4 +1,4 @@
-"""From the logits of a model to probabilities, labels and log odds: the one place where a model decides."""
+"""Turns the logits of a model into probabilities, labels and log odds. No other code decides."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
 
 def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
     """
-    Probabilities of the classes, and the classes of each post from the chosen one to the least likely.
+    Returns the probabilities of the classes, and the classes of each post from the chosen one to the least likely.
 
     Args:
         logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
@@ -32,21 +32,21 @@ def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> t
     """
     calibration = calibration or {}
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    probabilities = worth = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
+    probabilities = ranked = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
     if thresholds := calibration.get("thresholds"):
         # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
-        worth = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
-    return probabilities, worth.argsort(dim=-1, descending=True, stable=True)
+        ranked = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
+    return probabilities, ranked.argsort(dim=-1, descending=True, stable=True)
 
 
 def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
-    """`log(p / (1 - p))` of the probabilities `p` that [`decide`] returns, also where they are rounded to 0 or 1."""
+    """Returns `log(p / (1 - p))` of [`decide`]'s probabilities `p`, also where they are rounded to 0 or 1."""
     logits = logits.double() / ((calibration or {}).get("temperature") or 1.0)
     itself = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
     return logits - logits.unsqueeze(-2).masked_fill(itself, -torch.inf).logsumexp(-1)
 
 
 def name_thresholds(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> dict[str, float] | None:
-    """The thresholds that [`decide`] takes from a calibration, by class; None without any."""
+    """Returns the thresholds of a calibration by class; None without any."""
     thresholds = (calibration or {}).get("thresholds")
     return thresholds and {config.id2label[label]: threshold for label, threshold in enumerate(thresholds)}

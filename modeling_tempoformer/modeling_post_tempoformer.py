@@ -56,7 +56,7 @@ class PostTempoFormerModelOutput(ModelOutput):
             `(batch_size, num_streams, num_members * num_heads, window, window)` for each stream layer: the attention
             of each post (fourth axis) to the posts of its stream (last axis); 0 where the stream has no post.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, with `output_hidden_states=True`):
-            What the first stream layer reads and the output of each, of shape
+            The input of the first stream layer and the output of each, of shape
             `(batch_size, num_streams, window, num_members * stream_hidden_size)`.
     """
 
@@ -162,7 +162,7 @@ class PostTempoFormerStreamLayer(nn.Module):
     def forward(
         self, posts: torch.Tensor, streams: Streams, output_attentions: bool, only_newest: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As [`StreamAttention.forward`]."""
+        """Returns the posts after the layer and their attention, as [`StreamAttention.forward`] does."""
         # The newest post always has the last position.
         last, window = self.position.num_embeddings, posts.shape[2]
         positions = self.position(torch.arange(last - window, last, device=posts.device))
@@ -174,7 +174,7 @@ class PostTempoFormerStreamLayer(nn.Module):
 
 
 class PostTempoFormerStreamLayers(nn.Module):
-    """From the vectors of posts to what the head of each member reads, as [`PostTempoFormerModelOutput`] lists it."""
+    """The layers between the vectors of posts and the heads: norm, projection, stream layers, steps and cosines."""
 
     def __init__(self, config: PostTempoFormerConfig):
         super().__init__()
@@ -188,8 +188,9 @@ class PostTempoFormerStreamLayers(nn.Module):
         self, vectors: torch.Tensor, streams: Streams, output_attentions: bool = False, all_posts: bool = False
     ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
         """
-        From `vectors` (posts, hidden) what a head reads of each stream (members, streams, `config.head_width`); what
-        the first layer reads and the output of each (members, streams, window, width); and the attention of each.
+        Returns, from `vectors` (posts, hidden): the heads' input for each stream (members, streams,
+        `config.head_width`); the input of the first layer and the output of each layer (members, streams, window,
+        width); and the attention of each layer.
         """
         slot_post, slot_mask, pair, has_pair = (
             tensor.to(vectors.device)
@@ -225,7 +226,7 @@ def cosines_with_history(vectors: torch.Tensor, slot_mask: torch.BoolTensor) -> 
 
 
 def side_by_side(states: torch.Tensor) -> torch.Tensor:
-    """From (members, ..., width) to (..., members * width)."""
+    """Moves the members (members, ..., width) side by side (..., members * width)."""
     return states.movedim(0, -2).flatten(-2)
 
 

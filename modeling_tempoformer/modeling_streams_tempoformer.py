@@ -27,7 +27,7 @@ logger = logging.get_logger(__name__)
 
 # Arguments that the library passes to every model.
 IGNORED_KWARGS = {"return_dict", "use_cache"}
-# What a mask adds to scores: the softmax of it is 0 in every dtype, and the sum of two is a number in float16.
+# The number that a mask adds to scores: its softmax is 0 in every dtype, and twice the number is finite in float16.
 MASKED = -3e4
 
 
@@ -156,8 +156,8 @@ class StreamAttention(nn.Module):
         self, posts: torch.Tensor, streams: Streams, output_attentions: bool = False, only_newest: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        The context of `posts` (members, streams, window, width), or with `only_newest` of the newest, and if asked for
-        their attention, in which the members' heads stand side by side.
+        Returns the context of `posts` (members, streams, window, width), or with `only_newest` of the newest posts
+        alone; and, if asked for, the attention, in which the members' heads stand side by side.
         """
         asking = slice(-1, None) if only_newest else slice(None)
         query, key, value = (
@@ -213,11 +213,11 @@ class StreamPreTrainedModel(PreTrainedModel):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
         """
-        As in the library, but from safetensors only, since a pickle can hold code, and from a checkpoint that has all
-        weights of the model. That of a model without a head leaves a head new, with the library's warning.
+        Loads a model as the library does, but from safetensors only, since a pickle can hold code, and only from a
+        checkpoint that has all weights. A checkpoint without a head leaves a head new, with the library's warning.
 
         Args:
-            pretrained_model_name_or_path, model_args, kwargs: As in the library.
+            pretrained_model_name_or_path, model_args, kwargs: The library's arguments.
             output_loading_info (`bool`, *optional*, defaults to `False`):
                 Whether to return names of weights, too, instead of raising a `ValueError` that names missing ones.
         """
@@ -240,7 +240,7 @@ class StreamPreTrainedModel(PreTrainedModel):
     @classmethod
     def from_encoder_pretrained(cls, name: str, config: StreamFields | None = None, **kwargs):
         """
-        A model with a pretrained encoder, and with new stream layers and a new head.
+        Builds a model with a pretrained encoder, new stream layers and a new head.
 
         Args:
             name (`str`): Folder or Hub id of an encoder's checkpoint.
@@ -358,7 +358,7 @@ class StreamReaderMixin:
 
 
 def has_equal_calls(model: nn.Module) -> bool:
-    """Whether all processes must call the model's layers equally often: sharded weights are gathered at each call."""
+    """Returns whether all processes must call layers equally often, since they gather sharded weights at each call."""
     is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
     if torch.compiler.is_compiling() or not is_one_of_many:
         return False

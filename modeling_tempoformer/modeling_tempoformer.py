@@ -127,15 +127,15 @@ class StreamClassificationHead(nn.Module):
 
     def forward(self, posts: torch.Tensor, pooled: torch.Tensor | None, stream_mask: torch.BoolTensor) -> torch.Tensor:
         if self.lstm is not None:
-            features = self.read_in_turn(posts.flatten(0, 1), stream_mask.flatten(0, 1)).view(*posts.shape[:2], -1)
+            features = self.final_lstm_state(posts.flatten(0, 1), stream_mask.flatten(0, 1)).view(*posts.shape[:2], -1)
         else:
             features = posts[:, :, -1]
             if pooled is not None:
                 features = torch.cat((pooled, features), dim=-1)
         return self.mlp(features)
 
-    def read_in_turn(self, posts: torch.Tensor, stream_mask: torch.BoolTensor) -> torch.Tensor:
-        """The LSTM's state after the last real post; `posts` (streams, window, hidden)."""
+    def final_lstm_state(self, posts: torch.Tensor, stream_mask: torch.BoolTensor) -> torch.Tensor:
+        """Returns the LSTM's state after the last real post of `posts` (streams, window, hidden)."""
         if self.dense is not None:
             posts = self.dense(posts).tanh()
         if self.order == "reverse":
@@ -170,12 +170,12 @@ class TempoFormerPreTrainedModel(StreamPreTrainedModel):
 
 
 def zero_outside(mask: torch.BoolTensor, values: torch.Tensor) -> torch.Tensor:
-    """`values` (..., n), 0 where `mask` (...) is False."""
+    """Returns `values` (..., n), with 0 where `mask` (...) is False."""
     return values.masked_fill(~mask.unsqueeze(-1).to(values.device), 0.0)
 
 
 def has_pooler(config: TempoFormerConfig) -> bool:
-    """Whether the encoder's pooler is used. A recurrent head over stream layers has a dense layer of its own."""
+    """Returns whether the encoder's pooler is used. A recurrent head over stream layers has its own dense layer."""
     return config.head == "mlp" or config.num_stream_layers == 0
 
 
@@ -290,7 +290,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             if output_hidden_states:
                 joined = zero_outside(posts.mask, posts.join_states(states))
                 hidden_states.append(joined.unflatten(0, (num_rows, -1)))
-                # What is computed next starts from what is returned, so that this gets gradients.
+                # The next layer reads the returned states, so that they get gradients.
                 states = posts.split(hidden_states[-1].flatten(0, 1))
         return {"states": states, "hidden_states": hidden_states}
 
@@ -302,7 +302,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
     def run_layer(
         self, layer: nn.Module, states: list[torch.Tensor], inputs: list[dict[str, Any]]
     ) -> list[torch.Tensor]:
-        """One layer's output for each group."""
+        """Returns one layer's output for each group."""
         return [self.adapter.run_layer(layer, *group) for group in zip(states, inputs, strict=True)]
 
     def read_streams(
@@ -358,7 +358,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         slots: list[int] | None,
         output_attentions: bool,
     ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-        """What `read_streams` returns of the stream layers, with any values where there is no post."""
+        """Returns the posts' vectors and attentions of `read_streams`, with any values where there is no post."""
         window, device = streams.slot_post.shape[1], streams.slot_post.device
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
         numbers = shared = None

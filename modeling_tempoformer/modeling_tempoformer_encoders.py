@@ -20,8 +20,8 @@ def make_mask(
     config: PreTrainedConfig, tokens: torch.BoolTensor, dtype: torch.dtype, window: int | None = None
 ) -> Any:
     """
-    The mask of real tokens (posts, tokens) for the attention backend that `config` names; with `window` each token
-    sees so many others on each side. For eager and SDPA attention the library would wait for the device.
+    Returns the mask of real tokens (posts, tokens) for the attention backend that `config` names; with `window` each
+    token sees so many others on each side. For eager and SDPA attention the library would wait for the device.
     """
     if config._attn_implementation not in ("eager", "sdpa"):
         make = create_bidirectional_mask if window is None else create_bidirectional_sliding_window_mask
@@ -34,7 +34,7 @@ def make_mask(
 
 
 def is_plain(linear: nn.Module) -> bool:
-    """Whether a projection is only its weight and bias: no adapter around it, no hook that loads its weights."""
+    """Returns whether a projection is only its weight and bias, without an adapter or a hook that loads weights."""
     hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
     is_whole = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
     return is_whole and linear.bias is not None and not hooked
@@ -66,7 +66,7 @@ class ClsAttention(nn.Module):
         tokens: torch.BoolTensor,
     ) -> torch.Tensor:
         """
-        The attention of the query of [CLS], (posts, 1, hidden). With a single query no token has to be projected:
+        Returns the attention of the query of [CLS] (posts, 1, hidden). With one query no token has to be projected:
         `q (W_k x + b_k) = (q W_k) x + q b_k`, and `sum_t a_t (W_v x_t + b_v) = W_v sum_t a_t x_t + b_v sum_t a_t`.
         """
         heads = (-1, self.self.num_attention_heads, self.self.attention_head_size)
@@ -133,24 +133,24 @@ class EncoderAdapter:
         return encoder
 
     def pooler_settings(self, add_pooler: bool) -> dict[str, bool]:
-        """The argument that tells the encoder's class whether to build its pooler."""
+        """Returns the argument that tells the encoder's class whether to build its pooler."""
         return {"add_pooling_layer": add_pooler} if self.own_pooler else {}
 
     def dropout(self, config: PreTrainedConfig) -> float:
-        """The dropout of hidden states, in the encoder and in the stream layers."""
+        """Returns the dropout of hidden states, in the encoder and in the stream layers."""
         return config.hidden_dropout_prob
 
     def embed(self, encoder: PreTrainedModel, **inputs: torch.Tensor) -> torch.Tensor:
         """
-        Embeddings (posts, tokens, hidden) of `input_ids` or `inputs_embeds`. A family without token types ignores
-        `token_type_ids`.
+        Returns embeddings (posts, tokens, hidden) of `input_ids` or `inputs_embeds`. A family without token types
+        ignores `token_type_ids`.
         """
         if not self.takes_token_types:
             inputs.pop("token_type_ids", None)
         return encoder.embeddings(**{"input_ids": None, **inputs})
 
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
-        """The encoder's layers, bottom to top."""
+        """Returns the encoder's layers, bottom to top."""
         return encoder.encoder.layer
 
     def layer_inputs(
@@ -176,7 +176,7 @@ class EncoderAdapter:
         return self.run_layer(layer, hidden_states, inputs)[:, 0]
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Hidden states of any layer, normalised as the encoder normalises those of its last layer."""
+        """Normalises hidden states of any layer as the encoder normalises those of its last layer."""
         return hidden_states
 
 

@@ -23,9 +23,10 @@ def explain_streams(
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
-    Logits of streams, and of the same streams with one thing changed: `forward` on the same posts with more streams,
-    no more of them at a time than the batch has. The batch is of a window of one post more than the model's: where a
-    post is left out, those before it move up by one slot, this one enters, and `timeline_position` is that without it.
+    Computes the logits of streams, and of the same streams with one thing changed, by `forward` on the same posts with
+    more streams, no more of them at a time than the batch has. The batch's window has one post more than the model's:
+    where a post is left out, those before it move up by one slot, the oldest one enters, and `timeline_position` is
+    that of a timeline without the post.
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
     but the newest, oldest first; with the post before the newest once more in the newest one's slot and time; with no
@@ -35,8 +36,8 @@ def explain_streams(
     window, num_streams = model.config.window, stream_index.shape[1]
     posts = model.post_inputs(**posts)
     slots = torch.arange(window, device=stream_index.device)
-    # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
-    # So are the last three, but for what is set below.
+    # The slots that remain without each slot. Without the first slot, the one that enters, a stream is as usual. The
+    # last three are streams as usual, too, which are changed below.
     kept = torch.cat((slots + (slots >= slots.unsqueeze(-1)), (slots + 1).expand(3, -1)))
     repeated, at_once, at_first = range(window, window + 3)
     # Not computed where there is no post to leave out.
@@ -206,11 +207,11 @@ class StreamClassificationPipeline(Pipeline):
         calibrated: bool | None = None,
     ):
         """
-        Classifies timelines, and says what the labels came from: by changing one thing at a time, which is a
-        measurement, and by attention, which is what the model looked at and not what moved it.
+        Classifies timelines, and explains the labels: by the effects of changing one thing at a time, which are
+        measured, and by attention, which shows where the model looked and not what moved it.
 
         Args:
-            inputs, batch_size, targets_per_row, calibrated: As of a call.
+            inputs, batch_size, targets_per_row, calibrated: The arguments of a call.
 
         Returns:
             As a call, with its errors, but for each post a dict of plain Python with

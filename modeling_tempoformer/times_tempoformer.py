@@ -1,4 +1,4 @@
-"""Times as users write them, read as seconds since 1970-01-01 UTC."""
+"""Reads times as users write them, as seconds since 1970-01-01 UTC."""
 
 import math
 import numbers
@@ -24,7 +24,7 @@ SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
 
 def to_seconds(value: Any) -> float | None:
     """
-    Seconds since 1970-01-01 UTC, in float64.
+    Returns the seconds since 1970-01-01 UTC, in float64.
 
     Args:
         value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime`, a `date` or a `numpy.datetime64` (UTC
@@ -39,7 +39,7 @@ def to_seconds(value: Any) -> float | None:
 
 
 def read_time(value: Any) -> tuple[str, float | None]:
-    """How a time is written ("a number", "a date" or "missing"), and its seconds."""
+    """Returns the kind of a time ("a number", "a date" or "missing"), and its seconds."""
     dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, str):
         value = read_text(value.strip())
@@ -57,9 +57,9 @@ def read_time(value: Any) -> tuple[str, float | None]:
     elif dtype := narrow_float(value):
         raise ValueError(f"{dtype} is too coarse for seconds since 1970; give Python numbers or float64")
     elif isinstance(value, bool) or not isinstance(value, numbers.Real) or dtype_kind == "m":
-        # NumPy calls a duration a number.
+        # To NumPy, a duration is a number.
         raise ValueError(f"a {type(value).__name__} is not a time")
-    # Also false of a NaN.
+    # A NaN fails, too.
     if not FIRST_SECONDS <= seconds < END_SECONDS:
         raise ValueError(
             "a time must lie within the years 1 to 5138 (UTC), and a number must be seconds, not milliseconds"
@@ -68,7 +68,7 @@ def read_time(value: Any) -> tuple[str, float | None]:
 
 
 def read_text(text: str) -> float | datetime | None:
-    """A numeric string as a number, any other as an ISO-8601 date, an empty one as None."""
+    """Reads a numeric string as a number, any other as an ISO-8601 date, an empty one as None."""
     if looks_shortened(text):
         raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")
     try:
@@ -90,7 +90,7 @@ def read_text(text: str) -> float | datetime | None:
 
 
 def looks_shortened(value: Any) -> bool:
-    """Whether a text is a number without its last digits, as spreadsheets write long ones: 1.71455E+09."""
+    """Returns whether a text is a number without its last digits, as spreadsheets write long ones: 1.71455E+09."""
     match = SHORTENED.fullmatch(value.strip()) if isinstance(value, str) else None
     return match is not None and len(match[1] or "") < int(match[2])
 
@@ -103,13 +103,13 @@ class TimeColumn:
 
     def __init__(self, shows_values: bool = True):
         self.shows_values = shows_values
-        self.first: tuple[str, Any, Any] | None = None  # kind, place and value
+        self.first: tuple[str, Any, Any] | None = None  # kind, name and value
         self.smallest, self.largest = math.inf, -math.inf
 
-    def read(self, place: Any, value: Any) -> float | None:
-        """[`to_seconds`]. Raises a `ValueError` that names the first `place`, such as "row 0", if the kind differs."""
+    def read(self, name: Any, value: Any) -> float | None:
+        """Reads a time ([`to_seconds`]). Raises a `ValueError` that names the first one, "row 0", if kinds differ."""
         kind, seconds = read_time(value)
-        self.first = self.first or (kind, place, value)
+        self.first = self.first or (kind, name, value)
         was, where, other = self.first
         if was != kind:
             shown = f" ({other!r})" if self.shows_values else ""
@@ -133,5 +133,5 @@ class TimeColumn:
 
 
 def to_date(seconds: float) -> datetime:
-    """The moment of `seconds` since 1970-01-01, in UTC. `datetime.fromtimestamp` fails for early years."""
+    """Returns the moment of `seconds` since 1970-01-01, in UTC. `datetime.fromtimestamp` fails for early years."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)

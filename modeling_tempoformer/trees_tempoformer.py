@@ -44,7 +44,7 @@ class Trees(nn.Module):
         self.register_buffer("leaves", zeros(*shape, LEAVES, config.num_labels))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True):
-        """As in PyTorch, for `to`, `half` and all others, but they change no dtype."""
+        """Moves the buffers for `to`, `half` and all others, but keeps their dtype."""
 
         def keep_dtype(values: torch.Tensor) -> torch.Tensor:
             changed = fn(values)
