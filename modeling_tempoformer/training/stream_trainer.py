@@ -106,7 +106,8 @@ class StreamTrainer(HubTrainer):
     single posts, calibration.
 
     Args:
-        args, kwargs: As in [`HubTrainer`]. `compute_metrics` defaults to [`compute_metrics`].
+        args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
+        base_model, dataset, dataset_config: As in [`HubTrainer`].
         levels (`np.ndarray` of shape `(posts,)`, *optional*): The levels of the labelled training posts, from which
             the trees of a model over a frozen encoder learn.
     """

@@ -34,7 +34,8 @@ class TemporalTrainer(HubTrainer):
     smallest learning rates of the paper. Tokens of prepended times are word embeddings and learn at `learning_rate`.
 
     Args:
-        args, kwargs: As in [`HubTrainer`].
+        args, kwargs: As in [`Trainer`].
+        base_model, dataset, dataset_config: As in [`HubTrainer`].
     """
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
