@@ -325,8 +325,7 @@ class TimelineStream:
     Args:
         shards (`list[tuple[int | None, IterableDataset]]`): Posts, with the number of their shard; None for a single
             one.
-        labels (`Sequence[str]`, *optional*), columns (`dict`), names (`Sequence[str]`, *optional*): As in
-            [`read_posts`].
+        labels, columns, names (`Sequence[str]` or `dict`): The arguments of [`read_posts`].
     """
 
     def __init__(
