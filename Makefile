@@ -65,7 +65,7 @@ test: .venv/installed_test
 # that wait sleep, as there are more of them than cores. Three minutes on two cores.
 PLAIN_KERNELS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 COMPUTING := $(patsubst %,tests/test_%.py,encode_once encoders explanations model_common modeling_tempoformer \
-	modeling_post_tempoformer modeling_temporal_bert online parity pipeline tree_expert variants) tests/live/test_live_classifier.py
+	modeling_post_tempoformer modeling_temporal_bert online parity pipeline tree_expert variants) tests/serving/test_live_classifier.py
 
 test-plain-kernels: .venv/installed_slow
 	$(PLAIN_KERNELS) $(BIN)/python -m pytest --numprocesses $(JOBS) -m "not slow" $(COMPUTING)
@@ -91,7 +91,7 @@ test-slow: .venv/installed_slow .venv/common_tests .venv/browser .venv/redis
 	(echo "The tests of pages need Chromium: as root, apt-get install chromium chromium-driver." && exit 1)
 	touch $@
 
-# The server that tests/live starts; Debian's package where there is none.
+# The server that tests/serving starts; Debian's package where there is none.
 .venv/redis: .venv/installed
 	command -v redis-server || (apt-get update --quiet && apt-get install --yes --quiet redis-server)
 	touch $@

@@ -22,11 +22,11 @@ from huggingface_hub.utils import tqdm
 from modeling_tempoformer.data.arguments import check_positive
 from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.data.timelines import warn_of_nobody
-from modeling_tempoformer.scoring.cluster import run_tasks, started_ray
-from modeling_tempoformer.scoring.corpus import WORK, Corpus, check_times, find_tables
-from modeling_tempoformer.scoring.scorer import (
+from modeling_tempoformer.serving.cluster import run_tasks, started_ray
+from modeling_tempoformer.serving.corpus import WORK, Corpus, check_times, find_tables
+from modeling_tempoformer.serving.scorer import (
     RECORD,
-    NamedTimelines,
+    CountingPipeline,
     check_record,
     make_record,
     read_json,
@@ -73,7 +73,7 @@ def main(arguments: list[str]):
     tables = find_tables(args.input_files, output)
     # In the precision in which it was saved.
     loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
-    pipe = NamedTimelines(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
+    pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
     num_partitions = max(LEAST_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION)
     corpus = Corpus(output, tables, columns, num_partitions)

@@ -10,24 +10,21 @@ If the first argument ends in .yaml or .json, it is a recipe: its values are def
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 import modeling_tempoformer  # noqa: F401  Registers the models and tokenizers.
 from modeling_tempoformer.data.arguments import check_positive
-from modeling_tempoformer.data.dated_texts import numbers_in
+from modeling_tempoformer.data.dated_texts import numbers_in, time_of_file
 from modeling_tempoformer.data.files import lock_folder
 from modeling_tempoformer.semantic_change import corpora, measures, usages
 from modeling_tempoformer.semantic_change.report import ranked_table, write_report
-from modeling_tempoformer.semantic_change.static_embeddings import neighbour_change, procrustes_change, train_sgns
-from modeling_tempoformer.semantic_change.time_prediction import time_differences
 from modeling_tempoformer.semantic_change.usages import Usages
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view, write_page
@@ -42,11 +39,11 @@ Vectors = dict[str, np.ndarray]
 def score_change(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
     scores = score_apd(vectors, swapped, args) | score_prt(vectors, swapped, args)
     deviations = (0, *measures.prototype_deviations(*(vectors[time] for time in args.ends), args.seed))
-    # The interval of a distance that lies too high by what chance makes: mirrored, without the bootstrap's own excess.
-    middle, high, low = (
+    # A basic bootstrap interval: deviations are subtracted, and were centred because the bootstrap is biased.
+    change, high, low = (
         measures.change_score(scores["apd"], scores["prt_corrected"] - deviation) for deviation in deviations
     )
-    return {"change": middle, "change_low": low, "change_high": high, **scores}
+    return {"change": change, "change_low": low, "change_high": high, **scores}
 
 
 def score_apd(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
@@ -64,15 +61,9 @@ def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> di
     return {"prt": prt, "prt_corrected": prt - by_chance, **path, "p": p}
 
 
-def score_clusters(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> dict[str, float]:
-    return measures.cluster_distances(*(vectors[time] for time in args.ends), args.seed)
-
-
 # Each makes the columns of one word from the vectors of its usages, and of those of the first and the last time as if
 # they were of the other one: a temporal model reads one text differently at two times.
-CONTEXTUAL = {"change": score_change, "apd": score_apd, "prt": score_prt, "clusters": score_clusters}
-# Each makes the column of all words from static vectors.
-STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
+MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
 
 
 @dataclass
@@ -80,27 +71,27 @@ class ChangeArguments:
     """The words, the texts, and how to score them."""
 
     output_dir: str = field(metadata={"help": "Folder for changes.csv, _changes.html and other files."})
-    model_name_or_path: str | None = field(default=None, metadata={"help": "An encoder, temporal or not."})
+    model_name_or_path: str = field(metadata={"help": "An encoder, temporal or not."})
     measures: list[str] = field(
         default_factory=lambda: ["change"],
         metadata={
-            "choices": (*CONTEXTUAL, "time_diff", *STATIC),
+            "choices": MEASURES,
             "help": "change: from 0 to 100, made of apd (average pairwise distance) and prt (distance of averaged "
             "embeddings). The first measure orders the table.",
         },
     )
     corpora: list[str] | None = field(
         default=None,
-        metadata={"help": "A text file, folder or table for each time, in order; or one dated table, and --times."},
+        metadata={"help": "A text file, folder or table for each time, in order; or one dated table and --times."},
     )
     text_column: str = "text"
-    time_column: str = field(default="date", metadata={"help": "Dates of texts."})
-    source_column: str = field(default="source", metadata={"help": "Where a text is from, for citations."})
-    dwug: str | None = field(default=None, metadata={"help": "The folder of a DWUG data set instead."})
-    times: list[str] | None = field(default=None, metadata={"help": "Names of the time points, if not the corpora's."})
+    time_column: str = field(default="date", metadata={"help": "Column of the texts' dates."})
+    source_column: str = field(default="source", metadata={"help": "Column of the texts' sources, for citations."})
+    dwug: str | None = field(default=None, metadata={"help": "The folder of a DWUG data set, instead of --corpora."})
+    times: list[str] | None = field(default=None, metadata={"help": "The time points. Default: the corpora's names."})
     targets: str | None = field(
         default=None,
-        metadata={"help": "A file of words, perhaps with forms (a: b, c); default: those of --truth."},
+        metadata={"help": "A file of words, which may have forms (a: b, c). Default: the words of --truth."},
     )
     truth: str | None = field(
         default=None,
@@ -108,13 +99,13 @@ class ChangeArguments:
     )
     num_last_layers: int | None = field(
         default=None,
-        metadata={"help": "Hidden layers to average, h in the paper; by default 4, or 1 with --target_marks."},
+        metadata={"help": "Last hidden layers to average, h in the paper. Default: 4, or 1 with --target_marks."},
     )
     target_marks: list[str] | None = field(
         default=None,
-        metadata={"help": "What stands before and after the word, for encoders that read a marked word: <t> </t>."},
+        metadata={"help": "Marks before and after the word, for encoders that read a marked word: <t> </t>."},
     )
-    min_usages: int = field(default=20, metadata={"help": "Words with fewer at some time are left out, and named."})
+    min_usages: int = field(default=20, metadata={"help": "Words with fewer usages at a time are left out and named."})
     num_samples: int = field(default=200, metadata={"help": "Maximum number of sentences for each word and time."})
     max_seq_length: int = field(default=128, metadata={"help": "Maximum number of tokens around a word."})
     per_device_eval_batch_size: int = 32
@@ -130,10 +121,8 @@ class ChangeArguments:
             raise ValueError("Give texts, by either --corpora or --dwug; and words, by --targets or --truth.")
         if self.target_marks is not None and len(self.target_marks) != 2:
             raise ValueError(f"--target_marks takes two texts, got {len(self.target_marks)}.")
-        if self.model_name_or_path is None and (needy := [m for m in self.measures if m not in STATIC]):
-            raise ValueError(f"--measures {' '.join(needy)} need --model_name_or_path.")
         if self.times is None:
-            self.times = [time_name(path) for path in self.corpora or ()] or corpora.dwug_groupings(self.dwug)
+            self.times = [time_of_file(path) for path in self.corpora or ()] or corpora.dwug_groupings(self.dwug)
             # A shell lists 900.txt after 1000.txt.
             numbers = [numbers_in(name) for name in self.times]
             if all(numbers) and numbers != sorted(numbers):
@@ -152,7 +141,7 @@ class ChangeArguments:
 
     @property
     def reads_names(self) -> bool:
-        """Whether an encoder reads words' names; usages that people annotated stay as they were published."""
+        """Whether an encoder reads the names of words. It reads the annotated usages of DWUG as published."""
         return self.dwug is None
 
     @property
@@ -161,15 +150,10 @@ class ChangeArguments:
         return self.times[0], self.times[-1]
 
 
-def time_name(path: str) -> str:
-    """A time point's name from that of its file."""
-    name = Path(path).name.removesuffix(".gz")
-    return name.rpartition(".")[0] if name.endswith((".txt", *corpora.TABLE_SUFFIXES)) else name
-
-
 def read_sentences(
     args: ChangeArguments, words: corpora.Targets, ignore_case: bool
 ) -> Iterator[corpora.DatedSentence]:
+    """Reads the sentences of the corpora or of the DWUG data set."""
     if args.dwug is not None:
         return corpora.read_dwug(args.dwug, args.times)
     columns = corpora.Columns(args.text_column, args.time_column, args.source_column)
@@ -180,18 +164,15 @@ def read_sentences(
 
 
 def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
-    """The model's tokenizer. Raises a `ValueError` if it does not know the times, even if it would accept them."""
+    """Loads the model's tokenizer. Raises a `ValueError` for unknown times, even if the tokenizer accepts them."""
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
     if hasattr(tokenizer, "time_points"):
         for time in args.times:
             tokenizer.time_points.find(time)
-    if "time_diff" in args.measures and not getattr(tokenizer, "prepend_time", False):
-        raise ValueError("--measures time_diff needs a model that was trained with --prepend_time.")
     return tokenizer
 
 
-def load_model(args: ChangeArguments) -> PreTrainedModel:
-    auto_class = AutoModelForMaskedLM if "time_diff" in args.measures else AutoModel
+def load_model(args: ChangeArguments, auto_class: type = AutoModel) -> PreTrainedModel:
     model, info = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True, output_loading_info=True)
     # The pooler is not read.
     if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
@@ -199,49 +180,43 @@ def load_model(args: ChangeArguments) -> PreTrainedModel:
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
 
 
+def embed_words(
+    args: ChangeArguments, found: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Vectors]:
+    """The vectors of the usages."""
+    settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
+    return usages.embed_usages(model, tokenizer, found, *settings, args.reads_names)
+
+
 def score_words(
-    args: ChangeArguments, found: Usages, model: PreTrainedModel | None, tokenizer, static: dict
+    args: ChangeArguments, found: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
-    """The columns of the measures; and the vectors of the usages, none if no measure needs them."""
+    """The columns of the measures, and the vectors of the usages."""
     first, last = args.ends
-    vectors, columns = {}, {}
-    if CONTEXTUAL.keys() & set(args.measures):
-        settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
-        settings += (args.reads_names,)
-        vectors = usages.embed_usages(model, tokenizer, found, *settings)
-        swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
-        if hasattr(tokenizer, "time_points"):
-            swapped = usages.embed_usages(model, tokenizer, usages.swap_times(found, first, last), *settings)
+    vectors = embed_words(args, found, model, tokenizer)
+    swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
+    if hasattr(tokenizer, "time_points"):
+        swapped = embed_words(args, usages.swap_times(found, first, last), model, tokenizer)
+    columns = {}
     for measure in args.measures:
-        if measure in CONTEXTUAL:
-            rows = {word: CONTEXTUAL[measure](vectors[word], swapped[word], args) for word in found}
-            columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
-        elif measure in STATIC:
-            columns[measure] = STATIC[measure](static, list(found))
-        else:
-            columns[measure] = time_differences(model, tokenizer, found, args.times, args.per_device_eval_batch_size)
+        rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in found}
+        columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
     return columns, vectors
 
 
 def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] | None):
-    tokenizer = load_tokenizer(args) if set(args.measures) - STATIC.keys() else None
-    ignore_case = tokenizer is not None and usages.ignores_case(tokenizer)
+    tokenizer = load_tokenizer(args)
     frequencies, earliest = {}, {}
-    sentences = usages.keep_earliest(read_sentences(args, words, ignore_case), earliest)
+    sentences = usages.keep_earliest(read_sentences(args, words, usages.ignores_case(tokenizer)), earliest)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
     found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
-    if CONTEXTUAL.keys() & set(args.measures):
-        found = usages.drop_unknown(tokenizer, found, args.reads_names)
+    found = usages.drop_unknown(tokenizer, found, args.reads_names)
     found, left_out = usages.drop_rare(found, args.min_usages)
-    static = {}
-    if STATIC.keys() & set(args.measures):
-        static = train_sgns(read_sentences(args, words, ignore_case), args.ends, seed=args.seed)
-    columns, vectors = score_words(args, found, load_model(args) if tokenizer else None, tokenizer, static)
+    columns, vectors = score_words(args, found, load_model(args), tokenizer)
 
     folder = Path(args.output_dir)
-    if vectors:
-        usages.write_usages(folder / usages.USAGES, found, vectors)
+    usages.write_usages(folder / usages.USAGES, found, vectors)
     table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
     # Only here, because it needs the extra `view`.
@@ -251,13 +226,16 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     print(f"Words to look at: {folder / PAGE}")
 
 
+def read_words(args: ChangeArguments) -> tuple[corpora.Targets, dict[str, float] | None]:
+    """The words to look for, and their gold scores, if there are any."""
+    truth = None if args.truth is None else corpora.read_truth(args.truth)
+    return list(truth) if args.targets is None else corpora.read_targets(args.targets), truth
+
+
 def main(arguments: list[str]):
     (args,) = parse([ChangeArguments], arguments)
     check_view()
-    if {"clusters", *STATIC}.intersection(args.measures) and not (find_spec("gensim") and find_spec("ot")):
-        raise ValueError('These measures need the extra "change": pip install "modeling-tempoformer[change]".')
-    truth = None if args.truth is None else corpora.read_truth(args.truth)
-    words = list(truth) if args.targets is None else corpora.read_targets(args.targets)
+    words, truth = read_words(args)
     with lock_folder(args.output_dir):
         run(args, words, truth)
 

@@ -3,7 +3,7 @@
     python run_temporal_mlm.py configuration/temporal_english.yaml --model_name_or_path bert-base-uncased \
         --train_files 1810-1860.txt 1960-2010.txt --output_dir out
 
-A first argument that ends in .yaml or .json is a recipe: its values are defaults, and the command line wins over them.
+If the first argument ends in .yaml or .json, it is a recipe: its values are defaults that the command line overrides.
 """
 
 import logging
@@ -41,9 +41,9 @@ from modeling_tempoformer.data.surveys import fingerprint
 from modeling_tempoformer.data.temporal_mlm_collator import TemporalMlmCollator
 from modeling_tempoformer.evaluation.predictions import write_predictions
 from modeling_tempoformer.semantic_change.time_prediction import predict_times
-from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked
+from modeling_tempoformer.training.arguments import CheckpointArguments, check_asked, wanted_splits
 from modeling_tempoformer.training.recipes import check_overrides, parse, run_script
-from modeling_tempoformer.training.resuming import clear_results, report, train
+from modeling_tempoformer.training.resuming import clear_results, report_metrics, train_or_resume
 from modeling_tempoformer.training.streaming import check_streaming, shuffle_forever
 from modeling_tempoformer.training.temporal_trainer import TIME_PARAMETERS, TemporalTrainer, TemporalTrainingArguments
 
@@ -57,7 +57,7 @@ FAMILIES = {"bert": BERT, "temporal_bert": BERT, "roberta": ROBERTA, "temporal_r
 
 @dataclass
 class ModelArguments(CheckpointArguments):
-    """Which model, and how it uses time. What is omitted is as in the checkpoint, or the default of its config."""
+    """The model, and how it uses time. By default it is as in the checkpoint, or in its class of configurations."""
 
     temporal_attention: Literal["attention", "scaled", "none"] | None = None
     temporal_residual: bool | None = field(
@@ -66,22 +66,21 @@ class ModelArguments(CheckpointArguments):
     time_scaling: Literal["linear", "exponential", "documents"] | None = None
     prepend_time: bool | None = field(default=None, metadata={"help": "Begin each text with a token of its time."})
     mask_token_time: bool | None = field(
-        default=None, metadata={"help": "Masked tokens get the time id of the mask, not that of their text."}
+        default=None, metadata={"help": "Give masked tokens the time id of the mask instead of their text's."}
     )
 
     def config_fields(self) -> dict[str, Any]:
-        """The given fields of the model's configuration."""
+        """The fields of the model's configuration that are given."""
         names = ("temporal_attention", "temporal_residual", "time_scaling", "prepend_time")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return {**given, **(self.config_overrides or {})}
 
 
 def count_documents(texts: Dataset | None, tokenizer, time_column: str, before: dict[str, int]) -> list[int]:
-    """The number of training texts of each time point, added to those of earlier trainings."""
+    """Counts the training texts of each time point, and adds those of earlier trainings."""
     if texts is None:
         raise ValueError("--time_scaling documents counts the training texts, which must be given.")
-    points = tokenizer.time_points
-    counts = Counter(before) + Counter(points.find(value) for value in texts[time_column] if points.holds(value))
+    counts = Counter(before) + Counter(map(tokenizer.time_points.get, texts[time_column]))
     return [counts[name] for name in tokenizer.times]
 
 
@@ -91,7 +90,7 @@ def load_model_and_tokenizer(
     config: PreTrainedConfig,
     splits: dict[str, Dataset],
 ):
-    """A saved temporal model, or a new one with a plain encoder's weights; and its tokenizer."""
+    """Loads a saved temporal model, or makes one with a plain encoder's weights. Returns it with its tokenizer."""
     if config.model_type not in FAMILIES:
         raise ValueError(f"{model_args.source} is a '{config.model_type}'; supported: {', '.join(sorted(FAMILIES))}.")
     config_class, model_class, tokenizer_class = FAMILIES[config.model_type]
@@ -129,7 +128,7 @@ def load_model_and_tokenizer(
         plain = {name: value for name, value in config.to_diff_dict().items() if name != "model_type"}
         model = model_class(config_class(**{**plain, **fields}))
     else:
-        # In float32, whatever it was saved in: mixed precision is the Trainer's `--bf16`.
+        # Float32 whatever the saved dtype: mixed precision is the Trainer's `--bf16`.
         fields = {"dtype": torch.float32, **model_args.download_settings, **fields}
         model, info = model_class.from_pretrained(model_args.source, output_loading_info=True, **fields)
         new = sorted(name for name in info["missing_keys"] if not any(part in name for part in TIME_PARAMETERS))
@@ -138,7 +137,7 @@ def load_model_and_tokenizer(
     if is_grown:
         model.base_model.resize_time_embeddings(times, counts)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        # Not from the mean of the old embeddings: time tokens that are all alike take long to be told apart.
+        # Without `mean_resizing`, because the model needs long to tell apart time tokens that begin alike.
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     return model, tokenizer
 
@@ -146,14 +145,16 @@ def load_model_and_tokenizer(
 def evaluate_times(
     trainer: TemporalTrainer, texts: Dataset, data: TextDataTrainingArguments
 ) -> tuple[dict[str, float], pd.DataFrame]:
-    """Accuracy and macro F1 of the predicted times of texts whose time is known, and a table of all texts."""
+    """
+    Predicts the times of texts. Returns accuracy and macro F1 on the texts of known time, and a table of all
+    predictions.
+    """
     tokenizer, batch_size = trainer.processing_class, trainer.args.per_device_eval_batch_size
-    points = tokenizer.time_points
-    probabilities = predict_times(trainer.model, tokenizer, list(texts[data.text_column]), batch_size)
-    table = pd.DataFrame(probabilities, columns=tokenizer.times)
-    times = [points.find(value) if points.holds(value) else "" for value in texts[data.time_column]]
-    known = pd.DataFrame({"source": texts[SOURCE], "time": times, "prediction": table.idxmax(axis=1)})
-    table = known.join(table.add_prefix("probability_"))
+    predicted = predict_times(trainer.model, tokenizer, list(texts[data.text_column]), batch_size)
+    probabilities = pd.DataFrame(predicted, columns=tokenizer.times)
+    times = [tokenizer.time_points.get(value) or "" for value in texts[data.time_column]]
+    table = pd.DataFrame({"source": texts[SOURCE], "time": times, "prediction": probabilities.idxmax(axis=1)})
+    table = table.join(probabilities.add_prefix("probability_"))
     dated = table[table["time"] != ""]
     metrics = {"predict_samples": len(table), "predict_dated_samples": len(dated)}
     if len(dated):
@@ -175,19 +176,21 @@ def main(arguments: list[str]):
 
 
 def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: TemporalTrainingArguments):
-    """Trains, evaluates, predicts and pushes, as far as the arguments ask for it."""
+    """Trains, evaluates, predicts and pushes, as the arguments say."""
     set_seed(training.seed)
 
-    # Texts, model and tokenizer
+    # Read
     splits = load_text_splits(data, model_args.cache_dir, model_args.token)
     config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
+
+    # Model
     model, tokenizer = load_model_and_tokenizer(model_args, data, config, splits)
     model.sparse_prediction = True
     if training.do_predict and not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: --do_predict needs a model with --prepend_time.")
-    asked = {"train": training.do_train, "validation": training.do_eval, "test": training.do_predict}
-    wanted = [split for split in asked if asked[split]]
-    texts = split_dated_texts(splits, data, tokenizer.time_points, wanted, training.seed)
+
+    # Split
+    texts = split_dated_texts(splits, data, tokenizer.time_points, wanted_splits(training), training.seed)
     if training.do_predict:
         check_texts(texts["test"], tokenizer, data.time_column, data.text_column, must_have_time=False)
 
@@ -200,7 +203,7 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
     if data.streaming:
         rows["train"] = shuffle_forever(rows["train"], training.seed)
 
-    # Trainer
+    # Train
     trainer = TemporalTrainer(
         model=model,
         args=training,
@@ -210,22 +213,25 @@ def run(model_args: ModelArguments, data: TextDataTrainingArguments, training: T
         data_collator=TemporalMlmCollator(
             tokenizer, mlm_probability=data.mlm_probability, time_mlm_probability=data.time_mlm_probability
         ),
+        base_model=model_args.model_name_or_path,
+        dataset=data.dataset_name,
+        dataset_config=data.dataset_config_name,
     )
-    trainer.name_sources(model_args.model_name_or_path, data.dataset_name, data.dataset_config_name)
-
-    # Train, evaluate, predict, push
     if training.do_train:
-        train(trainer, fingerprint(texts["train"]), model_args, data)
-    elif training.do_eval or training.do_predict:
+        train_or_resume(trainer, fingerprint(texts["train"]), model_args, data)
+
+    # Report
+    if not training.do_train and (training.do_eval or training.do_predict):
         clear_results(training)
     if training.do_eval:
-        # The same masks in every evaluation, so that runs can be compared.
+        # The masks are the same in every evaluation, so that runs can be compared.
         set_seed(training.seed)
         metrics = trainer.evaluate()
-        report(trainer, "eval", {**metrics, "eval_perplexity": math.exp(min(metrics["eval_loss"], 700.0))})
+        perplexity = math.exp(min(metrics["eval_loss"], 700.0))
+        report_metrics(trainer, "eval", {**metrics, "eval_perplexity": perplexity})
     if training.do_predict:
         metrics, predictions = evaluate_times(trainer, texts["test"], data)
-        report(trainer, "predict", metrics)
+        report_metrics(trainer, "predict", metrics)
         if trainer.is_world_process_zero():
             write_predictions(training.output_dir, predictions)
     trainer.finish(has_changed=training.do_train)

@@ -6,16 +6,16 @@ The page is one HTML file that opens from disk and asks no other machine for any
 --view` writes the same page of its test part.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from datasets import Dataset
 
 from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import PostArguments, check_positive
 from modeling_tempoformer.data.post_splits import load_file, timeline_columns
 from modeling_tempoformer.data.splits import hold_back, read_split
-from modeling_tempoformer.evaluation.report import worth
+from modeling_tempoformer.evaluation.report import test_summary
 from modeling_tempoformer.evaluation.results import read_test
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import DownloadArguments
 from modeling_tempoformer.training.recipes import parse, run_script
 from modeling_tempoformer.view.page import check_view
@@ -53,17 +53,16 @@ def main(arguments: list[str]):
     # The page scores what has labels, and a score is not of posts that the model has learned from.
     model_folder = args.model_name_or_path
     timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
-    if args.max_predict_samples is not None:
-        timelines = timelines.select(range(min(args.max_predict_samples, len(timelines))))
+    timelines = timelines[: args.max_predict_samples]
     if args.watched_speakers is not None:
         check_speakers(args.watched_speakers, timelines)
-    verdict = worth(read_test(model_folder, **args.downloads))
+    verdict = test_summary(read_test(model_folder, **args.downloads))
     write_view(args.output, pipe.model, pipe.tokenizer, timelines, args.title, verdict, args.watched_speakers)
 
 
-def check_speakers(watched: list[str], timelines: Dataset):
+def check_speakers(watched: list[str], timelines: Sequence[Timeline]):
     """Raises a `ValueError` for a speaker who has no post: a misspelled name would silence every alarm."""
-    present = {speaker for timeline in timelines for speaker in timeline.get("speakers", ())}
+    present = {speaker for timeline in timelines for speaker in timeline.speakers or ()}
     if unknown := [speaker for speaker in watched if speaker not in present]:
         known = ", ".join(sorted(present)[:5]) or "none, there is no column of speakers"
         raise ValueError(f"--watched_speakers {unknown[0]} has no post; the speakers are: {known}.")

@@ -27,7 +27,7 @@ if f"Window: {window} posts" not in card:
 scores = modeling_tempoformer.compute_metrics(["a", "b"])(EvalPrediction(np.eye(2)[None], np.array([[0, 1]])))
 if scores["macro_f1"] != 1:
     sys.exit(f"The metric scores right predictions with {scores}.")
-for package, name in {"hub_cards": "space/app.py", "space": "app.css", "view": "page.html.jinja"}.items():
+for package, name in {"hub_cards": "space/app.py", "serving": "space_app.css", "view": "page.html.jinja"}.items():
     if not (files(f"modeling_tempoformer.{package}") / name).is_file():
         sys.exit(f"There is no {name} in {package}.")
 print(f"The wheel holds the package, {len(list(presets.iterdir()))} presets, templates, pages, the metric, the Space.")

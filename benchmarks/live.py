@@ -1,9 +1,9 @@
 """
-The service of examples/server.py under load.
+Measures the service of examples/server.py under load.
 
-Two workers share a Redis server. 64 clients write the posts of 2,000 timelines, each timeline's one after the other.
-Some posts are sent twice, some come late; in the middle one worker is killed (SIGKILL) and another one takes its port.
-A client sends a post until there is an answer. Then the answers are compared with the pipeline's.
+Two workers share a Redis server. 64 clients write the posts of 2,000 timelines, each timeline's posts in order. Some
+posts are sent twice, and some come late. Halfway one worker is killed (SIGKILL) and another one takes its port. A
+client sends a post until it gets an answer. Finally the answers are compared with the pipeline's.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import torch
 from workload import MODEL_TYPES, POST_TOKENS, ROOT, WINDOW, draw, make_pipe, show
 
 
-# One post in so many is sent twice, and after one in so many a late one is sent.
+# One post in this many is sent twice, and one in this many is followed by a late post.
 SENT_TWICE = LATE = 50
 COMPARED_TIMELINES = 200
 NO_ANSWER = (OSError, http.client.HTTPException)
@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 def make_timelines(tokenizer, num_timelines: int, num_posts: int) -> dict[str, dict[str, list]]:
-    """Posts of random words, of a real distribution of lengths, a second to a month apart."""
+    """Makes posts of random words, with a real distribution of lengths, a second to a month apart."""
     words = sorted(word for word in tokenizer.get_vocab() if word.isalpha())
     choose, generator = random.Random(0), torch.Generator().manual_seed(0)
     lengths = iter(draw(POST_TOKENS, num_timelines * num_posts, generator))
@@ -95,7 +95,7 @@ class Workers:
 
 
 class Client:
-    """Writes posts, each until there is an answer, with a connection to each worker."""
+    """Sends each post until it gets an answer, over a connection to each worker."""
 
     def __init__(self, ports: list[int], seed: int = 0):
         self.connections = [http.client.HTTPConnection("127.0.0.1", port, timeout=120) for port in ports]
@@ -115,13 +115,13 @@ class Client:
             raise
 
     def score(self, post: dict) -> tuple[int, dict]:
-        """Status and answer of a post, from whichever worker answers."""
+        """Returns status and answer of a post, from any worker."""
         while True:
             self.turn += 1
             try:
                 status, answer = self.ask(self.turn, "POST", "/score", post)
             except NO_ANSWER as problem:
-                # To the other one: it is away, or has died, perhaps with the post in its hands.
+                # The worker is away or has died, perhaps after it read the post. The other one is next.
                 if not isinstance(problem, ConnectionRefusedError):
                     self.counts["sent again as the connection broke"] += 1
                 continue
@@ -131,7 +131,7 @@ class Client:
             time.sleep(self.choose.uniform(0.5, 1.5))
 
     def write(self, timelines: dict[str, dict], done: threading.Semaphore) -> dict[str, list[dict]]:
-        """The answers of timelines, of which each turn brings one post."""
+        """Writes timelines, a post of each in turn, and returns their answers."""
         answers: dict[str, list[dict]] = {name: [] for name in timelines}
         for number in range(len(next(iter(timelines.values()))["text"])):
             for name, timeline in timelines.items():
@@ -154,7 +154,7 @@ class Client:
 
 
 def load_test(pipe, timelines: dict[str, dict], model: Path, client: redis.Redis, url: str, num_clients: int) -> dict:
-    """Writes all posts; returns the figures."""
+    """Writes all posts, and returns the figures."""
     workers = Workers(model, url, 2, model.parent)
     try:
         workers.wait()
@@ -164,22 +164,23 @@ def load_test(pipe, timelines: dict[str, dict], model: Path, client: redis.Redis
         start = time.perf_counter()
         with ThreadPoolExecutor(num_clients) as pool:
             writing = [
-                pool.submit(one.write, {name: timelines[name] for name in names[number::num_clients]}, done)
-                for number, one in enumerate(clients)
+                pool.submit(writer.write, {name: timelines[name] for name in names[number::num_clients]}, done)
+                for number, writer in enumerate(clients)
             ]
             for _ in range(total // 2):
                 while not done.acquire(timeout=1):
-                    if problem := next((one.exception() for one in writing if one.done() and one.exception()), None):
-                        raise problem
+                    for future in writing:
+                        if future.done():
+                            future.result()
             workers.kill_and_replace()
-            answers = {name: found for one in writing for name, found in one.result().items()}
+            answers = {name: results for future in writing for name, results in future.result().items()}
         seconds = time.perf_counter() - start
     finally:
         workers.stop()
     lost = sum(
         answer["stream_length"] != min(number, WINDOW)
-        for found in answers.values()
-        for number, answer in enumerate(found, 1)
+        for results in answers.values()
+        for number, answer in enumerate(results, 1)
     )
     compared = names[:COMPARED_TIMELINES]
     largest = max(
@@ -187,8 +188,8 @@ def load_test(pipe, timelines: dict[str, dict], model: Path, client: redis.Redis
         for name, results in zip(compared, pipe([timelines[name] for name in compared]), strict=True)
         for answer, result in zip(answers[name], results, strict=True)
     )
-    latencies = sorted(latency for one in clients for latency in one.seconds)
-    counts = sum((one.counts for one in clients), Counter())
+    latencies = sorted(latency for writer in clients for latency in writer.seconds)
+    counts = sum((writer.counts for writer in clients), Counter())
     return {
         "posts": total,
         "posts a second": total / seconds,
@@ -205,10 +206,10 @@ def load_test(pipe, timelines: dict[str, dict], model: Path, client: redis.Redis
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--encoder", help="folder or Hub id; by default a tiny one without training")
+    parser.add_argument("--encoder", help="folder or Hub id; by default a tiny untrained encoder")
     parser.add_argument("--model_type", choices=list(MODEL_TYPES), default="post_tempoformer")
     parser.add_argument("--timelines", type=int, default=2000)
-    parser.add_argument("--posts", type=int, default=5, help="of each timeline")
+    parser.add_argument("--posts", type=int, default=5, help="posts of each timeline")
     parser.add_argument("--clients", type=int, default=64)
     args = parser.parse_args()
     if shutil.which("redis-server") is None:

@@ -1,17 +1,17 @@
-r"""What the README's commands learn on real posts.
+r"""Measures what the README's commands learn on real posts.
 
     python benchmarks/quality.py --model_name_or_path google-bert/bert-base-uncased \
         --lrs threads.jsonl.gz --annomi annomi_full.csv.gz --output_dir outputs/quality
     python benchmarks/quality.py --model_name_or_path google-bert/bert-base-uncased \
         --ubuntu_irc train --output_dir outputs/time --methods TempoFormer "no times"
 
-Small and whole corpora, four seeds, each with parts of its own. A fifth of the timelines is held out, another one for
-each seed (of IRC, thirty days). Of the others so many are drawn as a row of the table says; the commands split them
-into training and validation posts. Each run is a process of its own, and its seconds are those of the whole command,
-from start to predictions.
+Each of four seeds holds out another fifth of the timelines (thirty days of IRC) and draws the table's number of
+timelines from the others, which the commands split into training and validation posts. Each run is a process, timed
+from its start to its predictions.
 
-Differences are of a row less the one it is compared with, the first method or the one that has more time, on the posts
-of all seeds together, with 95 % intervals over their timelines. Finished runs are not repeated.
+A difference is the score of a row less that of the row it is compared with (the first method, or the one that reads
+more of the time), on the posts of all seeds together, with a 95 % interval over their timelines. Finished runs are not
+repeated.
 """
 
 import argparse
@@ -35,9 +35,8 @@ from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
 
 
-ROOT = Path(__file__).parents[1]
 FOLDS, FOLD_SEED = 5, 0
-# How many timelines to train on; 0 for all that are not held out.
+# Numbers of timelines to train on; 0 for all that are not held out.
 SIZES = {
     "lrs": (30, 70, 0),
     "topic_shift": (20, 0),
@@ -49,13 +48,13 @@ IRC_DAYS = 30
 ASKED = "--do_train --do_eval --do_predict"
 METHODS = {
     "TempoFormer": f"run_glue_style.py {ASKED}",
-    "BiLSTM": "run_baseline.py --method bilstm",
-    "trees": "run_baseline.py --method trees",
-    "post alone": "run_baseline.py --method post",
-    "position and time": "run_baseline.py --method position_and_time",
-    "class prior": "run_baseline.py --method class_prior",
+    "BiLSTM": "-m research.run_baseline --method bilstm",
+    "trees": "-m research.run_baseline --method trees",
+    "post alone": "-m research.run_baseline --method post",
+    "position and time": "-m research.run_baseline --method position_and_time",
+    "class prior": "-m research.run_baseline --method class_prior",
     "trained encoder": "run_glue_style.py configuration/default.yaml configuration/trained_encoder.yaml " + ASKED,
-    # On posts without times.
+    # Its posts have no times.
     "no times": f"run_glue_style.py {ASKED}",
     "network alone": """run_glue_style.py --config_overrides '{"num_trees": 0}' """ + ASKED,
     "network, rotated by the distance in posts": (
@@ -66,24 +65,24 @@ METHODS = {
     ),
 }
 USUAL = ["TempoFormer", "BiLSTM", "trees", "post alone", "position and time", "class prior"]
-# Others are compared with the first of --methods.
+# All others are compared with the first of --methods.
 COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "network, no rotation"), "network alone")
 WITHOUT_ENCODER = ("position and time", "class prior")
 
 
 def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], Dataset, pd.DataFrame]]:
-    """The name of each corpus that is given, its classes, its timelines that have labels, and its posts."""
+    """Yields name, classes, labelled timelines and posts of each given corpus."""
     for corpus in SIZES:
         if (path := getattr(args, corpus)) is not None:
             posts = load_file(path, corpus)
             names = label_names(posts)
-            # Most of IRC has no label.
+            # Most timelines of IRC have no label.
             timelines = to_timelines(posts, names).filter(lambda timeline: max(timeline["labels"]) >= 0)
             yield corpus, names, timelines, posts.to_pandas()
 
 
 def split(corpus: str, timelines: Dataset, seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the timelines that a seed learns from, in random order, and of those that it is scored on."""
+    """Returns the numbers of a seed's training timelines, in random order, and of its test timelines."""
     rest, test = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
     if corpus == "ubuntu_irc":
         days = np.array([name[: len("2000-01-01")] for name in timelines["timeline_id"]])
@@ -93,7 +92,7 @@ def split(corpus: str, timelines: Dataset, seed: int, size: int) -> tuple[np.nda
 
 
 def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list[str]) -> tuple[pd.DataFrame, float]:
-    """The predictions of the posts that have a label, and the seconds of a method's command."""
+    """Runs a method's command. Returns the predictions of the labelled posts, and the seconds that it took."""
     done = output.with_suffix(".json")
     if not done.exists():
         output.mkdir(parents=True, exist_ok=True)
@@ -102,8 +101,7 @@ def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list
             columns = ["timestamp"] if method == "no times" else []
             posts.drop(columns=columns).to_csv(path, index=False)
             options = [*options, f"--{part}_file", path]
-        script, *own = shlex.split(METHODS[method])
-        command = [sys.executable, ROOT / script, *own, *options, "--output_dir", output]
+        command = [sys.executable, *shlex.split(METHODS[method]), *options, "--output_dir", output]
         start = time.perf_counter()
         with output.with_suffix(".log").open("w", encoding="utf-8") as log:
             subprocess.run(command, check=True, stdout=log, stderr=log)
@@ -115,26 +113,26 @@ def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list
 def run_all(
     args: argparse.Namespace, corpus: str, size: int, names: list[str], timelines: Dataset, posts: pd.DataFrame
 ):
-    """For each method the predictions under each seed, and their seconds."""
-    ids, found = np.array(timelines["timeline_id"]), {method: ([], []) for method in args.methods}
+    """Runs all methods with all seeds. Returns for each method its predictions and its seconds, by seed."""
+    ids, results = np.array(timelines["timeline_id"]), {method: ([], []) for method in args.methods}
     for seed, method in product(args.seeds, args.methods):
         numbers = zip(("train", "test"), split(corpus, timelines, seed, size), strict=True)
-        parts = {part: posts[posts["timeline_id"].isin(ids[of_part])] for part, of_part in numbers}
+        parts = {part: posts[posts["timeline_id"].isin(ids[rows])] for part, rows in numbers}
         options = ["--labels", *names, "--seed", str(seed)]
         if method not in WITHOUT_ENCODER:
             options += ["--model_name_or_path", args.model_name_or_path]
         folder = args.output_dir / f"{corpus}-{size or 'all'}-{seed}"
         predicted, seconds = run(method, folder / method.replace(" ", "_"), parts, options)
-        # A timeline of another seed is another one.
-        found[method][0].append(predicted.assign(timeline_id=predicted["timeline_id"] + f" {seed}"))
-        found[method][1].append(seconds)
-    return found
+        # Ids differ between seeds, which may test the same timeline.
+        results[method][0].append(predicted.assign(timeline_id=predicted["timeline_id"] + f" {seed}"))
+        results[method][1].append(seconds)
+    return results
 
 
 def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names: list[str]) -> dict[str, float]:
-    """Our macro F1 less theirs on the posts of all seeds together, in percent, and its interval over timelines."""
+    """Computes our macro F1 less theirs on the posts of all seeds, in percent, with an interval over timelines."""
     ids = {name: number for number, name in enumerate(names)}
-    own, other = (pd.concat(of) for of in (ours, theirs))
+    own, other = pd.concat(ours), pd.concat(theirs)
     both = own.merge(other, on=["timeline_id", "post_id"], validate="one_to_one", suffixes=("", "_of_other"))
     if not len(own) == len(both) == len(other):
         raise ValueError("The two methods predicted other posts.")
@@ -145,20 +143,20 @@ def compare(ours: Sequence[pd.DataFrame], theirs: Sequence[pd.DataFrame], names:
 
 
 def table_rows(args: argparse.Namespace) -> Iterator[dict]:
-    """A row for each corpus, size and method."""
+    """Yields a row for each corpus, size and method."""
     for corpus, names, timelines, posts in read_corpora(args):
         for size in args.sizes or SIZES[corpus]:
-            found = run_all(args, corpus, size, names, timelines, posts)
-            for method, (predicted, seconds) in found.items():
+            results = run_all(args, corpus, size, names, timelines, posts)
+            for method, (predicted, seconds) in results.items():
                 scores = [100 * f1_score(run["label"], run["prediction"], average="macro") for run in predicted]
                 row = {"corpus": corpus, "size": size or "all", "method": method, "macro_f1": np.mean(scores)}
                 row |= {"worst": min(scores), "best": max(scores)}
                 row["one_class"] = sum(run["prediction"].nunique() == 1 for run in predicted)
                 row["seconds"] = np.median(seconds)
                 other = COMPARED_WITH.get(method)
-                other = other if other in found else args.methods[0]
+                other = other if other in results else args.methods[0]
                 if method != other:
-                    row |= {"compared_with": other, **compare(predicted, found[other][0], names)}
+                    row |= {"compared_with": other, **compare(predicted, results[other][0], names)}
                 yield row
 
 
@@ -170,14 +168,14 @@ def main():
     parser.add_argument("--annomi", help="AnnoMI's table.")
     parser.add_argument("--mood_diaries", help="The diaries' table.")
     parser.add_argument("--ubuntu_irc", help="The folder of IRC's logs.")
-    parser.add_argument("--sizes", nargs="+", type=int, help="Timelines to learn from, 0 for all; of each corpus.")
+    parser.add_argument("--sizes", nargs="+", type=int, help="Training timelines of each corpus, 0 for all.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
     parser.add_argument("--output_dir", type=Path, required=True)
     args = parser.parse_args()
-    made = pd.DataFrame(table_rows(args)).set_index(["corpus", "size", "method"])
-    made.to_csv(args.output_dir / "table.csv")
-    print(made.to_string(float_format="{:.1f}".format))
+    table = pd.DataFrame(table_rows(args)).set_index(["corpus", "size", "method"])
+    table.to_csv(args.output_dir / "table.csv")
+    print(table.to_string(float_format="{:.1f}".format))
 
 
 if __name__ == "__main__":

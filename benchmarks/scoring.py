@@ -1,10 +1,10 @@
 """
-run_scoring.py on a made-up corpus: its time, the memory of its processes, and what becomes of it when one dies.
+Measures run_scoring.py on a synthetic corpus: its time, the memory of its processes, and its recovery from failures.
 
 The posts of a timeline are spread over files of three formats in any order; one timeline has a twentieth of all posts.
-When a third of the predictions is written, one process that computes is killed (SIGKILL); at two thirds the run is
-stopped (SIGTERM), and the same command goes on. At the end the predictions of a sample of timelines, and of the long
-one, are compared with those of the pipeline.
+After a third of the predictions a process that computes is killed (SIGKILL). After two thirds the run is stopped
+(SIGTERM), and the same command resumes it. At the end the predictions of the long timeline and of a sample of others
+are compared with the pipeline's.
 """
 
 import argparse
@@ -40,14 +40,14 @@ SECONDS_BETWEEN_SAMPLES = 1.0
 
 
 def write_corpus(folder: Path, num_posts: int, num_timelines: int, num_words: int):
-    """Parquet, CSV in gzip, and JSON lines, posts of 1 to `num_words` words; no two have the same time."""
+    """Writes posts of 1 to `num_words` words as Parquet, gzipped CSV and JSON lines. No two have the same time."""
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     words = sorted(word for word in tokenizer.get_vocab() if word.isalpha())
     folder.mkdir()
     choose, numbers = random.Random(0), np.random.default_rng(0)
     times = numbers.permutation(num_posts) * 60 + 1_700_000_000
     for file, rows in enumerate(np.array_split(np.arange(num_posts), NUM_FILES)):
-        # Each timeline has a post, the first one a twentieth of all.
+        # Each timeline has a post, and the first one has a twentieth of all.
         others = np.where(rows < num_timelines, rows, numbers.integers(1, num_timelines, len(rows)))
         timelines = np.where(rows % 20 == 19, 0, others)
         posts = pa.table(
@@ -69,7 +69,7 @@ def write_corpus(folder: Path, num_posts: int, num_timelines: int, num_words: in
 
 
 def role(command: list[str]) -> str:
-    """What a process does."""
+    """Names the role of a process."""
     name = command[0]
     if name.startswith("ray::score_partition"):
         return "holds the model"
@@ -81,7 +81,7 @@ def role(command: list[str]) -> str:
 
 
 class Run(threading.Thread):
-    """The script, and the largest memory of a process of each role, to which `peaks` is raised."""
+    """Runs the script, and raises `peaks` to the largest memory of a process of each role."""
 
     def __init__(self, command: list[str], peaks: dict[str, dict[str, int]]):
         super().__init__(daemon=True)
@@ -90,36 +90,36 @@ class Run(threading.Thread):
         self.start()
 
     def processes(self) -> dict[psutil.Process, tuple[str, Any]]:
-        """The role and the memory of each process."""
-        found = {}
+        """Returns the role and the memory of each process."""
+        running = {}
         try:
             script = psutil.Process(self.script.pid)
             for process in (script, *script.children(recursive=True)):
-                # One that ends has no name.
+                # A process that is ending has no command line.
                 if command := process.cmdline():
-                    found[process] = role(command), process.memory_full_info()
+                    running[process] = role(command), process.memory_full_info()
         except psutil.Error:
             pass
-        return found
+        return running
 
     def run(self):
         while self.script.poll() is None:
-            found = self.processes().values()
-            for name, memory in found:
+            running = self.processes().values()
+            for name, memory in running:
                 peak = self.peaks.setdefault(name, dict.fromkeys(MEMORY, 0))
                 peak.update({kind: max(peak[kind], getattr(memory, kind)) for kind in MEMORY})
-            self.largest_sum = max(self.largest_sum, sum(memory.pss for _, memory in found))
+            self.largest_sum = max(self.largest_sum, sum(memory.pss for _, memory in running))
             time.sleep(SECONDS_BETWEEN_SAMPLES)
 
     def wait_for_parts(self, output: Path, number: int) -> int:
-        """Waits until so many parts are there; returns how many, fewer if the script has ended."""
+        """Waits for `number` parts, or the end of the script. Returns the number of parts."""
         while len(parts := list(output.glob("part-*"))) < number and self.script.poll() is None:
             time.sleep(0.1)
         return len(parts)
 
 
 def score(command: list[str], output: Path) -> tuple[dict[str, object], dict[str, dict[str, int]]]:
-    """Runs the script, kills a process, stops the script, and lets it go on. The figures, and memory by role."""
+    """Runs the script, kills a process, and stops and resumes the script. Returns the figures, and memory by role."""
     peaks: dict[str, dict[str, int]] = {}
     start, first = time.perf_counter(), Run(command, peaks)
     first.wait_for_parts(output, 1)
@@ -149,14 +149,14 @@ def score(command: list[str], output: Path) -> tuple[dict[str, object], dict[str
 
 
 def compare(folder: Path, num_timelines: int) -> dict[str, object]:
-    """The predictions of a sample and those of the pipeline."""
+    """Compares the predictions of a sample of timelines with the pipeline's."""
     chosen = random.Random(1).sample(range(1, num_timelines), min(COMPARED_TIMELINES, num_timelines - 1))
     names = pa.array([LONG, *(f"timeline {number}" for number in chosen)])
     wanted = dataset.field("timeline_id").isin(names)
     columns = ["timeline_id", "post_id", "timestamp", "text"]
     readers = {".parquet": parquet.read_table, ".gz": csv.read_csv, ".jsonl": json_lines.read_json}
-    found = [readers[path.suffix](path).select(columns).filter(wanted) for path in (folder / "posts").iterdir()]
-    posts = pa.concat_tables(found).to_pandas()
+    tables = [readers[path.suffix](path).select(columns).filter(wanted) for path in (folder / "posts").iterdir()]
+    posts = pa.concat_tables(tables).to_pandas()
     written = dataset.dataset(str(folder / "scored"))
     ids = written.to_table(columns=["post_id"])["post_id"]
     predicted = written.to_table(filter=wanted).to_pandas().set_index("post_id")
@@ -185,7 +185,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--posts", type=int, default=2_000_000)
     parser.add_argument("--timelines", type=int, default=50_000)
-    parser.add_argument("--words", type=int, default=6, help="Of the longest post.")
+    parser.add_argument("--words", type=int, default=6, help="Words of the longest post.")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

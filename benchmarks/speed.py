@@ -1,14 +1,14 @@
 """
-Speed of the models beside plain BERT, and beside the dense form, which computes each post anew in every stream.
+Measures the speed of the models, of plain BERT, and of the dense form, which computes each post anew in every stream.
 
     python benchmarks/speed.py
     python benchmarks/speed.py --device cuda --rows 3 --targets 16 64 --timelines 1 64 1024
     python benchmarks/speed.py --cases small --size small --threads 1
 
-Weights, tokens and times are random; the lengths of posts are those of real ones. What is compared takes turns in one
-process; figures and ratios are medians over the turns. On a CPU all is in float32; on a GPU forward passes have their
-weights in bfloat16, and training steps are under autocast, as the Trainer's `--bf16` has them. Prints a table, and
-writes all figures as JSON. Needs torch and Transformers alone; the case `small` torchao, too.
+Weights, tokens and times are random; the lengths of posts are real. The compared forms take turns in one process;
+figures and ratios are medians over the turns. A CPU computes in float32. A GPU has weights in bfloat16 in forward
+passes, and autocast in training steps, as with the Trainer's `--bf16`. Prints a table, and writes all figures as JSON.
+Needs only torch and Transformers; the case `small` also needs torchao.
 """
 
 import argparse
@@ -51,7 +51,7 @@ PLAIN, DENSE, FLOAT32 = "plain BERT", "dense", "float32"
 BASELINES = (PLAIN, DENSE, FLOAT32)
 FROZEN = "post_tempoformer, frozen encoder"
 TWO, MANY = ["1810-1860", "1960-2010"], [str(year) for year in range(1000, 2000)]
-# Time points, whether each token has its own, whether the residual form.
+# Time points, whether each token has its own, and whether the form is residual.
 TEMPORAL = {
     "attention, 2 times": (TWO, False, False),
     "attention, 1,000 times": (MANY, False, False),
@@ -61,7 +61,7 @@ TEMPORAL = {
 
 
 class Bench:
-    """Where it runs and how much of it, and what was measured."""
+    """The settings of the measurements, their device, and their results."""
 
     def __init__(self, args: argparse.Namespace):
         self.args, self.device = args, torch.device(args.device)
@@ -72,30 +72,31 @@ class Bench:
 
     def measure(self, case: str, forms: dict[str, tuple[int, Callable[[], object]]], **fields) -> list[dict]:
         """
-        Measures forms in turns: for each a function, and how many targets it reads. Results have the fields, seconds,
-        targets a second, how many times that is the rate of each baseline among the forms, and the memory of a GPU.
+        Measures forms in turns. Each form is the number of targets that its function reads, and the function. A result
+        has the fields, the seconds, the targets a second, their ratio to those of each baseline among the forms, and
+        the memory of a GPU.
         """
         turns = self.take_turns({name: function for name, (_, function) in forms.items()})
         rates = {name: [count / seconds for seconds in turns[name]] for name, (count, _) in forms.items()}
         for name, (_, function) in forms.items():
-            found = {"case": case, **fields, "form": name}
-            found |= {"seconds": median(turns[name]), "targets_per_second": median(rates[name])}
+            result = {"case": case, **fields, "form": name}
+            result |= {"seconds": median(turns[name]), "targets_per_second": median(rates[name])}
             for other in BASELINES:
                 if other in forms and other != name:
-                    # Of each turn, so that a machine that slows down does so for both.
+                    # Ratios within a turn, so that a machine that slows down does so for both.
                     ratios = [own / its for own, its in zip(rates[name], rates[other], strict=True)]
-                    found[f"over {other}"] = median(ratios)
+                    result[f"over {other}"] = median(ratios)
             if self.on_gpu:
                 torch.cuda.reset_peak_memory_stats()
                 before = torch.cuda.memory_allocated()
                 function()
-                found["mebibytes"] = (torch.cuda.max_memory_allocated() - before) // 2**20
-            self.results.append(found)
-            print(json.dumps(found), flush=True)
+                result["mebibytes"] = (torch.cuda.max_memory_allocated() - before) // 2**20
+            self.results.append(result)
+            print(json.dumps(result), flush=True)
         return self.results[-len(forms) :]
 
     def take_turns(self, functions: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-        """Seconds of each function in each turn, after one turn to warm up."""
+        """Returns the seconds of each function in each turn, after one turn to warm up."""
         seconds = {name: [] for name in functions}
         for turn in range(1 + self.args.turns):
             for name, function in functions.items():
@@ -113,25 +114,25 @@ class Bench:
     def plain(self) -> nn.Module:
         return BertForSequenceClassification(self.encoder).to(self.device)
 
-    def place(self, tensors: Tensors) -> Tensors:
+    def to_device(self, tensors: Tensors) -> Tensors:
         return {name: tensor.to(self.device) for name, tensor in tensors.items()}
 
     def forward(
         self, model: nn.Module, inputs: Tensors | None = None, compute: Callable[[], object] | None = None
     ) -> Callable[[], object]:
-        """A forward pass of a model that is then for inference: of its inputs, or what else it computes."""
+        """Prepares a model for inference, and returns its forward pass over inputs, or `compute` instead."""
         model.to(self.dtype).eval()
         return torch.inference_mode()(compute or partial(model, **inputs))
 
     def dense(self, streams: Tensors, window: int = WINDOW) -> tuple[int, Callable[[], object]]:
-        """How many streams the dense form reads, and its forward pass."""
+        """Returns the number of streams that the dense form reads, and its forward pass."""
         paper = self.model("tempoformer", window)
         return len(streams["mask"]), self.forward(paper, compute=partial(dense_forward, paper, **streams))
 
     def step(
         self, model: nn.Module, inputs: Tensors | None = None, compute_loss: Callable[[], torch.Tensor] | None = None
     ) -> Callable[[], None]:
-        """A training step of a model, with the loss of its inputs or another one."""
+        """Returns a training step of a model, with the loss of its inputs or of `compute_loss`."""
         model.train()
         learning = [weights for weights in model.parameters() if weights.requires_grad]
         optimizer = torch.optim.AdamW(learning, lr=1e-5, fused=True)
@@ -147,11 +148,14 @@ class Bench:
 
 
 def make_rows(bench: Bench, window: int, targets: int) -> tuple[Tensors, Tensors, Tensors]:
-    """Rows from the middle of long timelines: as the models read them, their posts once, and some streams densely."""
+    """
+    Makes rows from the middle of long timelines. Returns them as a batch of our models, as single posts, and the first
+    streams in the dense form.
+    """
     rows = [full_windows(targets, window, seed) for seed in range(bench.args.rows)]
     batch = collate(rows)
     posts = {name: batch[name].flatten(0, 1) for name in ("input_ids", "attention_mask")}
-    return tuple(map(bench.place, (batch, posts, to_streams(rows[0], bench.args.dense_streams))))
+    return tuple(map(bench.to_device, (batch, posts, to_streams(rows[0], bench.args.dense_streams))))
 
 
 def forward_passes(bench: Bench):
@@ -172,16 +176,13 @@ def training_steps(bench: Bench):
     for window, targets in itertools.product(bench.args.windows, bench.args.targets):
         batch, posts, streams = make_rows(bench, window, targets)
         labels = torch.arange(bench.args.rows * targets, device=bench.device).remainder(2).view(-1, targets)
-        of_posts = torch.arange(len(posts["input_ids"]), device=bench.device).remainder(2)
-        of_streams = labels[:1, : len(streams["mask"])]
-        paper = bench.model("tempoformer", window)
-        loss_of_streams, total = partial(dense_loss, paper, streams, of_streams), labels.numel()
+        post_labels = torch.arange(len(posts["input_ids"]), device=bench.device).remainder(2)
+        stream_labels = labels[:1, : len(streams["mask"])]
+        paper, total = bench.model("tempoformer", window), labels.numel()
+        compute_loss = partial(dense_loss, paper, streams, stream_labels)
         forms = {
-            PLAIN: (total, bench.step(bench.plain(), {**posts, "labels": of_posts})),
-            DENSE: (
-                of_streams.numel(),
-                bench.step(paper, compute_loss=loss_of_streams),
-            ),
+            PLAIN: (total, bench.step(bench.plain(), {**posts, "labels": post_labels})),
+            DENSE: (stream_labels.numel(), bench.step(paper, compute_loss=compute_loss)),
         }
         for name in bench.args.model_type:
             forms[name] = total, bench.step(bench.model(name, window), {**batch, "labels": labels})
@@ -190,19 +191,19 @@ def training_steps(bench: Bench):
             frozen.base_model.encoder.requires_grad_(False)
             with torch.no_grad():
                 vectors = frozen.base_model.embed_posts(**posts).unflatten(0, batch["input_ids"].shape[:2])
-            of_vectors = {**{name: batch[name] for name in ("stream_index", "elapsed")}, "post_embeds": vectors}
-            forms[FROZEN] = total, bench.step(frozen, {**of_vectors, "labels": labels})
+            inputs = {**{name: batch[name] for name in ("stream_index", "elapsed")}, "post_embeds": vectors}
+            forms[FROZEN] = total, bench.step(frozen, {**inputs, "labels": labels})
         bench.measure("training step", forms, window=window, size=targets)
 
 
 def online_steps(bench: Bench):
-    """A new post of each timeline, of which the posts of a whole window are remembered; densely, its whole window."""
+    """Measures a new post of each timeline, whose window is remembered; the dense form reads the whole window."""
     for timelines in bench.args.timelines:
         row = full_windows(timelines, WINDOW)
         new = posts_of(row, WINDOW - 1, WINDOW - 1 + timelines)
         forms = {
-            PLAIN: (timelines, bench.forward(bench.plain(), bench.place(new))),
-            DENSE: bench.dense(bench.place(to_streams(row, bench.args.dense_streams))),
+            PLAIN: (timelines, bench.forward(bench.plain(), bench.to_device(new))),
+            DENSE: bench.dense(bench.to_device(to_streams(row, bench.args.dense_streams))),
         }
         for name in bench.args.model_type:
             model = bench.model(name)
@@ -211,7 +212,7 @@ def online_steps(bench: Bench):
 
 
 def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], object]:
-    """A step with `new`, a post of each timeline, all of which have the first posts of a row behind them."""
+    """Returns a step with `new`, a post of each timeline. All timelines begin with the first posts of a row."""
     ids, minutes = [str(number) for number in range(len(new["input_ids"]))], itertools.count(WINDOW)
     old, times = posts_of(row, 0, WINDOW - 1), [60.0 * minute for minute in range(1, WINDOW)]
     state = model.step(**old, timeline_ids=ids[:1] * len(times), timestamps=times).state
@@ -221,8 +222,8 @@ def new_posts(model: nn.Module, row: Tensors, new: Tensors) -> Callable[[], obje
 
 
 def explanations(bench: Bench):
-    """Explanations, post by post, compared with one pass of plain BERT over the same posts."""
-    row = bench.place(full_windows(1, WINDOW + 1))
+    """Measures the explanation of a post, beside one pass of plain BERT over the same posts."""
+    row = bench.to_device(full_windows(1, WINDOW + 1))
     posts = {name: row[name][0] for name in ("input_ids", "attention_mask")}
     forms = {PLAIN: (1, bench.forward(bench.plain(), posts))}
     for name in bench.args.model_type:
@@ -232,14 +233,14 @@ def explanations(bench: Bench):
 
 
 def temporal_attention(bench: Bench):
-    """Encoders with temporal attention, beside plain BERT: a forward pass, a step of language modelling."""
+    """Measures temporal attention beside plain BERT: a forward pass, and a step of masked language modelling."""
     count, length = bench.args.texts
     fields = bench.encoder.to_diff_dict()
     texts = {"input_ids": torch.randint(1000, 30000, (count, length), device=bench.device)}
     labels = torch.where(torch.rand(count, length, device=bench.device) < 0.15, texts["input_ids"], -100)
-    for form, (times, of_tokens, is_residual) in TEMPORAL.items():
+    for form, (times, by_token, is_residual) in TEMPORAL.items():
         config = TemporalBertConfig(**{**fields, "times": times, "temporal_residual": is_residual})
-        ids = torch.randint(3, 3 + len(times), (count, length if of_tokens else 1), device=bench.device)
+        ids = torch.randint(3, 3 + len(times), (count, length if by_token else 1), device=bench.device)
         plain = BertForMaskedLM(bench.encoder).to(bench.device)
         timed = BertWithTemporalAttentionForMaskedLM(config).to(bench.device)
         models = {PLAIN: (plain, texts), form: (timed, {**texts, "time_ids": ids.expand(count, length).contiguous()})}
@@ -252,7 +253,7 @@ def temporal_attention(bench: Bench):
 
 
 def small_machines(bench: Bench):
-    """Forms for a CPU; also how far a logit moves."""
+    """Measures smaller forms for a CPU, and how far they move a logit."""
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 
     targets = bench.args.targets[0]
@@ -269,9 +270,9 @@ def small_machines(bench: Bench):
         logits = {name: call().logits.float() for name, call in calls.items()}
         total = bench.args.rows * targets
         forms = {name: (total, call) for name, call in calls.items()}
-        for found in bench.measure(f"small, {model_type}", forms, window=WINDOW, size=targets):
-            moved = (logits[found["form"]] - logits[FLOAT32]).abs().max() / logits[FLOAT32].std()
-            found["largest change of a logit, of its spread"] = float(moved)
+        for result in bench.measure(f"small, {model_type}", forms, window=WINDOW, size=targets):
+            change = (logits[result["form"]] - logits[FLOAT32]).abs().max() / logits[FLOAT32].std()
+            result["largest change of a logit, of its spread"] = float(change)
 
 
 CASES = {
@@ -286,18 +287,21 @@ CASES = {
 
 @torch.inference_mode()
 def distance_from_dense(bench: Bench, window: int) -> float:
-    """How far a logit of the paper's model is from the dense form at most, in standard deviations of the logits."""
+    """
+    Returns the largest difference between a logit of the paper's model and of the dense form, in standard deviations
+    of the logits.
+    """
     model = bench.model("tempoformer", window).to(bench.dtype)
     row = full_windows(bench.args.dense_streams, window)
-    logits = model(**bench.place(row)).logits[0].float()
-    dense = dense_forward(model, **bench.place(to_streams(row, bench.args.dense_streams))).float()
+    logits = model(**bench.to_device(row)).logits[0].float()
+    dense = dense_forward(model, **bench.to_device(to_streams(row, bench.args.dense_streams))).float()
     return float((logits - dense).abs().max() / dense.std(0).mean())
 
 
 def show_table(results: list[dict]):
-    """All figures, each in its column."""
-    header = list(dict.fromkeys(name for found in results for name in found))
-    cells = ([found.get(name, "") for name in header] for found in results)
+    """Prints all figures, each in its column."""
+    header = list(dict.fromkeys(name for result in results for name in result))
+    cells = ([result.get(name, "") for name in header] for result in results)
     table(header, [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in cells])
 
 
@@ -309,11 +313,13 @@ def main():
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=default)
     parser.add_argument("--size", choices=("base", "small", "tiny"), default="base", help="configuration/bert_*.json")
     parser.add_argument("--windows", type=int, nargs="+", default=[5, 20])
-    parser.add_argument("--rows", type=int, default=1, help="Of a batch.")
-    parser.add_argument("--targets", type=int, nargs="+", default=[16], help="Of a row.")
-    parser.add_argument("--dense_streams", type=int, default=16, help="That the dense form reads at a time.")
-    parser.add_argument("--timelines", type=int, nargs="+", default=[1], help="That get a new post at a time.")
-    parser.add_argument("--texts", type=int, nargs=2, default=[32, 128], help="Of temporal attention; tokens of each.")
+    parser.add_argument("--rows", type=int, default=1, help="Rows of a batch.")
+    parser.add_argument("--targets", type=int, nargs="+", default=[16], help="Target posts of a row.")
+    parser.add_argument("--dense_streams", type=int, default=16, help="Streams that the dense form reads at a time.")
+    parser.add_argument("--timelines", type=int, nargs="+", default=[1], help="Timelines with a new post at a time.")
+    parser.add_argument(
+        "--texts", type=int, nargs=2, default=[32, 128], help="Texts of temporal attention, and tokens."
+    )
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("outputs/speed.json"))

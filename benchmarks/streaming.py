@@ -1,8 +1,8 @@
 """
-From posts of a file to rows, held in memory and streamed: the speed, and the largest memory of a process that does
-nothing else, beside that of one which only imports the same.
+Measures the reading of a file's posts into rows, held in memory and streamed: the speed and the peak memory of a
+process that does nothing else, beside the memory of a process with the same imports.
 
-The posts of a timeline stand together; the first timeline has a hundred times the posts of the others.
+The posts of a timeline are consecutive, and the first timeline has a hundred times as many posts as the others.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WAYS = {"imports alone": "nothing", "held in memory": "held", "streamed": "strea
 
 
 def write_posts(path: Path, num_posts: int, posts_per_timeline: int):
-    """A CSV file of made-up posts of 1 to 40 words."""
+    """Writes a CSV file of synthetic posts of 1 to 40 words."""
     choose = random.Random(0)
     with path.open("w", encoding="utf-8") as file:
         file.write("timeline_id,timestamp,text,label\n")
@@ -38,7 +38,7 @@ def write_posts(path: Path, num_posts: int, posts_per_timeline: int):
 
 
 def read(way: str, path: str) -> dict[str, float]:
-    """Reads all rows; the seconds, the MiB and the number of rows."""
+    """Reads all rows. Returns the seconds, the MiB and the number of rows."""
     from transformers import AutoTokenizer
 
     from modeling_tempoformer import load_table, to_rows, to_timelines
@@ -58,7 +58,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--posts", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--posts_per_timeline", type=int, default=20)
-    parser.add_argument("--read", nargs=2, metavar=("WAY", "PATH"), help="What each process does.")
+    parser.add_argument("--read", nargs=2, metavar=("WAY", "PATH"), help="The task of a process, internal.")
     args = parser.parse_args()
     if args.read:
         print(json.dumps(read(*args.read)))
@@ -70,11 +70,11 @@ def main():
             write_posts(path, num_posts, args.posts_per_timeline)
             for name, way in WAYS.items():
                 command = [sys.executable, __file__, "--read", way, str(path)]
-                said = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
-                found = json.loads(said.splitlines()[-1])
-                speed = num_posts / found["seconds"] if found["rows"] else None
-                rows.append([f"{num_posts:,}", name, f"{found['MiB']:.0f}", "" if speed is None else f"{speed:,.0f}"])
-    table(["posts", "", "largest memory, MiB", "posts a second"], rows)
+                output = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
+                figures = json.loads(output.splitlines()[-1])
+                speed = f"{num_posts / figures['seconds']:,.0f}" if figures["rows"] else ""
+                rows.append([f"{num_posts:,}", name, f"{figures['MiB']:.0f}", speed])
+    table(["posts", "", "peak memory, MiB", "posts a second"], rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks share: posts of a real length distribution, models, the dense form, printing."""
+"""Shared by the benchmarks: posts of a real length distribution, models, the dense form, printing."""
 
 import json
 from pathlib import Path
@@ -13,11 +13,11 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
 )
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
-from modeling_tempoformer.modeling_post_tempoformer import Streams
+from modeling_tempoformer.modeling_streams_tempoformer import Streams
 from modeling_tempoformer.packing_tempoformer import unmask_empty_rows
 
 
-# WordPiece tokens of 4,498 posts of RumourEval-2017: every fifth percentile.
+# Every fifth percentile of the number of WordPiece tokens of 4,498 posts of RumourEval-2017.
 POST_TOKENS = [4, 11, 13, 16, 18, 20, 22, 24, 26, 27, 29, 31, 33, 34, 36, 37, 39, 41, 45, 49, 72]
 
 ROOT = Path(__file__).parents[1]
@@ -30,12 +30,12 @@ MODEL_TYPES = {
 
 
 def read_config(name: str, **fields) -> PreTrainedConfig:
-    """The encoder of a file in configuration/, with other values for some fields."""
+    """Reads the encoder of a file in configuration/, with other values for some fields."""
     return AutoConfig.for_model(**json.loads((CONFIGURATION / f"{name}.json").read_text()) | fields)
 
 
 def make_model(model_type: str, encoder: PreTrainedConfig | str, window: int = WINDOW) -> PreTrainedModel:
-    """A new model in evaluation mode: on a pretrained encoder, or on one with random weights."""
+    """Makes a model in evaluation mode, on a pretrained encoder or on one with random weights."""
     torch.manual_seed(0)
     model_class, fields = MODEL_TYPES[model_type], {"window": window, "num_labels": 2}
     if isinstance(encoder, str):
@@ -44,7 +44,10 @@ def make_model(model_type: str, encoder: PreTrainedConfig | str, window: int = W
 
 
 def make_pipe(model_type: str, encoder: str | None = None, **fields) -> StreamClassificationPipeline:
-    """A model without training, whose new parts are so wide that each earlier post shows in the answer."""
+    """
+    Makes a pipeline with an untrained model. The weights of its new parts are so large that each earlier post changes
+    the answer.
+    """
     tokenizer = AutoTokenizer.from_pretrained(encoder or ROOT / "tokenization", model_max_length=512)
     tiny = read_config("encoder_tiny", vocab_size=len(tokenizer), max_position_embeddings=512, **fields)
     model = make_model(model_type, encoder or tiny)
@@ -55,15 +58,15 @@ def make_pipe(model_type: str, encoder: str | None = None, **fields) -> StreamCl
 
 
 def draw(percentiles: list[int], count: int, generator: torch.Generator) -> list[int]:
-    """Whole numbers of a distribution, straight between its percentiles."""
-    place = torch.rand(count, generator=generator) * (len(percentiles) - 1)
-    points = torch.tensor(percentiles, dtype=torch.float)
-    low = place.long()
-    return (points[low] + (place - low) * (points[low + 1] - points[low])).round().long().tolist()
+    """Draws integers from a distribution, interpolated linearly between its percentiles."""
+    rank = torch.rand(count, generator=generator) * (len(percentiles) - 1)
+    values = torch.tensor(percentiles, dtype=torch.float)
+    low = rank.long()
+    return (values[low] + (rank - low) * (values[low + 1] - values[low])).round().long().tolist()
 
 
 def full_windows(targets: int, window: int, seed: int = 0) -> dict[str, torch.Tensor]:
-    """A batch of one row from the middle of a long timeline: the stream of every target has `window` posts."""
+    """Makes a batch of one row from the middle of a long timeline, in which each stream has `window` posts."""
     generator = torch.Generator().manual_seed(seed)
     num_posts = targets + window - 1
     lengths = torch.tensor(draw(POST_TOKENS, num_posts, generator))
@@ -79,14 +82,14 @@ def full_windows(targets: int, window: int, seed: int = 0) -> dict[str, torch.Te
 
 
 def posts_of(row: dict[str, torch.Tensor], first: int, last: int) -> dict[str, torch.Tensor]:
-    """Posts as a tokenizer returns them, without padding that all share."""
+    """Returns posts of a row in the form of a tokenizer's output, without the padding that all share."""
     mask = row["attention_mask"][0, first:last]
     width = int(mask.any(0).nonzero().max()) + 1
     return {"input_ids": row["input_ids"][0, first:last, :width], "attention_mask": mask[:, :width]}
 
 
 def collate(rows: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Rows of the same number of posts as one batch."""
+    """Joins rows with the same number of posts to a batch."""
     longest = max(row["input_ids"].shape[2] for row in rows)
     batch = {name: [row[name] for row in rows] for name in rows[0]}
     for name in ("input_ids", "attention_mask"):
@@ -96,8 +99,8 @@ def collate(rows: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 
 def to_streams(row: dict[str, torch.Tensor], count: int) -> dict[str, torch.Tensor]:
     """
-    The first streams of a row with full windows, each with its own copy of its posts (streams, window, tokens), padded
-    to the longest post.
+    Returns the first streams of a row with full windows, each with a copy of its posts (streams, window, tokens) that
+    is padded to the longest post.
     """
     index = row["stream_index"][0, :count]
     mask = row["attention_mask"][0][index]
@@ -111,8 +114,8 @@ def to_streams(row: dict[str, torch.Tensor], count: int) -> dict[str, torch.Tens
 
 def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: torch.Tensor) -> torch.Tensor:
     """
-    Logits (streams, classes) of the paper's model with BERT as its encoder, computing every post of every stream,
-    padding included, through every layer.
+    Computes logits (streams, classes) of the paper's model on BERT in the dense form: every post of every stream,
+    padding included, passes through every layer.
     """
     base, config = model.tempoformer, model.config
     shape, present = mask.shape[:2], mask.any(-1)
@@ -137,12 +140,12 @@ def dense_forward(model, input_ids: torch.Tensor, mask: torch.Tensor, elapsed: t
 
 
 def show(**fields):
-    """One JSON line."""
+    """Prints a line of JSON."""
     print(json.dumps({name: round(v, 4) if isinstance(v, float) else v for name, v in fields.items()}), flush=True)
 
 
 def table(header: list[str], rows: list[list[str]]):
-    """A table in Markdown."""
+    """Prints a table in Markdown."""
     print("\n| " + " | ".join(header) + " |\n|" + " --- |" * len(header))
     for row in rows:
         print("| " + " | ".join(row) + " |")

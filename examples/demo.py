@@ -1,6 +1,6 @@
 """
-The offline demo: made-up timelines, a model with the temporal rotation and one without. The first is then loaded as
-anybody would load it from the Hub, without this package, and shows one timeline with its predicted changes.
+The offline demo: trains a model with the temporal rotation and one without on synthetic timelines. Loads the first one
+as from the Hub, without this package, and prints a timeline with its predicted changes.
 """
 
 import json
@@ -21,25 +21,25 @@ VARIANTS = {"temporal_rotary": "rotated by log time", "rotary": "rotated by posi
 
 
 def run(*command: str | Path, log: Path):
-    """Runs a Python command; its output goes to a file, which is shown only if the command fails."""
-    words = [sys.executable, *map(str, command)]
+    """Runs a Python command. Its output goes to the file `log`, which is printed if the command fails."""
+    arguments = [sys.executable, *map(str, command)]
     log.parent.mkdir(parents=True, exist_ok=True)
-    # For models as tiny as these, threads cost more than they bring.
+    # Threads slow down models as tiny as these.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("w", encoding="utf-8") as file:
-        code = subprocess.run(words, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
+        code = subprocess.run(arguments, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
     if code:
-        sys.exit(f"{log.read_text(encoding='utf-8')}\n{' '.join(words)} failed; its output is above and in {log}.")
+        sys.exit(f"{log.read_text(encoding='utf-8')}\n{' '.join(arguments)} failed; its output is above and in {log}.")
 
 
 def write_data(folder: Path) -> list[str]:
-    """Synthetic timelines in `folder`; the script's arguments for them."""
+    """Writes synthetic timelines to `folder`. Returns the script's arguments for them."""
     run("-m", "modeling_tempoformer.data.synthetic", folder, log=folder.with_suffix(".log"))
     return [f"--{name}_file={folder / name}.csv" for name in ("train", "validation", "test")]
 
 
 def train(kind: str, files: list[str], folder: Path) -> float:
-    """Macro F1 on the test timelines of a model with this `stream_attention`, saved in `folder`."""
+    """Trains a model with this `stream_attention`, saves it in `folder`, and returns its test macro F1."""
     overrides = json.dumps({"stream_attention": kind})
     arguments = ["--output_dir", folder, "--config_overrides", overrides]
     run("run_glue_style.py", "configuration/demo.yaml", *files, *arguments, log=folder.with_suffix(".log"))
@@ -47,7 +47,7 @@ def train(kind: str, files: list[str], folder: Path) -> float:
 
 
 def show_timeline(model: Path, file: Path):
-    """Prints the first timeline of a file with what a saved model says of each post."""
+    """Prints the first timeline of a file with a saved model's prediction for each post."""
     logging.disable_progress_bar()
     pipe = pipeline("stream-classification", model=str(model), trust_remote_code=True)
     posts = pd.read_csv(file)
@@ -57,7 +57,7 @@ def show_timeline(model: Path, file: Path):
     gaps = pd.to_timedelta(posts["timestamp"].diff(), unit="s")
     for post, gap, result in zip(posts.itertuples(), gaps, results, strict=True):
         when = f"{pd.Timestamp(post.timestamp, unit='s'):%d %b %Y}" if pd.isna(gap) else f"{gap} later"
-        (probability,) = (one["score"] for one in result if one["label"] == "Switch")
+        (probability,) = (answer["score"] for answer in result if answer["label"] == "Switch")
         mark = ">> SWITCH" if result[0]["label"] == "Switch" else ""
         bar = "#" * round(10 * probability)
         print(f"  {when:>22}  {post.text:<42} {bar:<10} {probability:4.0%}  {mark:<9} (label: {post.label})")
@@ -67,12 +67,12 @@ def main():
     shutil.rmtree(OUTPUT, ignore_errors=True)
     files = write_data(OUTPUT / "data")
     scores = {}
-    for kind, words in VARIANTS.items():
-        print(f"Training a tiny model, {words} ...", flush=True)
+    for kind, description in VARIANTS.items():
+        print(f"Training a tiny model, {description} ...", flush=True)
         scores[kind] = train(kind, files, OUTPUT / kind)
     print("\nMacro F1 on the test timelines (one seed):", flush=True)
-    for kind, words in VARIANTS.items():
-        print(f"  {words:<22} {100 * scores[kind]:5.1f}", flush=True)
+    for kind, description in VARIANTS.items():
+        print(f"  {description:<22} {100 * scores[kind]:5.1f}", flush=True)
     show_timeline(OUTPUT / "temporal_rotary", OUTPUT / "data" / "test.csv")
 
 

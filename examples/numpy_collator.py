@@ -1,5 +1,5 @@
 """
-The batches of `StreamCollator` in NumPy, to serve a model as ONNX without PyTorch: read it, copy it.
+Makes the batches of `StreamCollator` in NumPy, to serve a model as ONNX without PyTorch. Read it, copy it.
 
     from tokenizers import Tokenizer
 
@@ -12,9 +12,9 @@ The batches of `StreamCollator` in NumPy, to serve a model as ONNX without PyTor
     inputs = {given.name: batch[given.name] for given in session.get_inputs()}
     (logits,) = session.run(["logits"], inputs)  # (timelines, posts, classes)
 
-Nothing is checked here: times are seconds in the order of the posts, and each post has at least a token. Calibration
-is in the model's config.json: divide the logits by `temperature`, and take the class with the largest probability /
-threshold.
+Inputs are not checked: times must be seconds in the order of the posts, and each post must have a token. The model's
+config.json holds its calibration: divide the logits by `temperature`, and take the class with the largest probability
+/ threshold.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ import numpy as np
 
 def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) -> dict[str, np.ndarray]:
     """
-    The inputs of a model for timelines, each of whose posts is classified; their shapes are those of `StreamCollator`.
+    Makes the inputs of a model that classifies the posts of timelines, in the shapes of `StreamCollator`.
 
     Args:
-        rows: Each a dict of `input_ids`, a list of token ids for each post, and `timestamps`, its seconds; without
-            these the model must have been trained without times. The first `num_context` posts (by default 0) are
-            context only. Of a long timeline give the last posts, with `num_before`, how many are left out (by default
-            0), and `start_time`, the seconds of its first.
-        window, pad_token_id (`int`): As in config.json of the model and of its tokenizer.
+        rows: A dict for each timeline. `input_ids` is a list of token ids for each post. `timestamps` are the posts'
+            seconds; without them the model must have been trained without times. The first `num_context` posts (by
+            default 0) are context only. If a timeline is long, give its last posts, with `num_before`, the number of
+            posts left out (by default 0), and `start_time`, the seconds of its first post.
+        window, pad_token_id (`int`): The values in config.json of the model and of its tokenizer.
     """
     timed = "timestamps" in rows[0]
     posts = max(len(row["input_ids"]) for row in rows)
@@ -43,7 +43,7 @@ def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) 
         "attention_mask": np.zeros((len(rows), posts, tokens), dtype=np.int64),
         "token_type_ids": np.zeros((len(rows), posts, tokens), dtype=np.int64),
         "stream_index": np.full((len(rows), streams, window), -1, dtype=np.int64),
-        "place": np.zeros((len(rows), streams, 2), dtype=np.float32),
+        "timeline_position": np.zeros((len(rows), streams, 2), dtype=np.float32),
     }
     if timed:
         batch["elapsed"] = np.zeros((len(rows), streams, window), dtype=np.float32)
@@ -54,11 +54,11 @@ def collate(rows: Sequence[dict[str, Any]], window: int, pad_token_id: int = 0) 
         targets = np.arange(row.get("num_context", 0), len(row["input_ids"]))
         index = np.maximum(targets[:, None] + np.arange(1 - window, 1), -1)
         batch["stream_index"][number, : len(targets)] = index
-        batch["place"][number, : len(targets), 0] = targets + row.get("num_before", 0)
+        batch["timeline_position"][number, : len(targets), 0] = targets + row.get("num_before", 0)
         if timed:
-            # Differences first: seconds since 1970 are too large for 32 bits.
+            # Differences are taken in 64 bits, because seconds since 1970 need more than 32.
             times = np.asarray(row["timestamps"], dtype=np.float64)
             elapsed = np.where(index < 0, 0, times[index[:, -1:]] - times[index])
             batch["elapsed"][number, : len(targets)] = elapsed
-            batch["place"][number, : len(targets), 1] = times[targets] - row.get("start_time", times[0])
+            batch["timeline_position"][number, : len(targets), 1] = times[targets] - row.get("start_time", times[0])
     return batch

@@ -1,19 +1,19 @@
 """
-A service that classifies posts as they arrive: read it, copy it, change it.
+A service that classifies posts as they arrive. Read it, copy it, change it.
 
     pip install -c constraints.txt ".[live]"
     redis-server --appendonly yes
     OMP_NUM_THREADS=1 python examples/server.py --model outputs/my_model
 
 POST /score     {"timeline_id": "ann", "post_id": "17", "text": "...", "timestamp": "2024-05-01T09:00:00Z"}
-POST /explain   {"text": ["...", "..."], "timestamp": ["...", "..."]}: what the pipeline's `explain` returns
+POST /explain   {"text": ["...", "..."], "timestamp": ["...", "..."]}: the result of the pipeline's `explain`
 POST /forget    {"timeline_id": "ann"}
-GET  /health    200 while posts can be scored, and what the model's own test says of it
-GET  /          what this is, for a person; /openapi.json is for programs
+GET  /health    200 while posts can be scored, with the results of the model's test
+GET  /          a description for people; /openapi.json is for programs
 GET  /metrics   for Prometheus
 
-Send a post again, with the same `post_id`, until there is an answer: it is read once. Start several on ports of their
-own behind a proxy, which also has to know who may ask: this page asks nobody for a password.
+Send a post again, with the same `post_id`, until you get an answer: it is read once. Start several servers on
+different ports behind a proxy. The proxy must authenticate clients, because the server does not.
 """
 
 import argparse
@@ -47,21 +47,21 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.data_collator_tempoformer import tokenize_posts
-from modeling_tempoformer.evaluation.report import worth
+from modeling_tempoformer.evaluation.report import test_summary
 from modeling_tempoformer.evaluation.results import read_test
-from modeling_tempoformer.live.classifier import LiveClassifier, read_times
-from modeling_tempoformer.live.redis_store import RedisStore
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
+from modeling_tempoformer.serving.redis_store import RedisStore
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
-MAX_BATCH = 32  # posts that are computed together
-MAX_TOKENS = 8192  # of them and their histories; the last of them may go beyond
-MAX_EXPLAINED_TOKENS = 4096  # of a timeline to explain
-MAX_WAITING = 256  # posts; more are refused, so that nobody waits long for an answer
-MAX_POSTS = 100  # of a history, and of a timeline to explain
-MAX_CHARACTERS = 10_000  # of a text
+MAX_BATCH = 32  # posts in a batch
+MAX_TOKENS = 8192  # tokens of a batch and its histories, which its last post may exceed
+MAX_EXPLAINED_TOKENS = 4096  # tokens of a timeline to explain
+MAX_WAITING = 256  # waiting posts; more are refused, so that no client waits long for an answer
+MAX_POSTS = 100  # posts of a history, and of a timeline to explain
+MAX_CHARACTERS = 10_000  # characters of a text
 MAX_BODY = 1_000_000  # bytes
-MAX_IDLE_SECONDS = 90 * 86400  # then a timeline is forgotten
+MAX_IDLE_SECONDS = 90 * 86400  # after which a timeline is forgotten
 AGAIN = {"Retry-After": "1"}  # seconds
 
 PAGE = """<!DOCTYPE html>
@@ -72,8 +72,8 @@ PAGE = """<!DOCTYPE html>
 <p>This server gives each post of a timeline a label, from the post and those before it.</p>
 <p><strong>How good the model is:</strong> {said}</p>
 <pre>{paths}</pre>
-<p>For programs: <a href="openapi.json">openapi.json</a>. Predictions about people are sensitive; a person has to
-check each.</p>
+<p>For programs: <a href="openapi.json">openapi.json</a>. Predictions about people are sensitive: a person must check
+each.</p>
 </html>
 """
 
@@ -81,15 +81,15 @@ logger = logging.getLogger("uvicorn.error")
 
 METRICS = CollectorRegistry()
 ProcessCollector(registry=METRICS)
-POSTS = Counter("posts", "Posts by what became of them", ["outcome"], registry=METRICS)
-SECONDS = Histogram("score_seconds", "From a post's arrival to its answer", registry=METRICS)
-BATCH = Histogram("batch_posts", "Posts of a step", buckets=[2**n for n in range(8)], registry=METRICS)
-WAITING = Gauge("waiting_posts", "Posts that wait for a step", registry=METRICS)
-BEGUN_ANEW = Gauge("timelines_begun_anew", "Memories that were damaged, or another model's", registry=METRICS)
+POSTS = Counter("posts", "Posts by outcome", ["outcome"], registry=METRICS)
+SECONDS = Histogram("score_seconds", "Seconds from a post's arrival to its answer", registry=METRICS)
+BATCH = Histogram("batch_posts", "Posts of a batch", buckets=[2**n for n in range(8)], registry=METRICS)
+WAITING = Gauge("waiting_posts", "Posts that wait for a batch", registry=METRICS)
+BEGUN_ANEW = Gauge("timelines_begun_anew", "Timelines whose memory was damaged or another model's", registry=METRICS)
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
-# Strict, because `true` would otherwise be 1 second.
+# Strict, because `true` would be 1 second otherwise.
 Time = StrictFloat | StrictStr | None
 
 
@@ -111,16 +111,16 @@ class NewPost(EarlierPost):
 class Answer(BaseModel):
     label: str
     score: float = Field(description="The probability of the label.")
-    probabilities: dict[str, float] = Field(description="Of each class.")
+    probabilities: dict[str, float] = Field(description="The probability of each class.")
     thresholds: dict[str, float] | None = Field(
-        description="Where the model has thresholds, the label is the class with the largest probability / threshold; "
-        "else the most probable class."
+        description="If the model has thresholds, the label is the class with the largest probability / threshold; "
+        "otherwise it is the most probable class."
     )
-    stream_length: int = Field(description="How many posts were read, this one included.")
-    context: Literal["memory", "texts", "none"] = Field(description="Where the earlier posts came from.")
+    stream_length: int = Field(description="The number of posts that were read, including this one.")
+    context: Literal["memory", "texts", "none"] = Field(description="The source of the earlier posts.")
 
 
-class Timeline(Body):
+class WholeTimeline(Body):
     text: list[Text] = Field(max_length=MAX_POSTS)
     timestamp: list[Time] | None = None
 
@@ -130,7 +130,7 @@ class Person(Body):
 
 
 class Job(NamedTuple):
-    function: Callable[[list], list]  # from items to their answers
+    function: Callable[[list], list]  # computes the answers of items
     item: Any
     tokens: int
     answer: asyncio.Future
@@ -138,8 +138,8 @@ class Job(NamedTuple):
 
 class Batches:
     """
-    What arrives while a batch is computed is the next batch. There is one at a time, in one thread, in order of
-    arrival: who is forgotten stays forgotten, also where posts of that timeline were waiting.
+    Computes jobs in batches: those that arrive during a batch form the next one. Batches run one at a time, in one
+    thread, in the order of arrival, so that a timeline that is forgotten stays so even if its posts were waiting.
     """
 
     def __init__(self):
@@ -172,7 +172,7 @@ class Batches:
             results = await asyncio.get_running_loop().run_in_executor(self.thread, function, items)
         except Exception as problem:
             if len(jobs) > 1 and not isinstance(problem, (redis.ConnectionError, redis.TimeoutError)):
-                # Each by itself: what is wrong with one must not cost the others their answers.
+                # Each job by itself, so that a bad one does not cost the others their answers.
                 for job in jobs:
                     await self.compute(function, [job])
                 return
@@ -192,48 +192,45 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         model=AutoModelForSequenceClassification.from_pretrained(model),
         tokenizer=AutoTokenizer.from_pretrained(model),
     )
-    # A tokenizer is for one thread at a time, and `explain` runs in another one than the reading of posts.
+    # Its own tokenizer, because `explain` runs in another thread than the reading of posts.
     explainer = StreamClassificationPipeline(model=pipe.model, tokenizer=AutoTokenizer.from_pretrained(model))
     client = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
     classifier = LiveClassifier(pipe, RedisStore(client, MAX_IDLE_SECONDS))
-    said = worth(read_test(model))
+    said = test_summary(read_test(model))
     batches, explaining = Batches(), asyncio.Lock()
 
     def forget_all(timeline_ids: list[str]) -> list[bool]:
         return [classifier.forget(timeline_id) for timeline_id in timeline_ids]
 
-    def explain_one(timeline: Timeline) -> list[dict[str, Any]]:
-        given: dict[str, list] = {"text": timeline.text}
-        if timeline.timestamp is not None:
-            names = [f"post {place}" for place in range(len(timeline.timestamp))]
-            given["timestamp"] = read_times(timeline.timestamp, names)
-        columns, _ = tokenize_posts(explainer.tokenizer, timeline.text, classifier.max_tokens)
+    def explain_one(given: WholeTimeline) -> list[dict[str, Any]]:
+        timeline = Timeline.read("given", given.text, given.timestamp, shows_values=False)
+        columns, _ = timeline.tokenize(explainer.tokenizer, classifier.max_tokens)
         if (size := sum(map(len, columns["input_ids"]))) > MAX_EXPLAINED_TOKENS:
             raise ValueError(f"The timeline has {size} tokens, of which at most {MAX_EXPLAINED_TOKENS} are explained.")
-        # Few posts at a time: the streams of each are computed once for each post that they could do without.
-        return explainer.explain(given, targets_per_row=8)
+        # Few posts at a time, because the stream of each is computed once without each of its posts.
+        return explainer.explain(timeline, targets_per_row=8)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI):
         if "OMP_NUM_THREADS" not in os.environ:
-            logger.warning("OMP_NUM_THREADS is not set: threads that wait for each other may take ten times as long.")
+            logger.warning("OMP_NUM_THREADS is not set: threads that wait for each other may be ten times as slow.")
         app.state.serving = asyncio.create_task(batches.serve())
         yield
         app.state.serving.cancel()
 
-    # Without the pages of documentation, whose scripts are on another server.
+    # Without FastAPI's documentation pages, whose scripts are on another server.
     app = FastAPI(title="Posts as they arrive", description=__doc__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY)
 
     @app.exception_handler(RequestValidationError)
     async def refuse(request: Request, problem: RequestValidationError):
-        # Without the text of the post, which FastAPI's own answer repeats.
+        # FastAPI's answer would repeat the text of the post.
         first = problem.errors()[0]
         return JSONResponse({"detail": f"{'.'.join(map(str, first['loc']))}: {first['msg']}"}, 422)
 
     @app.exception_handler(redis.RedisError)
     async def wait_for_redis(request: Request, problem: redis.RedisError):
-        # What it says is for who runs the service.
+        # The details are for the operator of the service.
         logger.error("Redis: %s", problem)
         return JSONResponse({"detail": "Redis cannot be reached, or refuses: send this again."}, 503, AGAIN)
 
@@ -254,12 +251,12 @@ def create_app(model: str, redis_url: str) -> FastAPI:
         return answer
 
     @app.post("/explain")
-    async def explain(timeline: Timeline):
+    async def explain(timeline: WholeTimeline):
         if explaining.locked():
             raise HTTPException(503, "Another timeline is being explained: send this one again.", AGAIN)
         async with explaining:
             try:
-                # In a thread of its own, so that no post waits for it.
+                # In its own thread, so that no post waits for it.
                 return await asyncio.to_thread(explain_one, timeline)
             except ValueError as problem:
                 raise HTTPException(422, str(problem)) from None

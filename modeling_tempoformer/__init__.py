@@ -20,8 +20,8 @@ from .modeling_post_tempoformer import (
     PostTempoFormerForStreamClassification,
     PostTempoFormerModel,
     PostTempoFormerPreTrainedModel,
-    focal_loss,
 )
+from .modeling_streams_tempoformer import focal_loss
 from .modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TempoFormerModel,
@@ -37,13 +37,9 @@ from .modeling_temporal_bert import (
     RobertaWithTemporalAttentionForSequenceClassification,
     RobertaWithTemporalAttentionForTokenClassification,
 )
-from .modeling_temporal_post_tempoformer import (
-    TemporalPostTempoFormerConfig,
-    TemporalPostTempoFormerForStreamClassification,
-    TemporalPostTempoFormerModel,
-)
 from .online_tempoformer import LatePostError, StreamState
 from .pipeline_tempoformer import StreamClassificationPipeline
+from .timeline_tempoformer import Timeline
 from .tokenization_temporal_bert import TemporalBertTokenizer, TemporalRobertaTokenizer
 
 
@@ -54,7 +50,7 @@ if TYPE_CHECKING:
     from .data.timelines import label_names, to_timelines
     from .evaluation.metrics import compute_metrics
 
-# What needs Datasets, scikit-learn or matplotlib, which take seconds to import, is imported when it is first used.
+# These need Datasets, scikit-learn or matplotlib, which take seconds to import: they are imported at their first use.
 LAZY = {
     "compute_metrics": ".evaluation.metrics",
     "label_names": ".data.timelines",
@@ -68,10 +64,6 @@ MODELS = {
     PostTempoFormerConfig: {
         AutoModel: PostTempoFormerModel,
         AutoModelForSequenceClassification: PostTempoFormerForStreamClassification,
-    },
-    TemporalPostTempoFormerConfig: {
-        AutoModel: TemporalPostTempoFormerModel,
-        AutoModelForSequenceClassification: TemporalPostTempoFormerForStreamClassification,
     },
     TempoFormerConfig: {
         AutoModel: TempoFormerModel,
@@ -137,11 +129,9 @@ __all__ = [
     "TempoFormerPreTrainedModel",
     "TemporalBertConfig",
     "TemporalBertTokenizer",
-    "TemporalPostTempoFormerConfig",
-    "TemporalPostTempoFormerForStreamClassification",
-    "TemporalPostTempoFormerModel",
     "TemporalRobertaConfig",
     "TemporalRobertaTokenizer",
+    "Timeline",
     "compute_metrics",
     "focal_loss",
     "label_names",

@@ -1,49 +1,37 @@
-"""Checks that several Hub modules share: numbers and labels of configurations, shapes, precision, missing weights."""
+"""Checks that several Hub modules share: fields and labels of configurations, shapes, precision, missing weights."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.utils.type_validators import interval
 
 
-# What the numbers of our configurations must be, and in which fields. NaN is none of these.
-BOUNDS: dict[str, tuple[Callable[[float], bool], list[str]]] = {
-    "at least 1": (lambda number: number >= 1, ["window", "num_members", "head_hidden_sizes", "lstm_hidden_size"]),
-    "positive and finite": (
-        lambda number: 0 < number < math.inf,
-        ["rope_theta", "stream_position_initializer_range", "time_initializer_range"],
-    ),
-    "at least 0 and finite": (lambda number: 0 <= number < math.inf, ["focal_gamma", "num_trees", "tree_weights"]),
-    "at least 0 and below 1": (lambda number: 0 <= number < 1, ["head_dropout", "stream_dropout"]),
-}
+# Fields of configurations: `window: int = at_least_1(default=20)`. NaN is in none of these intervals.
+at_least_1 = interval(min=1)
+positive = interval(min=0, exclude_min=True, max=math.inf, exclude_max=True)
+not_negative = interval(min=0, max=math.inf, exclude_max=True)
+dropout = interval(min=0, max=1, exclude_max=True)
 
 
 @dataclass(kw_only=True)
 class CheckedFields:
-    """What all our configurations check: their numbers and labels."""
+    """Checks the labels of a configuration, and makes a `ValueError` of the library's errors."""
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs):
-        """As in the library, but the fields in `kwargs` are checked too, and what is refused is a `ValueError`."""
+        """Reads a configuration as the library does, also checks `kwargs`, and raises a `ValueError` for a bad one."""
         try:
             loaded = super().from_dict(config_dict, **kwargs)
             (loaded[0] if isinstance(loaded, tuple) else loaded).validate()
         except StrictDataclassError as problem:
             raise ValueError(f"Configuration of a '{cls.model_type}': {' '.join(str(problem).split())}") from None
         return loaded
-
-    # The library runs `validate_` methods in the order of the alphabet; others rely on these numbers.
-    def validate_bounds(self):
-        """Numbers must lie within their bounds."""
-        for rule, (holds, names) in BOUNDS.items():
-            for name in names:
-                value = getattr(self, name, None)
-                numbers = value if isinstance(value, (list, tuple)) else [value]
-                if not all(number is None or holds(number) for number in numbers):
-                    raise ValueError(f"`{name}` must be {rule}, got {value}.")
 
     def validate_labels(self):
         """Labels must be numbered from 0 without gaps."""
@@ -63,7 +51,7 @@ def check_shape(name: str, tensor: torch.Tensor | None, *shape: int | None):
 
 
 def narrow_float(value: Any) -> Any:
-    """The dtype of a number, tensor or array in floats of fewer than 64 bits; None for anything else."""
+    """Returns the dtype of a number, tensor or array in floats of fewer than 64 bits; None for anything else."""
     dtype = getattr(value, "dtype", None)
     # PyTorch's dtypes, and NumPy's.
     is_float = getattr(dtype, "is_floating_point", False) or getattr(dtype, "kind", "") == "f"
@@ -78,3 +66,13 @@ def check_whole(source: Any, missing: Iterable[str]):
             f"The weights of {source} are not those of its configuration: they lack {', '.join(missing[:5])}{more}. "
             "Save or download the model again."
         )
+
+
+def longest_input(encoder: PreTrainedModel) -> int:
+    """Returns the largest number of tokens that an encoder has positions for; 1e30 without a limit."""
+    for name, table in encoder.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            # With an id for padding, positions start behind it.
+            return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    most = getattr(encoder.config, "max_position_embeddings", None) or -1
+    return most if most > 0 else int(1e30)

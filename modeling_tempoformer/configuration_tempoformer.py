@@ -5,8 +5,8 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .configuration_post_tempoformer import StreamFields
-from .configuration_temporal_bert import TemporalBertConfig, TemporalRobertaConfig
+from .checks_tempoformer import at_least_1, positive
+from .configuration_streams_tempoformer import StreamFields
 
 
 @strict
@@ -50,7 +50,6 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
 
     model_type = "tempoformer"
     keys_to_ignore_at_inference = ["stream_attentions", "hidden_states", "attentions"]
-    own_encoders = {config.model_type: config for config in (TemporalBertConfig, TemporalRobertaConfig)}
     auto_classes = {
         "AutoConfig": "configuration_tempoformer.TempoFormerConfig",
         "AutoModel": "modeling_tempoformer.TempoFormerModel",
@@ -59,11 +58,11 @@ class TempoFormerConfig(StreamFields, PreTrainedConfig):
 
     num_stream_layers: int = 2
     stream_position_embeddings: bool | list[bool] = True
-    stream_position_initializer_range: float | int = 0.02
+    stream_position_initializer_range: float | int = positive(default=0.02)
     stream_residual: bool = False
     fusion: Literal["gate", "none"] = "gate"
     head: Literal["mlp", "lstm"] = "mlp"
-    lstm_hidden_size: int = 100
+    lstm_hidden_size: int = at_least_1(default=100)
     recurrent_order: Literal["forward", "reverse"] = "forward"
 
     def validate_layers(self):

@@ -6,7 +6,7 @@ from typing import Literal
 from huggingface_hub.dataclasses import strict
 from transformers import BertConfig, RobertaConfig
 
-from .checks_tempoformer import CheckedFields
+from .checks_tempoformer import CheckedFields, positive
 
 
 # The first ids of `time_ids`; those of the time points follow.
@@ -24,15 +24,15 @@ class TemporalFields(CheckedFields):
     time_scaling: Literal["linear", "exponential", "documents"] = "linear"
     time_document_counts: list[int] | None = None
     prepend_time: bool = False
-    time_initializer_range: float | int = 0.02
+    time_initializer_range: float | int = positive(default=0.02)
 
     @property
     def num_time_ids(self) -> int:
-        """How many different `time_ids` there are."""
+        """The number of different `time_ids`."""
         return NUM_SPECIAL_TIMES + len(self.times)
 
     def validate_times(self):
-        """Time points must be unique, and scaling by documents needs a count for each."""
+        """Checks that time points are unique, and that scaling by documents has a count for each."""
         if len(set(self.times)) < len(self.times):
             raise ValueError(f"`times` must be unique, got {list(self.times)}.")
         if self.temporal_attention == "scaled" and self.time_scaling == "exponential" and len(self.times) > 64:
@@ -84,8 +84,8 @@ class TemporalBertConfig(TemporalFields, BertConfig):
             Standard deviation of new time embeddings.
         kwargs: The fields of [`BertConfig`].
 
-    Raises a validation error that names the field for values that do not fit together or make no sense;
-    `from_pretrained` and `from_dict` make a `ValueError` of it.
+    Raises a validation error that names the field if a value is out of range or contradicts another one;
+    `from_pretrained` and `from_dict` raise it as a `ValueError`.
     """
 
     model_type = "temporal_bert"
@@ -98,12 +98,12 @@ class TemporalRobertaConfig(TemporalFields, RobertaConfig):
     Configuration of a [`RobertaWithTemporalAttention`] (Rosin and Radinsky, 2022): RoBERTa's fields, and these.
 
     Args:
-        times, temporal_attention, temporal_residual, time_scaling: As in [`TemporalBertConfig`].
-        time_document_counts, prepend_time, time_initializer_range: As in [`TemporalBertConfig`].
+        times, temporal_attention, temporal_residual, time_scaling: See [`TemporalBertConfig`].
+        time_document_counts, prepend_time, time_initializer_range: See [`TemporalBertConfig`].
         kwargs: The fields of [`RobertaConfig`].
 
-    Raises a validation error that names the field for values that do not fit together or make no sense;
-    `from_pretrained` and `from_dict` make a `ValueError` of it.
+    Raises a validation error that names the field if a value is out of range or contradicts another one;
+    `from_pretrained` and `from_dict` raise it as a `ValueError`.
     """
 
     model_type = "temporal_roberta"

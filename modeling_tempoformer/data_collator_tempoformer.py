@@ -1,207 +1,17 @@
-"""From the posts of timelines to batches of streams: times as users write them, rows, windows, and the collator."""
+"""Makes batches of streams from rows of timelines: windows, elapsed times and padding."""
 
-import math
-import numbers
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import logging
 
 from .checks_tempoformer import narrow_float
 
 
-logger = logging.get_logger(__name__)
-
-# From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
-FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
-END_OF_1970, START_OF_1990 = 365 * 86400, 631_152_000
-# Day, month and year, as much of Europe writes them.
-DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
-SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
-
-
-def to_seconds(value: Any) -> float | None:
-    """
-    Seconds since 1970-01-01 UTC, in float64.
-
-    Args:
-        value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime`, a `date` or a `numpy.datetime64` (UTC
-            where they have no zone), or seconds as a number, a `Decimal` or a numeric string: a date needs its dashes.
-
-    Returns:
-        `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
-        anything else, including NaN, moments outside the years 1 to 5138 (UTC), floats of fewer than 64 bits, and
-        numbers that a spreadsheet has shortened (`"1.71455E+09"`).
-    """
-    return read_time(value)[1]
-
-
-def read_time(value: Any) -> tuple[str, float | None]:
-    """How a time is written ("a number", "a date" or "missing"), and its seconds."""
-    dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if isinstance(value, str):
-        value = read_text(value.strip())
-    elif isinstance(value, Decimal):
-        value = float(value)
-    elif dtype_kind == "M":
-        # A date of NumPy, which in other units may give a number instead of a `datetime`.
-        value = value.astype("datetime64[us]").item()
-    if value is None or type(value).__name__ == "NaTType":
-        return "missing", None
-    kind, seconds = "a number", value
-    if isinstance(value, date):
-        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
-        kind, seconds = "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    elif dtype := narrow_float(value):
-        raise ValueError(f"{dtype} is too coarse for seconds since 1970; give Python numbers or float64")
-    elif isinstance(value, bool) or not isinstance(value, numbers.Real) or dtype_kind == "m":
-        # NumPy calls a duration a number.
-        raise ValueError(f"a {type(value).__name__} is not a time")
-    # Also false of a NaN.
-    if not FIRST_SECONDS <= seconds < END_SECONDS:
-        raise ValueError(
-            "a time must lie within the years 1 to 5138 (UTC), and a number must be seconds, not milliseconds"
-        )
-    return kind, float(seconds)
-
-
-def read_text(text: str) -> float | datetime | None:
-    """A numeric string as a number, any other as an ISO-8601 date, an empty one as None."""
-    if looks_shortened(text):
-        raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")
-    try:
-        # Python reads 2024_05_01 as a number.
-        return float(text if "_" not in text else "")
-    except ValueError:
-        pass
-    if match := DOTTED.fullmatch(text):
-        day, month, year, time_of_day = match.groups()
-        text = f"{year}-{month:0>2}-{day:0>2}{time_of_day}"
-    try:
-        return datetime.fromisoformat(text) if text else None
-    except ValueError:
-        raise ValueError(
-            "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; give a column of other dates "
-            "the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by pd.to_datetime(column), with "
-            "dayfirst=True if the day comes before the month, and offsets (00:01:30) by pd.to_timedelta(column)"
-        ) from None
-
-
-def looks_shortened(value: Any) -> bool:
-    """Whether a text is a number without its last digits, as spreadsheets write long ones: 1.71455E+09."""
-    match = SHORTENED.fullmatch(value.strip()) if isinstance(value, str) else None
-    return match is not None and len(match[1] or "") < int(match[2])
-
-
-class TimeColumn:
-    """
-    Reads the times of one column, all of one kind: a bare number among dates (`20240502` among `2024-05-01`) would be
-    a moment in 1970. With `shows_values=False` no error repeats a value, which may be private.
-    """
-
-    def __init__(self, shows_values: bool = True):
-        self.shows_values = shows_values
-        self.first: tuple[str, Any, Any] | None = None  # kind, place and value
-        self.smallest, self.largest = math.inf, -math.inf
-
-    def read(self, place: Any, value: Any) -> float | None:
-        """[`to_seconds`]. Raises a `ValueError` that names the first `place`, such as "row 0", if the kind differs."""
-        kind, seconds = read_time(value)
-        self.first = self.first or (kind, place, value)
-        was, where, other = self.first
-        if was != kind:
-            shown = f" ({other!r})" if self.shows_values else ""
-            raise ValueError(
-                f"the time is {kind}, while {where} is {was}{shown}; the times of a column must be all ISO-8601 "
-                "dates (2024-05-01), all numbers of seconds, or all missing"
-            )
-        if kind == "a number":
-            self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
-        return seconds
-
-    def warn(self):
-        """Says, once a run, that numbers do not look like seconds since 1970."""
-        if 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
-            # Without the numbers: a text of its own for each timeline or file would be a line for each.
-            logger.warning_once(
-                "The times are numbers, read as seconds: some lie in 1970. Nothing is wrong if they count seconds "
-                "from some start. If they are milliseconds, minutes, days of a spreadsheet, years or dates without "
-                "dashes (20240501), convert the column by pd.to_datetime first."
-            )
-
-
-def to_date(seconds: float) -> datetime:
-    """The moment of `seconds` since 1970-01-01, in UTC. `datetime.fromtimestamp` fails for early years."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-
-
-def tokenize_posts(
-    tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int, timestamps: list[float] | None = None
-) -> tuple[dict[str, list], int]:
-    """
-    Tokenizes posts, each cut to `limit` tokens; a tokenizer of dated texts reads the time from `timestamps` (seconds).
-    Returns its columns but the mask, which the collator makes, and how many posts were cut. Raises a `ValueError` that
-    names a post whose time the tokenizer does not know, or whose text has half of a surrogate pair.
-    """
-    dates = None
-    if "time_ids" in tokenizer.model_input_names:
-        dates = [None] * len(texts) if timestamps is None else [to_date(seconds) for seconds in timestamps]
-    for post, text in enumerate(texts):
-        try:
-            text.encode()
-            if dates is not None:
-                tokenizer.time_id(dates[post])
-        except ValueError as problem:
-            if isinstance(problem, UnicodeEncodeError):
-                half = problem.object[problem.start]
-                problem = f"the text has {half!r}, half of a surrogate pair, as of an emoji that was cut."
-            raise ValueError(f"post {post} in order of time: {problem}") from None
-
-    def tokenize(posts: list[int], **settings) -> dict[str, list]:
-        if not posts:
-            return {"input_ids": []}
-        times = {} if dates is None else {"time": [dates[post] for post in posts]}
-        tokens = tokenizer([texts[post] for post in posts], **times, **settings)
-        return {name: tokens[name] for name in tokenizer.model_input_names if name in tokens and "mask" not in name}
-
-    columns = tokenize(list(range(len(texts))), verbose=False)
-    too_long = [post for post, ids in enumerate(columns["input_ids"]) if len(ids) > limit]
-    for name, values in tokenize(too_long, truncation=True, max_length=limit).items():
-        for post, tokens in zip(too_long, values, strict=True):
-            columns[name][post] = tokens
-    return columns, len(too_long)
-
-
-def row_bounds(
-    num_posts: int, window: int, targets_per_row: int, num_context: int = 0
-) -> Iterator[tuple[int, int, int]]:
-    """
-    The rows of a timeline, whose first `num_context` posts are no targets. Yields (start, first, end) for each: it has
-    the posts from `start` to `end`, of which those before `first` are the context of the first target.
-    """
-    for first in range(num_context, num_posts, targets_per_row):
-        yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)
-
-
-def cut_rows(
-    columns: dict[str, list], window: int, targets_per_row: int, num_context: int = 0
-) -> Iterator[dict[str, list | int]]:
-    """The rows of a timeline for [`StreamCollator`], from the columns of its posts, by [`row_bounds`]."""
-    start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
-    for start, first, end in row_bounds(len(columns["input_ids"]), window, targets_per_row, num_context):
-        of_posts = {name: values[start:end] for name, values in columns.items()}
-        yield {**of_posts, "num_context": first - start, "num_before": start, **start_time}
-
-
 def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
     """
-    The posts of each target's stream: the target and the `window - 1` posts before it (paper, section 3).
+    Returns the posts of each target's stream: the target and the `window - 1` posts before it (paper, section 3).
 
     Args:
         targets (`torch.LongTensor` of shape `(num_targets,)`): Positions of the target posts in their row.
@@ -215,7 +25,7 @@ def stream_windows(targets: torch.LongTensor, window: int) -> torch.LongTensor:
 
 def elapsed_seconds(timestamps: torch.Tensor, stream_index: torch.LongTensor) -> torch.FloatTensor:
     """
-    Seconds from each post of a stream to the stream's newest post.
+    Returns the seconds from each post of a stream to the stream's newest post.
 
     Args:
         timestamps (`torch.Tensor` of shape `(num_posts,)`):
@@ -250,10 +60,10 @@ class StreamCollator:
 
     A call returns tensors with the rows (B) first: `input_ids` and `attention_mask` (B, posts, tokens), or
     `post_embeds` (B, posts, hidden) and `attention_mask` (B, posts, 1); `stream_index` (B, streams, window), `elapsed`
-    in seconds of the same shape if timed, `place` (B, streams, 2), how many posts of the timeline come before and
-    seconds since the first of them, and if the rows have them `labels` (B, streams) and `held_out` (B,). Raises a
-    `ValueError` that names the row for missing columns, posts without tokens, labels that are not integers or not as
-    many as targets, and timestamps that are out of order or in floats of fewer than 64 bits.
+    in seconds of the same shape if timed, `timeline_position` (B, streams, 2), how many posts of the timeline come
+    before and seconds since the first of them, and if the rows have them `labels` (B, streams) and `held_out` (B,).
+    Raises a `ValueError` that names the row for missing columns, posts without tokens, labels that are not integers or
+    not as many as targets, and timestamps that are out of order or in floats of fewer than 64 bits.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -274,7 +84,7 @@ class StreamCollator:
                 streams.append(self.streams(row))
             except ValueError as problem:
                 raise ValueError(f"Row {number} of the batch {problem}") from None
-        columns = {"stream_index": -1, "place": 0.0} | ({"elapsed": 0.0} if self.timed else {})
+        columns = {"stream_index": -1, "timeline_position": 0.0} | ({"elapsed": 0.0} if self.timed else {})
         columns |= {"labels": -100} if "labels" in rows[0] else {}
         padded = {name: pad([stream[name] for stream in streams], fill) for name, fill in columns.items()}
         if "held_out" in rows[0]:
@@ -293,7 +103,7 @@ class StreamCollator:
                 raise ValueError(f"has no tokens in post {post}.")
 
     def streams(self, row: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """The streams of one row."""
+        """Returns the streams of one row."""
         num_posts, num_context = len(posts_of(row)), row.get("num_context", 0)
         num_targets = num_posts - num_context
         labels = row.get("labels", [-100] * num_targets)
@@ -314,11 +124,11 @@ class StreamCollator:
             since_first = (times[targets] - (times[0] if start_time is None else start_time)).float()
         elif row.get("timestamps") is not None:
             raise ValueError("has 'timestamps', but the collator has `timed=False`.")
-        streams["place"] = torch.stack((num_before, since_first), dim=-1)
+        streams["timeline_position"] = torch.stack((num_before, since_first), dim=-1)
         return streams
 
     def pad_posts(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Token tensors of shape (rows, posts, tokens), or vectors of posts and their mask."""
+        """Returns token tensors (rows, posts, tokens), or vectors of posts and their mask."""
         if "post_embeds" in rows[0]:
             vectors = [torch.as_tensor(row["post_embeds"]) for row in rows]
             masks = [torch.ones(len(posts), 1, dtype=torch.long) for posts in vectors]
@@ -335,12 +145,12 @@ class StreamCollator:
 
 
 def posts_of(row: dict[str, Any]) -> Any:
-    """The posts of a row, as vectors or as tokens."""
+    """Returns the posts of a row, as vectors or as tokens."""
     return row.get("post_embeds", row.get("input_ids", ()))
 
 
 def read_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
-    """The seconds of a row's posts. Raises a `ValueError` unless there is one for each post, exact and in order."""
+    """Checks and returns the seconds of a row's posts: one for each post, exact and in order."""
     if timestamps is None:
         raise ValueError(
             "has no 'timestamps'. Pass `remove_unused_columns=False` to `TrainingArguments` so that the Trainer keeps "

@@ -7,12 +7,11 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 from transformers import PreTrainedModel
-from transformers import initialization as init
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_tempoformer import TempoFormerConfig
-from .modeling_post_tempoformer import (
+from .modeling_streams_tempoformer import (
     StreamAttention,
     StreamClassificationMixin,
     StreamPositionEmbedding,
@@ -21,7 +20,7 @@ from .modeling_post_tempoformer import (
     Streams,
     class_layers,
     has_equal_calls,
-    start_narrow,
+    starting,
 )
 from .modeling_tempoformer_encoders import Pooler, get_encoder_adapter
 from .online_tempoformer import StreamState
@@ -62,14 +61,6 @@ class TempoFormerModelOutput(ModelOutput):
     attentions: tuple[torch.FloatTensor, ...] | None = None
 
 
-class ZeroLinear(nn.Linear):
-    """A linear layer that starts at 0, so that adding its output changes nothing at first."""
-
-
-class NarrowLinear(nn.Linear):
-    """A linear layer that starts as [`start_narrow`] does."""
-
-
 class StreamPosition(nn.Module):
     """
     Adds the embedding of a post's position in the stream to all its tokens, then LayerNorm and dropout. Before a
@@ -91,15 +82,16 @@ class StreamPosition(nn.Module):
         return self.dropout(self.norm(hidden_states + position))
 
 
-class StreamLayer(nn.Module):
-    """What comes before one of the encoder's layers, stream positions, and after it, attention across posts."""
+class TempoFormerStreamLayer(nn.Module):
+    """Stream positions before one of the encoder's layers, and attention across posts after it."""
 
     def __init__(self, config: TempoFormerConfig, index: int):
         super().__init__()
         dropout = get_encoder_adapter(config.encoder_config).dropout(config.encoder_config)
         self.position = StreamPosition(config) if config.position_embeddings_per_layer[index] else None
-        last = ZeroLinear if config.stream_residual else nn.Linear
-        self.attention = StreamAttention(config, dropout, nn.Linear, last)
+        self.attention = StreamAttention(config, dropout, nn.Linear, nn.Linear)
+        if config.stream_residual:
+            starting("zero", self.attention.o_proj)
 
 
 class GateAndNorm(nn.Module):
@@ -127,23 +119,23 @@ class StreamClassificationHead(nn.Module):
         if config.head == "lstm":
             # Without stream layers the posts come from the encoder's own pooler, which has a dense layer.
             self.dense = nn.Linear(hidden_size, hidden_size) if config.num_stream_layers else None
-            self.lstm = nn.LSTM(hidden_size, config.lstm_hidden_size, batch_first=True)
+            self.lstm = starting("narrow", nn.LSTM(hidden_size, config.lstm_hidden_size, batch_first=True))
             width = config.lstm_hidden_size
         else:
             width = 2 * hidden_size if config.num_stream_layers and has_pooler(config) else hidden_size
-        self.mlp = class_layers(config, width, NarrowLinear)
+        self.mlp = class_layers(config, width, nn.Linear)
 
     def forward(self, posts: torch.Tensor, pooled: torch.Tensor | None, stream_mask: torch.BoolTensor) -> torch.Tensor:
         if self.lstm is not None:
-            features = self.read_in_turn(posts.flatten(0, 1), stream_mask.flatten(0, 1)).view(*posts.shape[:2], -1)
+            features = self.final_lstm_state(posts.flatten(0, 1), stream_mask.flatten(0, 1)).view(*posts.shape[:2], -1)
         else:
             features = posts[:, :, -1]
             if pooled is not None:
                 features = torch.cat((pooled, features), dim=-1)
         return self.mlp(features)
 
-    def read_in_turn(self, posts: torch.Tensor, stream_mask: torch.BoolTensor) -> torch.Tensor:
-        """The LSTM's state after the last real post; `posts` (streams, window, hidden)."""
+    def final_lstm_state(self, posts: torch.Tensor, stream_mask: torch.BoolTensor) -> torch.Tensor:
+        """Returns the LSTM's state after the last real post of `posts` (streams, window, hidden)."""
         if self.dense is not None:
             posts = self.dense(posts).tanh()
         if self.order == "reverse":
@@ -170,29 +162,20 @@ class TempoFormerPreTrainedModel(StreamPreTrainedModel):
     # Modules that must not be split across devices.
     _no_split_modules = ["StreamPosition", "StreamAttention", "GateAndNorm"]
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module):
-        super()._init_weights(module)
-        if isinstance(module, nn.LSTM):
-            start_narrow(module, module.hidden_size)
-        elif isinstance(module, NarrowLinear):
-            start_narrow(module, module.in_features)
-        elif isinstance(module, ZeroLinear):
-            init.zeros_(module.weight)
-
     @classmethod
     def load_encoder(cls, name: str, config: TempoFormerConfig, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
-        """The pretrained encoder `name`, with its pooler if the model uses it, and the library's loading info."""
-        return get_encoder_adapter(config.encoder_config).load(name, has_pooler(config), **kwargs)
+        """Returns the pretrained encoder, with its pooler if the model uses it, and the library's loading info."""
+        adapter = get_encoder_adapter(config.encoder_config)
+        return adapter.load(name, has_pooler(config), config=config.encoder_config, **kwargs)
 
 
 def zero_outside(mask: torch.BoolTensor, values: torch.Tensor) -> torch.Tensor:
-    """`values` (..., n), 0 where `mask` (...) is False."""
+    """Returns `values` (..., n), with 0 where `mask` (...) is False."""
     return values.masked_fill(~mask.unsqueeze(-1).to(values.device), 0.0)
 
 
 def has_pooler(config: TempoFormerConfig) -> bool:
-    """Whether the encoder's pooler is used. A recurrent head over stream layers has a dense layer of its own."""
+    """Returns whether the encoder's pooler is used. A recurrent head over stream layers has its own dense layer."""
     return config.head == "mlp" or config.num_stream_layers == 0
 
 
@@ -204,20 +187,23 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
 
     Args:
         config ([`TempoFormerConfig`]): Its `encoder_config` names the encoder.
+        encoder (`PreTrainedModel`, *optional*): The encoder, as the adapter of its family loads it; a new one is built
+            if omitted.
     """
 
     # `encode_posts` may record these; the encoder's class says in which of its modules.
     _can_record_outputs = {"attentions": StreamAttention}
 
-    def __init__(self, config: TempoFormerConfig):
+    def __init__(self, config: TempoFormerConfig, encoder: PreTrainedModel | None = None):
         super().__init__(config)
         self.adapter = get_encoder_adapter(config.encoder_config)
-        self.encoder = self.adapter.build(config.encoder_config, add_pooler=has_pooler(config))
+        encoder = self.adapter.build(config.encoder_config, has_pooler(config)) if encoder is None else encoder
+        self.encoder = self.adapter.prepare(encoder)
         # Kept outside the encoder, so that its weight names stay those of its family.
         add_pooler = has_pooler(config) and not self.adapter.own_pooler
         self.pooler = Pooler(config.encoder_config) if add_pooler else None
         layers = range(config.num_stream_layers)
-        self.stream_layers = nn.ModuleList(StreamLayer(config, index) for index in layers)
+        self.stream_layers = nn.ModuleList(TempoFormerStreamLayer(config, index) for index in layers)
         self.fusion = GateAndNorm(config) if config.fusion == "gate" and layers else None
         self.post_init()
 
@@ -230,12 +216,11 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         stream_index: torch.LongTensor | None = None,
         elapsed: torch.FloatTensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
-        time_ids: torch.LongTensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TempoFormerModelOutput:
         r"""
         Args:
-            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, time_ids:
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds:
                 As in [`PostTempoFormerModel.forward`].
             kwargs: `output_hidden_states`, `output_attentions`, `output_stream_attentions` (those across posts alone),
                 `return_dict`.
@@ -245,8 +230,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         """
         output_hidden_states, output_attentions, output_stream_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
-        inputs, streams = self.lay_out({**given, "time_ids": time_ids}, attention_mask, stream_index, elapsed)
-        times = inputs.pop("time_ids", None)
+        inputs, streams = self.lay_out(given, attention_mask, stream_index, elapsed)
         # All values that shapes depend on, in one transfer: the place after each post's last token, and the slots.
         places = torch.arange(1, streams.token_mask.shape[1] + 1, device=streams.token_mask.device)
         of_slots = streams.slot_post.masked_fill(~streams.slot_mask, -1)
@@ -259,12 +243,10 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             output_attentions = False
         rows = (streams.shape[0], -1)
         encoded = self.encode_posts(
-            posts, inputs, times, rows[0], output_hidden_states, output_attentions=output_attentions, return_dict=True
+            posts, inputs, rows[0], output_hidden_states, output_attentions=output_attentions, return_dict=True
         )
         states, attentions = encoded["states"], encoded.get("attentions", ())
-        outputs, pooled, stream_attentions = self.read_streams(
-            posts, states, times, streams, slots, output_stream_attentions
-        )
+        outputs, pooled, stream_attentions = self.read_streams(posts, states, streams, slots, output_stream_attentions)
 
         per_layer, by_row = len(posts.members), partial(torch.unflatten, dim=0, sizes=streams.shape)
         return TempoFormerModelOutput(
@@ -281,7 +263,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         )
 
     def post_inputs(self, attention_mask: torch.LongTensor, **tokens: torch.LongTensor) -> dict[str, torch.Tensor]:
-        """As of the post model; here the tokens, as given, since stream layers read all of them."""
+        """Returns the posts as given, since the stream layers read all of their tokens."""
         return {"attention_mask": attention_mask, **tokens}
 
     @capture_outputs
@@ -289,7 +271,6 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         self,
         posts: PostGroups,
         inputs: dict[str, torch.Tensor],
-        time_ids: torch.LongTensor | None,
         num_rows: int,
         output_hidden_states: bool,
         **kwargs: Unpack[TransformersKwargs],
@@ -302,36 +283,32 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         """
         groups = zip(*(posts.split(values) for values in inputs.values()), strict=True)
         states = [self.adapter.embed(self.encoder, **dict(zip(inputs, group, strict=True))) for group in groups]
-        layer_inputs, hidden_states = self.layer_inputs(posts, states, time_ids), []
+        layer_inputs, hidden_states = self.layer_inputs(posts, states), []
         for layer in (None, *self.local_layers):
             if layer is not None:
                 states = self.run_layer(layer, states, layer_inputs)
             if output_hidden_states:
                 joined = zero_outside(posts.mask, posts.join_states(states))
                 hidden_states.append(joined.unflatten(0, (num_rows, -1)))
-                # What is computed next starts from what is returned, so that this gets gradients.
+                # The next layer reads the returned states, so that they get gradients.
                 states = posts.split(hidden_states[-1].flatten(0, 1))
         return {"states": states, "hidden_states": hidden_states}
 
-    def layer_inputs(
-        self, posts: PostGroups, states: list[torch.Tensor], time_ids: torch.LongTensor | None
-    ) -> list[dict[str, Any]]:
-        """What layers take for each group besides its states; `time_ids` (posts, tokens)."""
-        times = [None] * len(states) if time_ids is None else posts.split(time_ids)
-        groups = zip(states, posts.masks, times, strict=True)
+    def layer_inputs(self, posts: PostGroups, states: list[torch.Tensor]) -> list[dict[str, Any]]:
+        """Returns the arguments of layers for each group besides its states."""
+        groups = zip(states, posts.masks, strict=True)
         return [self.adapter.layer_inputs(self.encoder, *group) for group in groups]
 
     def run_layer(
         self, layer: nn.Module, states: list[torch.Tensor], inputs: list[dict[str, Any]]
     ) -> list[torch.Tensor]:
-        """One layer's output for each group."""
+        """Returns one layer's output for each group."""
         return [self.adapter.run_layer(layer, *group) for group in zip(states, inputs, strict=True)]
 
     def read_streams(
         self,
         posts: PostGroups,
         states: list[torch.Tensor],
-        time_ids: torch.LongTensor | None,
         streams: Streams,
         slots: list[int] | None,
         output_attentions: bool,
@@ -347,7 +324,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             pooled = self.pool(posts.join([group[:, 0] for group in states]))
         if not len(self.stream_layers):
             return zero_outside(slot_mask, pooled[slot_post.to(pooled.device)]), None, []
-        outputs, attentions = self.run_stream_layers(posts, states, time_ids, streams, slots, output_attentions)
+        outputs, attentions = self.run_stream_layers(posts, states, streams, slots, output_attentions)
         if pooled is not None:
             pooled = zero_outside(slot_mask[:, -1], pooled[slot_post[:, -1].to(pooled.device)])
         if output_attentions:
@@ -377,12 +354,11 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         self,
         posts: PostGroups,
         states: list[torch.Tensor],
-        time_ids: torch.LongTensor | None,
         streams: Streams,
         slots: list[int] | None,
         output_attentions: bool,
     ) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
-        """What `read_streams` returns of the stream layers, with any values where there is no post."""
+        """Returns the posts' vectors and attentions of `read_streams`, with any values where there is no post."""
         window, device = streams.slot_post.shape[1], streams.slot_post.device
         layers = self.adapter.layers(self.encoder)[-len(self.stream_layers) :]
         numbers = shared = None
@@ -401,10 +377,9 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             numbers, positions = zip(*places, strict=True)
             filled, source, positions = (to_device(values, device) for values in (filled, numbers, positions))
         posts, states = self.copy_posts(posts, states, source, numbers)
-        times = None if time_ids is None else time_ids[source]
         # The newest post always has the last position.
         positions = positions + (self.config.window - window)
-        inputs = self.layer_inputs(posts, states, times)
+        inputs = self.layer_inputs(posts, states)
         attentions = []
         for index, (stream_layer, layer) in enumerate(zip(self.stream_layers, layers, strict=True)):
             is_last = index == len(layers) - 1
@@ -419,8 +394,8 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
                 if shared is not None:
                     source = to_device(shared, device)
                     posts, states = self.copy_posts(posts, states, source, shared)
-                    times, positions = None if times is None else times[source], positions[source]
-                    inputs, shared = self.layer_inputs(posts, states, times), None
+                    positions = positions[source]
+                    inputs, shared = self.layer_inputs(posts, states), None
                 cls = [group[:, 0] for group in states]
             raw_cls = scatter(posts.join(cls), filled, streams.slot_post.shape)
             cls = self.adapter.final_norm(self.encoder, raw_cls)
@@ -446,19 +421,20 @@ class TempoFormerForStreamClassification(StreamClassificationMixin, TempoFormerP
 
     Args:
         config ([`TempoFormerConfig`]): `num_labels` (or `id2label` with `label2id`) sets the classes.
+        encoder (`PreTrainedModel`, *optional*): As in [`TempoFormerModel`].
     """
 
-    def __init__(self, config: TempoFormerConfig):
+    def __init__(self, config: TempoFormerConfig, encoder: PreTrainedModel | None = None):
         super().__init__(config)
         self.num_labels = config.num_labels
-        self.tempoformer = TempoFormerModel(config)
+        self.tempoformer = TempoFormerModel(config, encoder)
         self.classifier = StreamClassificationHead(config)
         self.post_init()
 
     def classify_streams(
-        self, outputs: TempoFormerModelOutput, place: torch.Tensor | None, elapsed: torch.Tensor | None
+        self, outputs: TempoFormerModelOutput, timeline_position: torch.Tensor | None, elapsed: torch.Tensor | None
     ) -> torch.Tensor:
-        """Logits (1, batch_size, num_streams, num_labels) of what the model without the head returns."""
+        """Returns logits (1, batch_size, num_streams, num_labels)."""
         return self.classifier(outputs.last_hidden_state, outputs.pooler_output, outputs.stream_mask).unsqueeze(0)
 
 

@@ -13,16 +13,15 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Layer, DebertaV2Model
 from transformers.models.mpnet.modeling_mpnet import MPNetLayer, MPNetModel
 
-from .modeling_post_tempoformer import MASKED
-from .modeling_temporal_bert import BertWithTemporalAttention, RobertaWithTemporalAttention, TextTimes
+from .modeling_streams_tempoformer import MASKED
 
 
 def make_mask(
     config: PreTrainedConfig, tokens: torch.BoolTensor, dtype: torch.dtype, window: int | None = None
 ) -> Any:
     """
-    The mask of real tokens (posts, tokens) for the attention backend that `config` names; with `window` each token
-    sees so many others on each side. For eager and SDPA attention the library would wait for the device.
+    Returns the mask of real tokens (posts, tokens) for the attention backend that `config` names; with `window` each
+    token sees so many others on each side. For eager and SDPA attention the library would wait for the device.
     """
     if config._attn_implementation not in ("eager", "sdpa"):
         make = create_bidirectional_mask if window is None else create_bidirectional_sliding_window_mask
@@ -35,7 +34,7 @@ def make_mask(
 
 
 def is_plain(linear: nn.Module) -> bool:
-    """Whether a projection is only its weight and bias: no adapter around it, no hook that loads its weights."""
+    """Returns whether a projection is only its weight and bias, without an adapter or a hook that loads weights."""
     hooked = linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear)
     is_whole = type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
     return is_whole and linear.bias is not None and not hooked
@@ -59,26 +58,19 @@ class ClsAttention(nn.Module):
         if not cls_only:
             context, weights = self.self(hidden_states, attention_mask=attention_mask, **kwargs)
             return self.output(context, hidden_states), weights
-        return self.output(self.attend_from_cls(hidden_states, attention_mask, **kwargs), hidden_states[:, :1]), None
+        return self.output(self.attend_from_cls(hidden_states, attention_mask), hidden_states[:, :1]), None
 
     def attend_from_cls(
         self,
         hidden_states: torch.Tensor,
         tokens: torch.BoolTensor,
-        text_times: TextTimes | None = None,
-        query_scale: torch.Tensor | None = None,
-        **kwargs,
     ) -> torch.Tensor:
         """
-        The attention of the query of [CLS], (posts, 1, hidden). With a single query no token has to be projected:
+        Returns the attention of the query of [CLS] (posts, 1, hidden). With one query no token has to be projected:
         `q (W_k x + b_k) = (q W_k) x + q b_k`, and `sum_t a_t (W_v x_t + b_v) = W_v sum_t a_t x_t + b_v sum_t a_t`.
         """
         heads = (-1, self.self.num_attention_heads, self.self.attention_head_size)
         query = self.self.query(hidden_states[:, 0]).view(heads)
-        if text_times is not None:
-            query = self.self.apply_time(query.unsqueeze(2), text_times).squeeze(2)
-        if query_scale is not None:
-            query = self.self.apply_time(query.unsqueeze(2), query_scale=query_scale[:, :1]).squeeze(2)
         key, value = self.self.key, self.self.value
         if is_plain(key):
             # q b_k is the same for all tokens and cancels in the softmax, but b_k must get a gradient.
@@ -114,7 +106,7 @@ class EncoderAdapter:
     is computed for all tokens, though only [CLS] is read. All tensors are of a batch of posts of similar length.
     """
 
-    # What builds and loads the encoder: the Auto class, or ours where it does not know it.
+    # Builds and loads the encoder.
     encoder_class: Any = AutoModel
     # The family has a pooler, and its class takes `add_pooling_layer`.
     own_pooler = False
@@ -123,39 +115,42 @@ class EncoderAdapter:
     is_pre_norm = False
 
     def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        """The encoder for `config`, with new weights."""
+        """Returns an encoder for `config`, with new weights."""
         build = AutoModel.from_config if self.encoder_class is AutoModel else self.encoder_class._from_config
         # The dtype of our own parts, not the one that the encoder was saved in.
-        encoder = build(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
+        return build(config, dtype=torch.get_default_dtype(), **self.pooler_settings(add_pooler))
+
+    def load(self, name: str, add_pooler: bool, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
+        """Returns the pretrained encoder `name`, and the library's loading info."""
+        kwargs |= self.pooler_settings(add_pooler)
+        return self.encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
+
+    def prepare(self, encoder: PreTrainedModel) -> PreTrainedModel:
+        """Prepares a new or a loaded encoder, in place, for the methods below."""
         # Some families do not list their layer in `_no_split_modules`.
         layer = type(self.layers(encoder)[-1]).__name__
         encoder._no_split_modules = {*(encoder._no_split_modules or ()), layer}
         return encoder
 
-    def load(self, name: str, add_pooler: bool, **kwargs) -> tuple[PreTrainedModel, dict[str, Any]]:
-        """The pretrained encoder `name`, and the library's loading info."""
-        kwargs |= self.pooler_settings(add_pooler)
-        return self.encoder_class.from_pretrained(name, output_loading_info=True, **kwargs)
-
     def pooler_settings(self, add_pooler: bool) -> dict[str, bool]:
-        """The argument that tells the encoder's class whether to build its pooler."""
+        """Returns the argument that tells the encoder's class whether to build its pooler."""
         return {"add_pooling_layer": add_pooler} if self.own_pooler else {}
 
     def dropout(self, config: PreTrainedConfig) -> float:
-        """The dropout of hidden states, in the encoder and in the stream layers."""
+        """Returns the dropout of hidden states, in the encoder and in the stream layers."""
         return config.hidden_dropout_prob
 
     def embed(self, encoder: PreTrainedModel, **inputs: torch.Tensor) -> torch.Tensor:
         """
-        Embeddings (posts, tokens, hidden) of `input_ids` or `inputs_embeds`. A family without token types ignores
-        `token_type_ids`.
+        Returns embeddings (posts, tokens, hidden) of `input_ids` or `inputs_embeds`. A family without token types
+        ignores `token_type_ids`.
         """
         if not self.takes_token_types:
             inputs.pop("token_type_ids", None)
         return encoder.embeddings(**{"input_ids": None, **inputs})
 
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
-        """The encoder's layers, bottom to top."""
+        """Returns the encoder's layers, bottom to top."""
         return encoder.encoder.layer
 
     def layer_inputs(
@@ -163,11 +158,10 @@ class EncoderAdapter:
         encoder: PreTrainedModel,
         hidden_states: torch.Tensor,
         tokens: torch.BoolTensor,
-        time_ids: torch.LongTensor | None,
     ) -> dict[str, Any]:
         """
-        The arguments of all layers. `hidden_states` is (posts, tokens, hidden); `tokens` (posts, tokens) is True for
-        real tokens; `time_ids` (posts, tokens) is their calendar time, for encoders with temporal attention.
+        Returns the arguments of all layers. `hidden_states` is (posts, tokens, hidden); `tokens` (posts, tokens) is
+        True for real tokens.
         """
         return {"attention_mask": make_mask(encoder.config, tokens, hidden_states.dtype)}
 
@@ -182,7 +176,7 @@ class EncoderAdapter:
         return self.run_layer(layer, hidden_states, inputs)[:, 0]
 
     def final_norm(self, encoder: PreTrainedModel, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Hidden states of any layer, normalised as the encoder normalises those of its last layer."""
+        """Normalises hidden states of any layer as the encoder normalises those of its last layer."""
         return hidden_states
 
 
@@ -192,11 +186,10 @@ class BertAdapter(EncoderAdapter):
     own_pooler = True
     takes_token_types = True
 
-    def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        encoder = super().build(config, add_pooler)
+    def prepare(self, encoder: PreTrainedModel) -> PreTrainedModel:
         last = self.layers(encoder)[-1]
         last.attention = ClsAttention(last.attention)
-        return encoder
+        return super().prepare(encoder)
 
     def run_layer_for_cls(self, layer, hidden_states, inputs, tokens) -> torch.Tensor:
         return layer(hidden_states, **{**inputs, "attention_mask": tokens}, cls_only=True)[:, 0]
@@ -224,14 +217,19 @@ class DistilBertAdapter(EncoderAdapter):
         return encoder.transformer.layer
 
 
+class CheckpointedMPNetLayer(GradientCheckpointingLayer, MPNetLayer):
+    """MPNet's layer with gradient checkpointing, which the library's class lacks."""
+
+
 class RecordedMPNet(MPNetModel):
-    """MPNet whose attention the library records."""
+    """MPNet whose attention the library records, and whose layers can be checkpointed."""
 
     _can_record_outputs = {"attentions": MPNetLayer}
 
-
-class CheckpointedMPNetLayer(GradientCheckpointingLayer, MPNetLayer):
-    """MPNet's layer with gradient checkpointing, which the library's class lacks."""
+    def __init__(self, config: PreTrainedConfig, add_pooling_layer: bool = True):
+        super().__init__(config, add_pooling_layer)
+        self.encoder.layer = nn.ModuleList(CheckpointedMPNetLayer(config) for _ in self.encoder.layer)
+        self.post_init()
 
 
 class MPNetAdapter(EncoderAdapter):
@@ -243,14 +241,8 @@ class MPNetAdapter(EncoderAdapter):
     encoder_class = RecordedMPNet
     own_pooler = True
 
-    def build(self, config: PreTrainedConfig, add_pooler: bool) -> PreTrainedModel:
-        encoder = super().build(config, add_pooler)
-        encoder.encoder.layer = nn.ModuleList(CheckpointedMPNetLayer(config) for _ in encoder.encoder.layer)
-        encoder._no_split_modules.add(CheckpointedMPNetLayer.__name__)
-        return encoder
-
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
-        inputs = super().layer_inputs(encoder, hidden_states, tokens, time_ids)
+    def layer_inputs(self, encoder, hidden_states, tokens) -> dict[str, Any]:
+        inputs = super().layer_inputs(encoder, hidden_states, tokens)
         return {**inputs, "position_bias": encoder.encoder.compute_position_bias(hidden_states)}
 
     def run_layer(self, layer, hidden_states, inputs) -> torch.Tensor:
@@ -272,7 +264,7 @@ class DebertaV2Adapter(EncoderAdapter):
     encoder_class = RecordedDebertaV2
     takes_token_types = True
 
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
+    def layer_inputs(self, encoder, hidden_states, tokens) -> dict[str, Any]:
         stack = encoder.encoder
         return {
             "attention_mask": stack.get_attention_mask(tokens),
@@ -307,7 +299,7 @@ class ModernBertAdapter(EncoderAdapter):
     def layers(self, encoder: PreTrainedModel) -> nn.ModuleList:
         return encoder.layers
 
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, dict[str, Any]]:
+    def layer_inputs(self, encoder, hidden_states, tokens) -> dict[str, dict[str, Any]]:
         windows = {"full_attention": None, "sliding_attention": encoder.config.sliding_window}
         positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
         return {
@@ -325,17 +317,6 @@ class ModernBertAdapter(EncoderAdapter):
         return encoder.final_norm(hidden_states)
 
 
-class TemporalAdapter(BertAdapter):
-    """BERT or RoBERTa with temporal attention: queries depend on the times of their post."""
-
-    def __init__(self, encoder_class: type[PreTrainedModel]):
-        self.encoder_class = encoder_class
-
-    def layer_inputs(self, encoder, hidden_states, tokens, time_ids) -> dict[str, Any]:
-        inputs = super().layer_inputs(encoder, hidden_states, tokens, time_ids)
-        return {**inputs, **encoder.time_inputs(time_ids, tokens)}
-
-
 ENCODER_ADAPTERS = {
     "bert": BertAdapter(),
     "camembert": BertAdapter(),
@@ -345,8 +326,6 @@ ENCODER_ADAPTERS = {
     "modernbert": ModernBertAdapter(),
     "mpnet": MPNetAdapter(),
     "roberta": BertAdapter(),
-    "temporal_bert": TemporalAdapter(BertWithTemporalAttention),
-    "temporal_roberta": TemporalAdapter(RobertaWithTemporalAttention),
     "xlm-roberta": BertAdapter(),
 }
 

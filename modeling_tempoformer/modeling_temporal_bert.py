@@ -38,13 +38,13 @@ from .configuration_temporal_bert import (
 class TextTimes:
     """The distinct time points of each text in a batch."""
 
-    # The module and not its vectors, so that gradients reach it from layers that are checkpointed.
+    # The module instead of its vectors, so that gradients reach it from checkpointed layers.
     embeddings: nn.Embedding
-    # (points,): the time ids that occur in the batch.
+    # (points,): the time ids in the batch.
     points: torch.LongTensor
-    # (texts, points of a text): the time points of each text, as indices of `points`.
+    # (texts, points of a text): the time points of each text, as indices into `points`.
     text_points: torch.LongTensor
-    # (texts, points of a text): how many real tokens of the text are of each; 0 for padding.
+    # (texts, points of a text): the number of the text's real tokens with each time point; 0 for padding.
     counts: torch.FloatTensor
 
     def to(self, device: torch.device | int | str, non_blocking: bool = False) -> "TextTimes":
@@ -56,14 +56,14 @@ class TextTimes:
 def collect_times(
     embeddings: nn.Embedding, time_ids: torch.LongTensor, attention_mask: torch.Tensor | None
 ) -> TextTimes:
-    """The time points of the real tokens; `time_ids` and `attention_mask` are (batch, sequence)."""
+    """Collects the time points of the real tokens; `time_ids` and `attention_mask` are (batch, sequence)."""
     has_time = (time_ids != PADDING_TIME) & (time_ids != UNKNOWN_TIME)
     if attention_mask is not None:
         has_time = has_time & attention_mask.bool()
     counts = torch.zeros(time_ids.shape[0], embeddings.num_embeddings, device=time_ids.device)
     counts = counts.scatter_add(1, time_ids, has_time.to(counts.dtype))
     if torch.compiler.is_compiling():
-        # An upper bound, to keep shapes static.
+        # An upper bound keeps shapes static.
         counts, text_points = counts.topk(torch.sym_min(counts.shape[1], time_ids.shape[1]))
         points = torch.arange(embeddings.num_embeddings, device=time_ids.device)
         return TextTimes(embeddings, points, text_points, counts)
@@ -72,23 +72,23 @@ def collect_times(
 
 
 class TimeResidual(nn.Module):
-    """A learned weight alpha for each head; a module, so that adapters and offloading can find it."""
+    """A learned weight alpha for each head, as a module, so that adapters and offloading find it."""
 
     def __init__(self, num_heads: int):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(num_heads))
 
     def forward(self, scale: torch.Tensor) -> torch.Tensor:
-        """`scale` (batch, heads) times alpha."""
+        """Multiplies `scale` (batch, heads) by alpha."""
         return scale * self.weight.float()
 
 
 class TemporalSelfAttention(BertSelfAttention):
     """
-    Temporal attention on top of the self-attention of BERT, and of RoBERTa, which has the same: `softmax(Q' K^T /
-    sqrt(d)) V` with `Q' = Q T^T T / |T|` and `T = X_t W_T + b_T`, for each head (paper, equation 5). |T| is the
-    Frobenius norm over the real tokens of one text. `T^T T` is only d x d, so `Q'` is computed first; the rest is
-    ordinary attention with `Q'`, by any backend.
+    BERT's self-attention, which RoBERTa shares, with temporal attention: `softmax(Q' K^T / sqrt(d)) V` with
+    `Q' = Q T^T T / |T|` and `T = X_t W_T + b_T`, for each head (paper, equation 5). |T| is the Frobenius norm over
+    the real tokens of one text. `T^T T` is only d x d, so `Q'` is computed first; the rest is ordinary attention with
+    `Q'`, by any backend.
     """
 
     def __init__(self, config, layer_idx: int | None = None):
@@ -107,7 +107,10 @@ class TemporalSelfAttention(BertSelfAttention):
         query_scale: torch.Tensor | None = None,
         **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """`hidden_states` (batch, sequence, hidden); BERT's own self-attention without what `apply_time` takes."""
+        """
+        Attends over `hidden_states` (batch, sequence, hidden), with time in the queries; without `text_times` and
+        `query_scale` this is BERT's self-attention.
+        """
         kwargs.pop("past_key_values", None)
         shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
         query, key, value = (
@@ -124,15 +127,18 @@ class TemporalSelfAttention(BertSelfAttention):
     def apply_time(
         self, query: torch.Tensor, text_times: TextTimes | None = None, query_scale: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """`Q'`: queries (batch, heads, sequence, d) times `T^T T / |T|`, or times `query_scale` (batch, sequence)."""
+        """
+        Computes `Q'`: queries (batch, heads, sequence, d) times `T^T T / |T|`, or times `query_scale` (batch,
+        sequence).
+        """
         if text_times is not None:
             time = self.time(text_times.embeddings(text_times.points)).float()
             time = time.unflatten(-1, (-1, self.attention_head_size))
             arguments = (query, time, text_times.text_points, text_times.counts)
-            # Recomputed in backward to save memory.
+            # The backward pass computes it again, to save memory.
             query = checkpoint(self.multiply_by_times, *arguments, use_reentrant=False, preserve_rng_state=False)
         if query_scale is not None:
-            # Clamp the factor: 2**16 overflows float16.
+            # Clamped, because 2**16 overflows float16.
             largest = query.detach().float().abs().amax(-1, keepdim=True)
             factor = query_scale[:, None, :, None].minimum(torch.finfo(query.dtype).max / largest)
             query = (query * factor).to(query.dtype)
@@ -142,13 +148,14 @@ class TemporalSelfAttention(BertSelfAttention):
         self, query: torch.Tensor, time: torch.Tensor, text_points: torch.LongTensor, counts: torch.FloatTensor
     ) -> torch.Tensor:
         """
-        Queries times `T^T T / |T|`, or with the residual times `I + alpha T^T T / |T|`; those of a text without known
-        time stay as they are. `time` (points, heads, d) holds the projected time points; the rest as in [`TextTimes`].
+        Multiplies queries by `T^T T / |T|`, or with the residual by `I + alpha T^T T / |T|`. Queries of a text without
+        known time stay as they are. `time` (points, heads, d) holds the projected time points; for the other arguments
+        see [`TextTimes`].
         """
         heads = torch.arange(time.shape[1], device=time.device)
-        # Tokens of one time share a row of T; keep it once, scaled by the square root of their count.
+        # Tokens of one time share a row of T, which is kept once and scaled by the square root of their count.
         rows = time[text_points.unsqueeze(1), heads.unsqueeze(-1)] * counts.sqrt()[:, None, :, None]
-        # Disable autocast: long time vectors overflow in 16 bits.
+        # Without autocast, because long time vectors overflow in 16 bits.
         with maybe_autocast(time.device.type, enabled=False):
             product = rows.mT @ rows
         # The trace of T^T T is |T|^2.
@@ -164,15 +171,15 @@ class TemporalSelfAttention(BertSelfAttention):
 
 
 class TimeEmbedding(nn.Embedding):
-    """Embeddings of time points; a class of its own for its initial scale."""
+    """Embeddings of time points, as a class of their own, which `_init_weights` gives its own initial scale."""
 
 
 class TemporalInitialisation:
-    """Loading, and the initial values of the parameters that temporal attention adds."""
+    """Loads from safetensors only, and initialises the parameters that temporal attention adds."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *model_args, **kwargs):
-        """As in the library, but from safetensors only."""
+        """Loads a model as the library does, but from safetensors only."""
         return super().from_pretrained(
             pretrained_model_name_or_path, *model_args, **{**kwargs, "use_safetensors": True}
         )
@@ -187,7 +194,7 @@ class TemporalInitialisation:
 
 
 class TemporalEncoder(TemporalInitialisation):
-    """Common to BERT and RoBERTa with temporal attention: time embeddings, and `time_ids` in the forward pass."""
+    """Adds time embeddings and the input `time_ids` to BERT or RoBERTa."""
 
     def __init__(self, config, add_pooling_layer: bool = True):
         super().__init__(config, add_pooling_layer=add_pooling_layer)
@@ -211,17 +218,17 @@ class TemporalEncoder(TemporalInitialisation):
         r"""
         Args:
             input_ids, attention_mask, token_type_ids, position_ids (`torch.LongTensor`, *optional*):
-                Of shape `(batch_size, sequence_length)`, as in the library's model.
+                The inputs of the library's model, of shape `(batch_size, sequence_length)`.
             inputs_embeds (`torch.FloatTensor` of shape `(batch_size, sequence_length, hidden_size)`, *optional*):
-                Instead of `input_ids`.
+                Embeddings of tokens, instead of `input_ids`.
             time_ids (`torch.LongTensor` of shape `(batch_size, sequence_length)`, *optional*):
-                Time of each token: 0 padding, 1 mask, 2 unknown, then `config.times` in order. Not needed with
+                The time of each token: 0 padding, 1 mask, 2 unknown, then `config.times` in order. Not needed with
                 `temporal_attention="none"`.
             kwargs: Other arguments of the encoder: `output_attentions`, `output_hidden_states`, `return_dict`.
 
         Returns:
             `BaseModelOutputWithPoolingAndCrossAttentions`: Its `last_hidden_state` has the shape
-            `(batch_size, sequence_length, hidden_size)`. Raises a `ValueError` where `time_ids` are missing or have
+            `(batch_size, sequence_length, hidden_size)`. Raises a `ValueError` if `time_ids` are missing or have
             another shape.
         """
         if (input_ids is None) == (inputs_embeds is None):
@@ -240,7 +247,7 @@ class TemporalEncoder(TemporalInitialisation):
     def time_inputs(
         self, time_ids: torch.LongTensor | None, attention_mask: torch.Tensor | None
     ) -> dict[str, TextTimes | torch.Tensor]:
-        """The time arguments of every layer; `time_ids` and `attention_mask` are (batch, sequence)."""
+        """Makes the time arguments of every layer; `time_ids` and `attention_mask` are (batch, sequence)."""
         kind = self.config.temporal_attention
         if kind == "none":
             return {}
@@ -252,12 +259,13 @@ class TemporalEncoder(TemporalInitialisation):
 
     def resize_time_embeddings(self, times: list[str], time_document_counts: list[int] | None = None):
         """
-        Adds times to the model, or reorders them. Known times keep their embeddings, new ones get random embeddings.
-        Time ids follow the order of the times, so the tokenizer must be loaded again with `times`.
+        Adds times to the model, or reorders them. Times of the model keep their embeddings, new ones get random
+        embeddings. Time ids follow the order of the times, so the tokenizer must be loaded again with `times`.
 
         Args:
-            times (`list[str]`): All times; must include those of the model.
-            time_document_counts (`list[int]`, *optional*): For all times, with `time_scaling="documents"`.
+            times (`list[str]`): All times, which must include those of the model.
+            time_document_counts (`list[int]`, *optional*):
+                The number of documents of each time, for `time_scaling="documents"`.
 
         Raises a `ValueError` that names times that are missing or not unique.
         """
@@ -310,7 +318,7 @@ class BertWithTemporalAttention(TemporalEncoder, BertModel):
 class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
     r"""
     RoBERTa with temporal attention, which reads when a text was written (Rosin and Radinsky, 2022). A plain RoBERTa
-    checkpoint loads with all its weights, as with [`BertWithTemporalAttention`].
+    checkpoint loads with all its weights, as in [`BertWithTemporalAttention`].
 
     Args:
         config ([`TemporalRobertaConfig`]): Its `temporal_attention` sets how time changes the queries.
@@ -322,18 +330,18 @@ class RobertaWithTemporalAttention(TemporalEncoder, RobertaModel):
 
 
 class TemporalHead(TemporalInitialisation):
-    """The library's model of a task, with temporal attention in its encoder and `time_ids` in its forward pass."""
+    """Gives the library's model of a task our encoder, and `time_ids` in its forward pass."""
 
     _encoder_class: type[nn.Module]
     # The library's heads ignore `num_items_in_batch`: their loss is always the mean of the batch.
     accepts_loss_kwargs = False
-    # Of masked language models: whether only labelled tokens are predicted, and by which part.
+    # Whether a masked language model predicts labelled tokens only, and the name of its head.
     sparse_prediction = False
     _head_name: str
 
     def __init__(self, config):
-        # The library's encoder is replaced by ours: it has no layers, and a copy of the configuration, from which
-        # building a model takes `gradient_checkpointing` away.
+        # Ours replaces the library's encoder, which is therefore built without layers; and from a copy of the
+        # configuration, because building a model removes `gradient_checkpointing` from it.
         without_layers = copy.deepcopy(config)
         without_layers.num_hidden_layers = 0
         super().__init__(without_layers)
@@ -356,15 +364,15 @@ class TemporalHead(TemporalInitialisation):
     ) -> ModelOutput:
         r"""
         Args:
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, time_ids: As in
-                [`BertWithTemporalAttention.forward`].
+            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, time_ids:
+                See [`BertWithTemporalAttention.forward`].
             labels (`torch.LongTensor`, *optional*):
-                As for the library's model of the same task: `(batch_size,)` for texts,
+                The labels of the library's model of the task: `(batch_size,)` for texts,
                 `(batch_size, sequence_length)` for tokens, -100 for a token without a label.
             kwargs: Other arguments of the library's model.
 
         Returns:
-            `ModelOutput`: As the library's model, with `loss` if there are labels, and `logits` of shape
+            `ModelOutput`: The output of the library's model, with `loss` if there are labels, and `logits` of shape
             `(batch_size, num_labels)` for texts, `(batch_size, sequence_length, num_labels)` for tokens, and
             `(labelled tokens, vocab_size)` with `sparse_prediction`.
         """
@@ -375,7 +383,7 @@ class TemporalHead(TemporalInitialisation):
         outputs = self.base_model(**inputs, **kwargs)
         labelled = labels != -100
         logits = getattr(self, self._head_name)(outputs.last_hidden_state[labelled])
-        # Not the built-in mean, which is NaN for a batch without any label.
+        # The built-in mean is NaN for a batch without labels.
         loss = nn.functional.cross_entropy(logits.float(), labels[labelled], reduction="sum")
         return MaskedLMOutput(
             loss=loss / labelled.sum().clamp_min(1),
@@ -428,8 +436,8 @@ class BertWithTemporalAttentionForTokenClassification(TemporalHead, BertForToken
 
 class RobertaWithTemporalAttentionForMaskedLM(TemporalHead, RobertaForMaskedLM):
     r"""
-    [`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head (Rosin and Radinsky, 2022). It has
-    `sparse_prediction`, as [`BertWithTemporalAttentionForMaskedLM`] has.
+    [`RobertaWithTemporalAttention`] with RoBERTa's masked language modelling head (Rosin and Radinsky, 2022). For
+    `sparse_prediction` see [`BertWithTemporalAttentionForMaskedLM`].
 
     Args:
         config ([`TemporalRobertaConfig`]): The model's configuration.

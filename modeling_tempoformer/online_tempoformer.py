@@ -1,4 +1,4 @@
-"""Posts that keep arriving: each is classified when it comes, and the last ones of each timeline are remembered."""
+"""Classifies posts as they arrive, and remembers the last posts of each timeline."""
 
 import hashlib
 import json
@@ -12,8 +12,8 @@ from transformers.integrations.accelerate import load_offloaded_parameter
 from transformers.utils import ModelOutput
 
 from .checks_tempoformer import check_shape, narrow_float
-from .data_collator_tempoformer import to_seconds
-from .pipeline_tempoformer import check_finite, decide
+from .decisions_tempoformer import check_finite, decide
+from .times_tempoformer import TimeColumn
 
 
 class LatePostError(ValueError):
@@ -22,7 +22,7 @@ class LatePostError(ValueError):
 
 @dataclass
 class RememberedTimeline:
-    """What is remembered of a timeline: what `forward` takes of its last posts, and their times; when it began."""
+    """The memory of a timeline: the inputs of `forward` for its last posts, their times, and when it began."""
 
     posts: list[dict[str, torch.Tensor]] = field(default_factory=list)
     times: list[float] | None = None
@@ -52,14 +52,14 @@ class RememberedTimeline:
         self.num_seen += 1
 
     def cut(self, window: int):
-        """Forgets what no later stream reads."""
+        """Drops the posts that no later stream reads."""
         self.posts = self.posts[max(0, len(self.posts) - window + 1) :]
         # The newest time is needed even if no post is.
         self.times = None if self.times is None else self.times[-max(1, window - 1) :]
 
 
 def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
-    """The SHA-256 of named tensors: of their names, dtypes, shapes and bytes."""
+    """Returns the SHA-256 of the names, dtypes, shapes and bytes of tensors."""
     digest = hashlib.sha256()
     for name, values in tensors:
         digest.update(f"{name} {values.dtype} {list(values.shape)}".encode())
@@ -68,20 +68,20 @@ def sha256_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 
 def with_checksum(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors and their `checksum`, by which [`StreamState.from_state_dict`] knows that none was damaged."""
+    """Adds to tensors their `checksum`, by which [`StreamState.from_state_dict`] detects damage."""
     tensors = {name: values for name, values in sorted(tensors.items()) if name != "checksum"}
     return {**tensors, "checksum": torch.tensor(list(bytes.fromhex(sha256_of(tensors.items()))), dtype=torch.uint8)}
 
 
 class StreamState:
     """
-    The memory of `step`, on the CPU: for each timeline how many posts it had, when it began, and what `forward` takes
-    of the last `window - 1` posts. In the post model that is a vector of each post, in float32
-    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline; in the paper's model it is what the tokenizer returned,
-    with the three columns of a BERT `(window - 1) * (24 * tokens + 8)` bytes.
+    The memory of `step`, on the CPU: for each timeline the number of its posts, the time when it began, and the inputs
+    of `forward` for its last `window - 1` posts. The post model remembers a vector of each post, in float32
+    `(window - 1) * (4 * hidden_size + 16)` bytes a timeline. The paper's model remembers the tokenizer's output, with
+    the three columns of a BERT `(window - 1) * (24 * tokens + 8)` bytes.
 
-    The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). No other model
-    takes it than the one that it began with: it keeps its [`~StreamStepMixin.fingerprint`].
+    The state grows with the number of timelines, until some are forgotten ([`StreamState.evict`]). It keeps the
+    [`~StreamStepMixin.fingerprint`] of its model, and no other model takes it.
 
     Attributes: `timelines`, a dict by timeline id, in the order of their last steps.
     """
@@ -108,14 +108,14 @@ class StreamState:
             del self.timelines[timeline_id]
 
     def check_model(self, fingerprint: str):
-        """Raises a `ValueError` if the state is of a model with another [`~StreamStepMixin.fingerprint`]."""
+        """Raises a `ValueError` if the state belongs to a model with another [`~StreamStepMixin.fingerprint`]."""
         if self.model not in ("", fingerprint):
-            raise ValueError("The state is of a model with other weights, another precision or another window.")
+            raise ValueError("The state belongs to a model with other weights, another precision or another window.")
 
     def state_dict(self, timeline_ids: Iterable[str] | None = None) -> dict[str, torch.Tensor]:
         """
-        The memory as a few tensors that safetensors can save: `about`, the bytes of a JSON text; `posts.NAME`, inputs
-        of `forward`; and `checksum`, the SHA-256 of the others.
+        Returns the memory as a few tensors that safetensors can save: `about`, the bytes of a JSON text; `posts.NAME`,
+        inputs of `forward`; and `checksum`, the SHA-256 of the others.
 
         Args:
             timeline_ids (`Iterable[str]`, *optional*): The timelines to save, all by default.
@@ -139,7 +139,7 @@ class StreamState:
         Restores a state. Raises a `ValueError` if it was damaged: if anything differs from what was saved.
 
         Args:
-            tensors (`dict[str, torch.Tensor]`): What [`StreamState.state_dict`] returned.
+            tensors (`dict[str, torch.Tensor]`): The result of [`StreamState.state_dict`].
         """
         if not torch.equal(tensors.get("checksum", torch.zeros(0)).cpu(), with_checksum(tensors)["checksum"]):
             raise ValueError("The state is damaged, or of another version of this code: begin without a state.")
@@ -163,8 +163,8 @@ class StreamStepOutput(ModelOutput):
         logits (`torch.FloatTensor` of shape `(num_posts, num_labels)`): Scores before softmax for each new post; 0
             for context, and for a late post that was left out.
         stream_lengths (`torch.LongTensor` of shape `(num_posts,)`):
-            How many posts were read for each, itself included, at most `window`: 1 where nothing was remembered of its
-            timeline, 0 for a late post that was left out.
+            The number of posts that were read for each, itself included, at most `window`: 1 if no post of its
+            timeline was remembered, 0 for a late post that was left out.
         state (`StreamState`): The memory for the next step.
     """
 
@@ -184,7 +184,6 @@ class StreamStepMixin:
         input_ids: torch.LongTensor,
         attention_mask: torch.LongTensor | None = None,
         token_type_ids: torch.LongTensor | None = None,
-        time_ids: torch.LongTensor | None = None,
         *,
         timeline_ids: Sequence[str],
         timestamps: Sequence[Any] | None = None,
@@ -202,12 +201,13 @@ class StreamStepMixin:
         Args:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, any number for each timeline; posts of the same timeline must be in order of time.
-            attention_mask, token_type_ids, time_ids (`torch.LongTensor`, *optional*):
+            attention_mask, token_type_ids (`torch.LongTensor`, *optional*):
                 Of shape `(num_posts, num_tokens)`, as a tokenizer returns them. In the paper's model all posts of
-                a timeline have `token_type_ids` and `time_ids`, or none has.
+                a timeline have `token_type_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence`, *optional*):
-                As [`~data_collator_tempoformer.to_seconds`] takes them. All posts of a timeline have them, or none.
+                As [`~times_tempoformer.to_seconds`] takes them, all of one kind. All posts of a timeline have them, or
+                none.
             is_context (`Sequence[bool]`, *optional*):
                 True for a new post that is remembered for those after it and not classified; False for all if omitted.
             state (`StreamState`, *optional*):
@@ -223,16 +223,15 @@ class StreamStepMixin:
         """
         if self.training:
             raise ValueError("`step` is for inference: call `model.eval()` first.")
-        self.tempoformer.check_times(timestamps, time_ids)
+        self.tempoformer.check_times(timestamps)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         given = {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": token_type_ids}
-        given["time_ids"] = time_ids
         for name, tensor in given.items():
             check_shape(name, tensor, len(input_ids), input_ids.shape[-1])
         inputs = {name: tensor.cpu() for name, tensor in given.items() if tensor is not None}
         is_context = [False] * len(input_ids) if is_context is None else is_context
-        of_posts = {"timeline_ids": timeline_ids, "timestamps": timestamps, "is_context": is_context}
-        for name, values in of_posts.items():
+        lists = {"timeline_ids": timeline_ids, "timestamps": timestamps, "is_context": is_context}
+        for name, values in lists.items():
             if values is not None and len(values) != len(input_ids):
                 raise ValueError(f"`{name}` has {len(values)} values for {len(input_ids)} posts.")
         names = [f"Post {post} of timeline {timeline_id!r}" for post, timeline_id in enumerate(timeline_ids)]
@@ -242,26 +241,26 @@ class StreamStepMixin:
         state.check_model(fingerprint)
 
         timelines: dict[str, RememberedTimeline] = {}  # with their new posts
-        places: dict[str, list[int]] = {}  # of their posts in `row`
+        positions: dict[str, list[int]] = {}  # the positions of their posts in `row`
         row: list[dict[str, torch.Tensor]] = []
-        targets, streams = [], {"stream_index": [], "elapsed": [], "place": []}
-        stream_lengths = torch.zeros(len(input_ids), dtype=torch.long)
+        targets, streams = [], {"stream_index": [], "elapsed": [], "timeline_position": []}
+        stream_lengths, times = torch.zeros(len(input_ids), dtype=torch.long), TimeColumn()
         for post, (timeline_id, new) in enumerate(zip(timeline_ids, self.read_posts(inputs), strict=True)):
             if timeline_id not in timelines:
                 timelines[timeline_id] = state.timelines.get(timeline_id, RememberedTimeline()).copy()
-                places[timeline_id] = list(range(len(row), len(row) + len(timelines[timeline_id].posts)))
+                positions[timeline_id] = list(range(len(row), len(row) + len(timelines[timeline_id].posts)))
                 row += timelines[timeline_id].posts
             timeline = timelines[timeline_id]
-            seconds = None if timestamps is None else read_seconds(timestamps[post], names[post])
+            seconds = None if timestamps is None else read_seconds(times, timestamps[post], names[post])
             try:
                 timeline.add(new, seconds)
             except ValueError as problem:
                 if drop_late and isinstance(problem, LatePostError):
                     continue
                 raise type(problem)(f"{names[post]}: {problem}") from None
-            places[timeline_id].append(len(row))
+            positions[timeline_id].append(len(row))
             row.append(new)
-            stream = places[timeline_id][-window:]
+            stream = positions[timeline_id][-window:]
             stream_lengths[post] = len(stream)
             if is_context[post]:
                 continue
@@ -271,13 +270,13 @@ class StreamStepMixin:
             if seconds is not None:
                 streams["elapsed"].append([0.0] * absent + [seconds - time for time in timeline.times[-len(stream) :]])
                 since_first = seconds - timeline.start_time
-            streams["place"].append([timeline.num_seen - 1.0, since_first])
+            streams["timeline_position"].append([timeline.num_seen - 1.0, since_first])
 
         logits = torch.zeros(len(input_ids), self.config.num_labels, dtype=self.dtype)
         if targets:
-            found = self.classify(row, streams)
+            answers = self.classify(row, streams)
             # Under autocast they need not have the model's dtype.
-            logits = logits.to(found.dtype).index_copy(0, torch.tensor(targets), found)
+            logits = logits.to(answers.dtype).index_copy(0, torch.tensor(targets), answers)
             check_finite(logits, names.__getitem__)
         state.model = fingerprint
         for timeline_id, timeline in timelines.items():
@@ -289,42 +288,45 @@ class StreamStepMixin:
 
     def decide(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.LongTensor]:
         """
-        [`~pipeline_tempoformer.decide`] with the `calibration` of the configuration: as the pipeline decides.
+        Decides ([`~decisions_tempoformer.decide`]) with the `calibration` of the configuration, as the pipeline does.
 
         Args:
-            logits (`torch.Tensor` of shape `(..., num_labels)`): As `step` and `forward` return them.
+            logits (`torch.Tensor` of shape `(..., num_labels)`): The logits of `step` or `forward`.
         """
         return decide(logits, self.config.calibration)
 
     @classmethod
     def restore_state(cls, tensors: dict[str, torch.Tensor]) -> StreamState:
         """
-        [`StreamState.from_state_dict`], also for a model from the Hub, whose `StreamState` cannot be imported.
+        Restores a state ([`StreamState.from_state_dict`]), also for a model whose code comes from the Hub.
 
         Args:
-            tensors (`dict[str, torch.Tensor]`): What `state_dict` returned.
+            tensors (`dict[str, torch.Tensor]`): The result of `state_dict`.
         """
         return StreamState.from_state_dict(tensors)
 
     def fingerprint(self) -> str:
         """
-        The window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a state knows its model.
-        They are read at the first call, wherever they are, and again after `train`, `eval` or `load_state_dict`: call
-        `eval` after changing weights in another way. Of a quantised model only those count that were left as they are.
+        Returns the window, the precision and the SHA-256 of up to 64 numbers of each weight, by which a state knows
+        its model. The weights are read at the first call, wherever they are, and again after `train`, `eval` or
+        `load_state_dict`: call `eval` after changing weights in another way. Quantised weights do not count.
         """
-        if self.weights_digest is None:
+        # A local variable, because another thread may call `eval` meanwhile.
+        digest = self.weights_digest
+        if digest is None:
             weights = ((name, weight) for name, weight in self.state_dict().items() if type(weight) is torch.Tensor)
             weights = ((name, load_offloaded_parameter(self, name) if w.is_meta else w) for name, w in weights)
-            self.weights_digest = sha256_of((name, w.flatten()[:: w.numel() // 64 + 1]) for name, w in weights)
-        return f"window {self.config.window}, {self.dtype}, weights {self.weights_digest}"
+            digest = sha256_of((name, w.flatten()[:: w.numel() // 64 + 1]) for name, w in weights)
+            self.weights_digest = digest
+        return f"window {self.config.window}, {self.dtype}, weights {digest}"
 
     def train(self, mode: bool = True):
-        """As in the library. The weights are read again for the next [`fingerprint`]."""
+        """Sets the mode as the library does. The next [`fingerprint`] reads the weights again."""
         self.weights_digest = None
         return super().train(mode)
 
     def load_state_dict(self, *args, **kwargs):
-        """As in the library. The weights are read again for the next [`fingerprint`]."""
+        """Loads weights as the library does. The next [`fingerprint`] reads them again."""
         self.weights_digest = None
         return super().load_state_dict(*args, **kwargs)
 
@@ -339,14 +341,13 @@ class StreamStepMixin:
         if not inputs["attention_mask"][:, 0].all():
             post = inputs["attention_mask"][:, 0].tolist().index(0)
             raise ValueError(f"{names[post]}: `attention_mask` must be 1 at the first token; pad on the right.")
-        for name, count in (("input_ids", config.vocab_size), ("time_ids", getattr(config, "num_time_ids", 0))):
-            values = inputs.get(name, torch.zeros(0, 0))
-            for post, token in ((values < 0) | (values >= count)).nonzero()[:1].tolist():
-                value = values[post, token].item()
-                raise ValueError(f"{names[post]}: `{name}` must lie between 0 and {count - 1}, got {value}.")
+        values, count = inputs["input_ids"], config.vocab_size
+        for post, token in ((values < 0) | (values >= count)).nonzero()[:1].tolist():
+            value = values[post, token].item()
+            raise ValueError(f"{names[post]}: `input_ids` must lie between 0 and {count - 1}, got {value}.")
 
     def read_posts(self, inputs: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
-        """What `forward` takes of each post, on the host: its vector in the post model, else its tokens."""
+        """Returns the inputs of `forward` for each post on the host: its vector in the post model, else its tokens."""
         device = self.input_device
         row = {name: values.unsqueeze(0).to(device) for name, values in inputs.items()}
         row = {name: values[0].cpu() for name, values in self.tempoformer.post_inputs(**row).items()}
@@ -362,7 +363,7 @@ class StreamStepMixin:
         return posts
 
     def classify(self, posts: list[dict[str, torch.Tensor]], streams: dict[str, list]) -> torch.Tensor:
-        """Logits (streams, classes), on the host, of streams of posts, which are one row whatever their timelines."""
+        """Returns logits (streams, classes), on the host. Posts of all timelines are one row."""
         fill = {"input_ids": getattr(self.config.encoder_config, "pad_token_id", None) or 0}
         row = {name: torch.tensor(values) for name, values in streams.items() if values}
         for name in posts[0]:
@@ -371,12 +372,12 @@ class StreamStepMixin:
         return self(**{name: values.unsqueeze(0).to(device) for name, values in row.items()}).logits[0].cpu()
 
 
-def read_seconds(value: Any, name: str) -> float:
-    """A time in seconds. Raises a `ValueError` that begins with the name of the post."""
+def read_seconds(times: TimeColumn, value: Any, name: str) -> float:
+    """Returns a time in seconds. Raises a `ValueError` that begins with the name of the post."""
     if isinstance(value, torch.Tensor) and not narrow_float(value):
         value = value.item()
     try:
-        seconds = to_seconds(value)
+        seconds = times.read(name, value)
     except ValueError as problem:
         raise ValueError(f"{name} has the timestamp {value!r}: {problem}.") from None
     if seconds is None:

@@ -1,4 +1,4 @@
-"""Posts of similar length in groups. A group is an ordinary batch, which layers read as they read any other."""
+"""Groups posts of similar length. Each group is an ordinary padded batch."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import pad
 
 
-# What a group more costs, in tokens of padding: on a CPU its reading of the weights, elsewhere its many kernels.
+# The cost of one more group, in tokens of padding: on a CPU it reads the weights again, elsewhere it starts kernels.
 CPU_COST, GPU_COST = 64, 4096
 
 
@@ -24,7 +24,7 @@ def unmask_empty_rows(mask: torch.BoolTensor) -> torch.BoolTensor:
 
 
 def read(*tensors: torch.Tensor) -> list[list | None]:
-    """The values of each tensor, all of one device, in one transfer from it; None for each while compiling."""
+    """Returns the values of tensors on one device, in one transfer; None for each while compiling."""
     if torch.compiler.is_compiling():
         return [None] * len(tensors)
     values = iter(torch.cat([tensor.flatten() for tensor in tensors]).tolist())
@@ -32,13 +32,13 @@ def read(*tensors: torch.Tensor) -> list[list | None]:
 
 
 def to_device(values: list[int], device: torch.device) -> torch.LongTensor:
-    """Numbers of the host on a device, without waiting for it: from pinned memory, as other memory would have to."""
+    """Copies numbers to a device without waiting for it, from pinned memory where there is a GPU."""
     numbers = torch.tensor(values)
     return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
 
 
 def group_by_length(lengths: list[int], cost: float) -> list[list[int]]:
-    """Posts with tokens, longest first, in groups. A group ends where its padding would cost more than another."""
+    """Groups posts with tokens, longest first. A group ends where its padding would cost more than another group."""
     groups: list[list[int]] = []
     longest = padding = 0
     for post in sorted((post for post, length in enumerate(lengths) if length), key=lengths.__getitem__, reverse=True):
@@ -58,15 +58,15 @@ class PostGroups:
         mask (`torch.BoolTensor` of shape `(num_posts, num_tokens)`):
             True for real tokens. A post without any is absent, and in no group.
         lengths (`list[int]`, *optional*):
-            The place after the last real token of each post. Without it, while compiling, all posts are one group, so
-            that shapes do not depend on values.
+            The position after the last real token of each post. If omitted, while compiling, all posts are one group,
+            so that shapes do not depend on values.
         as_one (`bool`, *optional*, defaults to `False`): Whether all posts with tokens are one group.
 
     Attributes:
         order: The indices of the posts that are in groups, one group after the other.
         members: The same for each group.
         widths: The number of tokens of each group's longest post.
-        masks: What is real of each group (posts, width).
+        masks: True for the real tokens of each group (posts, width).
     """
 
     def __init__(self, mask: torch.BoolTensor, lengths: list[int] | None, as_one: bool = False):
@@ -84,28 +84,28 @@ class PostGroups:
         self.masks = self.split(mask if any(lengths) else torch.ones_like(mask))
 
     def select(self, values: torch.Tensor) -> list[torch.Tensor]:
-        """For each group its posts' part (posts, ...) of `values` (num_posts, ...)."""
+        """Returns for each group its posts' part (posts, ...) of `values` (num_posts, ...)."""
         return [values.index_select(0, members.to(values.device)) for members in self.members]
 
     def split(self, values: torch.Tensor, source: torch.LongTensor | None = None) -> list[torch.Tensor]:
         """
-        For each group its posts' part (posts, width, ...) of `values` (num_posts, num_tokens, ...), or of those of the
-        posts that `source` (num_posts,) names.
+        Returns for each group its posts' part (posts, width, ...) of `values` (num_posts, num_tokens, ...), or the
+        part of the posts that `source` (num_posts,) names.
         """
         members = self.members if source is None else self.select(source)
         pairs = zip(members, self.widths, strict=True)
         return [values[:, :width].index_select(0, posts.to(values.device)) for posts, width in pairs]
 
     def join(self, parts: list[torch.Tensor]) -> torch.Tensor:
-        """A tensor (posts, ...) of each group as one (num_posts, ...), 0 for absent posts."""
+        """Joins a tensor (posts, ...) of each group to one (num_posts, ...), 0 for absent posts."""
         return scatter(torch.cat(parts), self.order, self.mask.shape[:1])
 
     def join_states(self, states: list[torch.Tensor]) -> torch.Tensor:
-        """Hidden states (posts, width, hidden) of each group as (num_posts, num_tokens, hidden)."""
+        """Joins hidden states (posts, width, hidden) of each group to (num_posts, num_tokens, hidden)."""
         return self.join([pad(part, (0, 0, 0, self.mask.shape[1] - part.shape[1])) for part in states])
 
     def join_attentions(self, attentions: list[torch.Tensor]) -> torch.Tensor:
-        """Weights (posts, heads, width, width) of each group as (num_posts, heads, tokens, tokens), 0 at padding."""
+        """Joins weights (posts, heads, width, width) of groups to (num_posts, heads, tokens, tokens), 0 at padding."""
         rest = [self.mask.shape[1] - part.shape[-1] for part in attentions]
         parts = [pad(part, (0, count, 0, count)) for part, count in zip(attentions, rest, strict=True)]
         return self.join(parts) * self.mask[:, None, :, None].to(parts[0].device)

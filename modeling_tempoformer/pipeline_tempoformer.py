@@ -1,6 +1,6 @@
-"""The pipeline for whole timelines: decisions from logits, and what moved them."""
+"""The pipeline for whole timelines, and the explanations of its answers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any
 
@@ -10,76 +10,34 @@ from transformers import AutoModelForSequenceClassification, Pipeline, PreTraine
 from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils import logging
 
-from .data_collator_tempoformer import StreamCollator, TimeColumn, cut_rows, tokenize_posts
-
-
-def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
-    """Raises a `ValueError` that names the first post (of posts, num_labels) with a logit that is NaN or infinite."""
-    wrong = (~logits.isfinite().all(-1)).nonzero()
-    if len(wrong):
-        post = int(wrong[0])
-        raise ValueError(
-            f"{name_post(post)} has the logits {logits[post].tolist()}, which decide nothing: the model's weights are "
-            "broken, or too large for 16 bits."
-        )
-
-
-def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """
-    Probabilities of the classes, and the classes of each post from the chosen one to the least likely.
-
-    Args:
-        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
-        calibration (`dict`, *optional*): The field of the model's configuration; without it the largest logit wins.
-
-    Returns:
-        `softmax(logits / temperature)` (Guo et al., 2017, section 4.2) in 32 bits or more, and the class ids by
-        probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`.
-    """
-    calibration = calibration or {}
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    probabilities = worth = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
-    if thresholds := calibration.get("thresholds"):
-        # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
-        worth = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
-    return probabilities, worth.argsort(dim=-1, descending=True, stable=True)
-
-
-def name_thresholds(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> dict[str, float] | None:
-    """The thresholds that [`decide`] takes from a calibration, by class; None without any."""
-    thresholds = (calibration or {}).get("thresholds")
-    return thresholds and {config.id2label[label]: threshold for label, threshold in enumerate(thresholds)}
-
-
-def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
-    """`log(p / (1 - p))` of the probabilities `p` that [`decide`] returns, also where they are rounded to 0 or 1."""
-    logits = logits.double() / ((calibration or {}).get("temperature") or 1.0)
-    itself = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
-    return logits - logits.unsqueeze(-2).masked_fill(itself, -torch.inf).logsumexp(-1)
+from .data_collator_tempoformer import StreamCollator
+from .decisions_tempoformer import check_finite, decide, log_odds, name_thresholds
+from .timeline_tempoformer import Timeline, cut_rows
 
 
 def explain_streams(
     model: torch.nn.Module,
     stream_index: torch.LongTensor,
     elapsed: torch.FloatTensor | None = None,
-    place: torch.FloatTensor | None = None,
+    timeline_position: torch.FloatTensor | None = None,
     **posts: torch.Tensor,
 ) -> dict[str, torch.Tensor]:
     """
-    Logits of streams, and of the same streams with one thing changed: `forward` on the same posts with more streams,
-    no more of them at a time than the batch has. The batch is of a window of one post more than the model's: where a
-    post is left out, those before it move up by one place, this one enters, and `place` is that without the post.
+    Computes the logits of streams, and of the same streams with one thing changed, by `forward` on the same posts with
+    more streams, no more of them at a time than the batch has. The batch's window has one post more than the model's:
+    where a post is left out, those before it move up by one slot, the oldest one enters, and `timeline_position` is
+    that of a timeline without the post.
 
     Returns `logits` (batch_size, num_streams, window + 3, num_labels): of the stream itself; without each of its posts
-    but the newest, oldest first; with the post before the newest once more in the newest one's place and time; with no
+    but the newest, oldest first; with the post before the newest once more in the newest one's slot and time; with no
     time between these two; and at the beginning of the timeline. `attention` (batch_size, num_streams,
     num_stream_layers, window) is from the newest post, mean over heads. The values of absent posts mean nothing.
     """
     window, num_streams = model.config.window, stream_index.shape[1]
     posts = model.post_inputs(**posts)
     slots = torch.arange(window, device=stream_index.device)
-    # The slots that are left without each. The first slot has the post that enters: without it a stream is as usual.
-    # So are the last three, but for what is set below.
+    # The slots that remain without each slot. Without the first slot, the one that enters, a stream is as usual. The
+    # last three are streams as usual, too, which are changed below.
     kept = torch.cat((slots + (slots >= slots.unsqueeze(-1)), (slots + 1).expand(3, -1)))
     repeated, at_once, at_first = range(window, window + 3)
     # Not computed where there is no post to leave out.
@@ -87,20 +45,20 @@ def explain_streams(
     inputs = {"stream_index": stream_index[..., kept].masked_fill(is_absent.unsqueeze(-1), -1)}
     previous, newest = stream_index[..., -2], stream_index[..., -1]
     inputs["stream_index"][..., repeated, -1] = previous.where(previous >= 0, newest)
-    if place is not None:
-        inputs["place"] = place.unsqueeze(2).repeat(1, 1, len(kept), 1)
-        without = inputs["place"][:, :, 1:window]
+    if timeline_position is not None:
+        positions = timeline_position.unsqueeze(2).repeat(1, 1, len(kept), 1)
+        inputs["timeline_position"], without = positions, positions[:, :, 1:window]
         if elapsed is not None:
             # Without the first post of all, the timeline begins with the next.
-            begins = place[..., :1] == window - slots[1:]
+            begins = timeline_position[..., :1] == window - slots[1:]
             without[..., 1] = elapsed[..., 2:].where(begins, without[..., 1])
         without[..., 0] = (without[..., 0] - 1).clamp_min(0.0)
-        inputs["place"][:, :, at_first] = 0.0
+        positions[:, :, at_first] = 0.0
     if elapsed is not None:
         inputs["elapsed"], gap = elapsed[..., kept], elapsed[..., -2]
         inputs["elapsed"][:, :, at_once] = (inputs["elapsed"][:, :, at_once] - gap.unsqueeze(-1)).clamp_min(0.0)
-        if place is not None:
-            inputs["place"][:, :, at_once, 1] -= gap
+        if timeline_position is not None:
+            positions[:, :, at_once, 1] -= gap
     logits, attention = [], []
     step = max(1, num_streams // len(kept))
     for start in range(0, num_streams, step):
@@ -126,31 +84,34 @@ def explain_streams(
 
 
 def explain_posts(
-    timeline: dict, outputs: dict[str, torch.Tensor], config: PreTrainedConfig, calibration: dict[str, Any] | None
+    timeline: Timeline,
+    outputs: dict[str, torch.Tensor],
+    config: PreTrainedConfig,
+    calibration: dict[str, Any] | None,
 ) -> Iterator[dict]:
-    """The explanation of each post, oldest to newest, from what [`explain_streams`] returns of them."""
-    texts, times, order = timeline["texts"], timeline["times"], timeline["order"]
+    """Yields the explanation of each post of a timeline, from what [`explain_streams`] returns for it."""
+    positions = timeline.input_positions
     probabilities, ranked = decide(outputs["logits"], calibration)
     measured = {"effects": probabilities, "log_odds_effects": log_odds(outputs["logits"], calibration)}
-    effects = {measure: (of[:, :1] - of[:, 1:]).transpose(1, 2).tolist() for measure, of in measured.items()}
+    effects = {name: (values[:, :1] - values[:, 1:]).transpose(1, 2).tolist() for name, values in measured.items()}
     names = [config.id2label[label] for label in range(config.num_labels)]
     thresholds = name_thresholds(config, calibration)
     scores, labels, attention = probabilities[:, 0].tolist(), ranked[:, 0, 0].tolist(), outputs["attention"].tolist()
-    for place, post in enumerate(order):
-        stream = order[max(0, place - config.window + 1) : place + 1]
+    for post, text in enumerate(timeline.texts):
+        stream = positions[max(0, post - config.window + 1) : post + 1]
         absent = config.window - len(stream)
         yield {
-            "text": texts[post],
-            "timestamp": None if times is None else times[post],
-            "label": names[labels[place]],
-            "score": scores[place][labels[place]],
-            "probabilities": dict(zip(names, scores[place], strict=True)),
+            "text": text,
+            "timestamp": None if timeline.timestamps is None else timeline.timestamps[post],
+            "label": names[labels[post]],
+            "score": scores[post][labels[post]],
+            "probabilities": dict(zip(names, scores[post], strict=True)),
             "thresholds": thresholds,
             "stream": stream,
-            "attention": [weights[absent:] for weights in attention[place]],
+            "attention": [weights[absent:] for weights in attention[post]],
             **{
-                measure: {name: of_class[absent:] for name, of_class in zip(names, of_posts[place], strict=True)}
-                for measure, of_posts in effects.items()
+                measure: {name: values[absent:] for name, values in zip(names, posts[post], strict=True)}
+                for measure, posts in effects.items()
             },
         }
 
@@ -167,8 +128,9 @@ class StreamClassificationPipeline(Pipeline):
         # [{"label": "No-Switch", "score": 0.98}, {"label": "Switch", "score": 0.91}]
 
     A timeline is a dict, or another mapping such as a row of `Dataset.map`, with `text`, a list of strings, and
-    optionally `timestamp`, a list of the same length of times as [`~data_collator_tempoformer.to_seconds`] takes them.
-    Posts that are out of order are sorted by time, with one warning; results come in the order of the input.
+    optionally `timestamp`, a list of the same length of times as [`~times_tempoformer.to_seconds`] takes them.
+    Posts that are out of order are sorted by time, with one warning; results come in the order of the input. A
+    timeline may also be a [`~timeline_tempoformer.Timeline`], to which its logits and explanations are then attached.
 
     A score is the probability of the label that is returned; with decision thresholds another label can have a larger
     one. The options can be given to a call or to the constructor.
@@ -245,11 +207,11 @@ class StreamClassificationPipeline(Pipeline):
         calibrated: bool | None = None,
     ):
         """
-        Classifies timelines, and says what the labels came from: by changing one thing at a time, which is a
-        measurement, and by attention, which is what the model looked at and not what moved it.
+        Classifies timelines, and explains the labels: by the effects of changing one thing at a time, which are
+        measured, and by attention, which shows where the model looked and not what moved it.
 
         Args:
-            inputs, batch_size, targets_per_row, calibrated: As of a call.
+            inputs, batch_size, targets_per_row, calibrated: The arguments of a call.
 
         Returns:
             As a call, with its errors, but for each post a dict of plain Python with
@@ -270,9 +232,9 @@ class StreamClassificationPipeline(Pipeline):
         return self.answer(inputs, batch_size, options, explains=True)
 
     def answer(self, inputs: dict | Iterable[dict], batch_size: int | None, options: dict[str, Any], explains: bool):
-        """What a call or `explain` returns for one timeline, a list or another iterable."""
+        """Returns the results of a call or of `explain` for one timeline, a list or another iterable."""
         preprocess, _, postprocess = self._sanitize_parameters(**options)
-        is_one = isinstance(inputs, (Mapping, str))
+        is_one = isinstance(inputs, (Mapping, Timeline, str))
         results = self.classify(
             [inputs] if is_one else inputs,
             batch_size or self._batch_size or self.default_batch_size,
@@ -303,35 +265,24 @@ class StreamClassificationPipeline(Pipeline):
             # One post more: without a post of a stream, one that is older enters.
             collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
             while batch := list(islice(alike, batch_size)):
-                found = self.forward(dict(collator(batch)), explains=explains)
-                for place, row in enumerate(batch):
+                outputs = self.forward(dict(collator(batch)), explains=explains)
+                for number, row in enumerate(batch):
                     num_targets = len(row["input_ids"]) - row["num_context"]
-                    row["outputs"] = {name: tensor[place, :num_targets] for name, tensor in found.items()}
+                    row["outputs"] = {name: tensor[number, :num_targets] for name, tensor in outputs.items()}
         for timeline in timelines:
             yield self.postprocess(timeline, **postprocess)
 
     def preprocess(
-        self, timeline: Any, number: int = 0, targets_per_row: int = 64, explains: bool = False
+        self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False
     ) -> dict[str, Any]:
-        """The number, texts, times and rows of a timeline, its posts in order of time, and how many were cut."""
-        texts, times = read_timeline(timeline, number)
-        order = list(range(len(texts)))
-        if times is not None:
-            order.sort(key=times.__getitem__)
-            if order != sorted(order):
-                logger.warning_once("Sorting the posts of timelines by time; results keep the order of the input.")
+        """Returns the timeline, its rows, and how many posts were cut."""
+        timeline = timeline if isinstance(timeline, Timeline) else read_timeline(timeline, number)
         limit = min(self.tokenizer.model_max_length, self.model.max_tokens)
-        sorted_times = None if times is None else [times[post] for post in order]
-        try:
-            columns, cut = tokenize_posts(self.tokenizer, [texts[post] for post in order], limit, sorted_times)
-        except ValueError as problem:
-            raise ValueError(f"Timeline {number}, {problem}") from None
-        if cut:
-            logger.warning(f"Timeline {number}: truncated {cut} posts to {limit} tokens.")
-        if sorted_times is not None:
-            columns["timestamps"] = sorted_times
+        columns, num_cut = timeline.tokenize(self.tokenizer, limit)
+        if num_cut:
+            logger.warning(f"Timeline {timeline.timeline_id!r}: truncated {num_cut} posts to {limit} tokens.")
         rows = list(cut_rows(columns, self.model.config.window + explains, targets_per_row))
-        return {"number": number, "texts": texts, "times": times, "rows": rows, "order": order, "truncated": cut}
+        return {"timeline": timeline, "rows": rows, "truncated": num_cut}
 
     def _forward(self, model_inputs: dict[str, torch.Tensor], explains: bool = False) -> dict[str, torch.Tensor]:
         if explains:
@@ -339,19 +290,22 @@ class StreamClassificationPipeline(Pipeline):
         return {"logits": self.model(**model_inputs).logits}
 
     def postprocess(
-        self, timeline: dict, top_k: int | None = None, calibrated: bool = True, explains: bool = False
+        self, entry: dict, top_k: int | None = None, calibrated: bool = True, explains: bool = False
     ) -> list:
-        """A dict, or with `top_k` a list of dicts, for each post in the order of the input."""
-        order, config = timeline["order"], self.model.config
-        if not order:
+        """Returns a dict, or with `top_k` a list of dicts, for each post in the order of the input."""
+        timeline, config = entry["timeline"], self.model.config
+        if not len(timeline):
             return []
-        of_rows = [row["outputs"] for row in timeline["rows"]]
-        outputs = {name: torch.cat([of_row[name] for of_row in of_rows]) for name in of_rows[0]}
+        parts = [row["outputs"] for row in entry["rows"]]
+        outputs = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         logits, calibration = outputs["logits"], config.calibration if calibrated else None
-        check_finite(logits.flatten(1), lambda place: f"Timeline {timeline['number']}, post {order[place]}")
+        names = [f"Timeline {timeline.timeline_id!r}, post {row}" for row in timeline.input_rows]
+        check_finite(logits.flatten(1), names.__getitem__)
         if explains:
-            answers = explain_posts(timeline, outputs, config, calibration)
+            timeline.logits = logits[:, 0]
+            answers = timeline.explanations = list(explain_posts(timeline, outputs, config, calibration))
         else:
+            timeline.logits = logits
             probabilities, ranked = decide(logits, calibration)
             best = ranked[:, : top_k or 1]
             answers = [
@@ -359,32 +313,22 @@ class StreamClassificationPipeline(Pipeline):
                 for post in zip(best.tolist(), probabilities.gather(-1, best).tolist(), strict=True)
             ]
             answers = answers if top_k else [post[0] for post in answers]
-        # From the order of time to that of the input.
-        return [answer for _, answer in sorted(zip(order, answers, strict=True), key=lambda pair: pair[0])]
+        return timeline.in_input_order(answers)
 
 
-def read_timeline(timeline: Any, number: int) -> tuple[list[str], list[float] | None]:
-    """The texts of a timeline, and their times in seconds or None. Raises a `ValueError` that names what is wrong."""
-    if not isinstance(timeline, Mapping) or not isinstance(timeline.get("text"), (list, tuple)):
-        raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {timeline!r:.80}.")
-    if unknown := sorted(set(timeline) - {"text", "timestamp"}):
+def read_timeline(values: Any, number: int) -> Timeline:
+    """Reads a timeline as the pipeline takes it. Raises a `ValueError` that names what is wrong."""
+    if not isinstance(values, Mapping) or not isinstance(values.get("text"), (list, tuple)):
+        raise ValueError(f"Timeline {number} must be a dict with a list of strings as 'text', got {values!r:.80}.")
+    if unknown := sorted(set(values) - {"text", "timestamp"}):
         raise ValueError(f"Timeline {number} has unknown keys: {', '.join(map(str, unknown))}.")
-    texts, values = list(timeline["text"]), timeline.get("timestamp")
-    for post, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise ValueError(f"Timeline {number}, post {post}: text {text!r} is not a string.")
-    if values is None:
-        return texts, None
-    if not isinstance(values, (list, tuple)) or len(values) != len(texts):
-        raise ValueError(f"Timeline {number}: 'timestamp' must be a list of {len(texts)} times, got {values!r:.80}.")
-    column, times = TimeColumn(), []
-    for post, value in enumerate(values):
-        try:
-            times.append(column.read(f"post {post}", value))
-        except ValueError as problem:
-            raise ValueError(f"Timeline {number}, post {post}: timestamp {value!r}: {problem}.") from None
-    column.warn()
-    return texts, None if None in times else times
+    texts, times = values["text"], values.get("timestamp")
+    if times is not None and not isinstance(times, (list, tuple)):
+        raise ValueError(f"Timeline {number}: 'timestamp' must be a list of {len(texts)} times, got {times!r:.80}.")
+    try:
+        return Timeline.read(number, texts, times)
+    except ValueError as problem:
+        raise ValueError(f"Timeline {number}, {problem}") from None
 
 
 # Also for a model from the Hub, whose code is all that is there.

@@ -1,4 +1,4 @@
-"""Time points of a corpus, and which of them a time belongs to."""
+"""Time points of a corpus, and the dates that belong to them."""
 
 import math
 import numbers
@@ -7,7 +7,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 
 
-# How a date is named at each granularity, and how many of year, month and day the name needs.
+# The form of a date's name at each granularity, and how many of year, month and day it needs.
 GRANULARITIES = {
     "century": ("{century}00s", 1),
     "decade": ("{decade}0s", 1),
@@ -18,18 +18,18 @@ GRANULARITIES = {
 YEARS = re.compile(r"(\d{1,4}) ?(BCE?)?(?: ?- ?(\d{1,4}) ?(BCE?)?)?", re.IGNORECASE)
 MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
 PARTIAL_DATE = re.compile(r"(-?\d{1,4})(?:-(\d{1,2}))?")
-# Tables make floats of a column of years with gaps.
+# Tables turn a column of years with gaps into floats.
 YEAR_WITH_FRACTION = re.compile(r"^(-?\d{1,4})\.0+$")
-# Day, month and year, as much of Europe writes them.
+# Day, month and year, as in much of Europe.
 DOTTED_DATE = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})((?: .*)?)")
-# A year has at most four digits, and a date without dashes eight.
+# Seconds: a year has at most four digits, and a date without dashes has eight.
 LONG_NUMBER = re.compile(r"-?\d{9,}(?:\.\d+)?")
-# From here on numbers are milliseconds, as in timelines.
+# Numbers from here on are milliseconds, as in timelines.
 END_SECONDS = 1e11
 
 
 class UnknownTimeError(ValueError):
-    """A time that is missing, or in none of the known time points."""
+    """A time that is missing, or in none of the time points."""
 
 
 class TimePoints:
@@ -39,11 +39,11 @@ class TimePoints:
     Args:
         names (`list[str]`):
             Names in the order of time. Without a granularity, a name such as `"1810-1860"`, `"1815"` or `"200BC-0"` is
-            a bin: it holds the dates from the first year to the end of the last. Any other name stands for itself
-            alone, including a month such as `"2015-03"`.
+            a bin, which holds the dates from the start of the first year to the end of the last. Any other name holds
+            only times of the same name, including a month such as `"2015-03"`.
         granularity (`str`, *optional*):
-            `"century"` (named as `"1800s"`), `"decade"` (`"1810s"`), `"year"` (`"1815"`), `"month"` (`"1815-03"`) or
-            `"day"` (`"1815-03-07"`): dates belong to the time point of that name.
+            `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`. A date then belongs to the time point with the
+            name of its period: `"1800s"`, `"1810s"`, `"1815"`, `"1815-03"` or `"1815-03-07"`.
 
     Raises a `ValueError` for an unknown granularity, for names that are equal or not text, and for bins that overlap.
     """
@@ -51,8 +51,8 @@ class TimePoints:
     def __init__(self, names: list[str], granularity: str | None = None):
         if granularity is not None and granularity not in GRANULARITIES:
             raise ValueError(f"`granularity` must be one of {', '.join(GRANULARITIES)}, got {granularity!r}.")
-        if strangers := [name for name in names if not isinstance(name, str) or not name.strip()]:
-            raise ValueError(f"The name of a time point must be text, got {strangers[0]!r}.")
+        if invalid := [name for name in names if not isinstance(name, str) or not name.strip()]:
+            raise ValueError(f"The name of a time point must be text, got {invalid[0]!r}.")
         self.by_name = {as_name(name): name for name in names}
         if len(self.by_name) < len(names):
             raise ValueError(f"Time points must differ from each other, got {list(names)}.")
@@ -73,12 +73,12 @@ class TimePoints:
 
     def find(self, value: Any) -> str:
         """
-        The name of the time point of a time.
+        Returns the name of the time point that a time belongs to.
 
         Args:
-            value: A time point's name, or a date as of [`read_date`].
+            value: A time point's name, or a date that [`read_date`] reads.
 
-        Raises an [`UnknownTimeError`] that lists the time points.
+        Raises an [`UnknownTimeError`] that lists the time points if the time belongs to none.
         """
         if (name := self.by_name.get(as_name(value))) is not None:
             return name
@@ -94,43 +94,47 @@ class TimePoints:
                     return name
         raise self.unknown(value, why)
 
-    def holds(self, value: Any) -> bool:
-        """Whether a time is in one of the time points."""
+    def get(self, value: Any) -> str | None:
+        """Returns the name of the time point that a time belongs to, None if it belongs to none."""
         try:
-            self.find(value)
+            return self.find(value)
         except UnknownTimeError:
-            return False
-        return True
+            return None
+
+    def holds(self, value: Any) -> bool:
+        """Tells whether a time belongs to one of the time points."""
+        return self.get(value) is not None
 
     def unknown(self, value: Any, why: str) -> UnknownTimeError:
-        known = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
+        """Makes the error of a time that belongs to no time point."""
+        listed = ", ".join(self.names[:20]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 20 else "")
         if is_missing(value):
-            return UnknownTimeError(f"A text has no time. Time points: {known}.")
-        shown = value.isoformat() if isinstance(value, date) else repr(value)
-        return UnknownTimeError(f"The time {shown} {why}: {known or 'there are none'}.")
+            return UnknownTimeError(f"A text has no time. Time points: {listed}.")
+        written = value.isoformat() if isinstance(value, date) else repr(value)
+        return UnknownTimeError(f"The time {written} {why}: {listed or 'there are none'}.")
 
 
 def read_years(name: str) -> tuple[int, ...]:
-    """The year, or the first and the last year, in a time point's name; nothing for other names."""
+    """Reads the year, or the first and the last year, in a time point's name; empty for other names."""
     if not (match := YEARS.fullmatch(name)):
         return ()
-    first, is_first_before, last, is_last_before = match.groups()
-    # In 200-100BC, both are before.
-    first = -int(first) if is_first_before or is_last_before else int(first)
-    return (first,) if last is None else (first, -int(last) if is_last_before else int(last))
+    first, is_first_bc, last, is_last_bc = match.groups()
+    # In 200-100BC, both years are before the common era.
+    first = -int(first) if is_first_bc or is_last_bc else int(first)
+    return (first,) if last is None else (first, -int(last) if is_last_bc else int(last))
 
 
 def is_missing(value: Any) -> bool:
-    """None, an empty string, NaN or `pandas.NaT`."""
+    """Tells whether a value is None, a blank string, NaN or `pandas.NaT`."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or value != value
 
 
 def as_name(value: Any) -> str:
-    """A time as text: integers without a fraction, dates as in ISO-8601, also those as 31.12.2024."""
+    """Writes a time as text: integers without a fraction, dates (31.12.2024 too) as in ISO-8601."""
     if isinstance(value, datetime) and value.time() == time() and value.tzinfo is None:
-        # Tables make a midnight of a date.
+        # Tables turn a date into its midnight.
         value = value.date()
     if isinstance(value, date):
         return value.isoformat()
@@ -146,12 +150,12 @@ def as_name(value: Any) -> str:
 
 def read_date(value: Any) -> tuple[int, ...] | None:
     """
-    Year, month and day, as many as are given; None if the value is not a date.
+    Reads year, month and day, as many as are given; None if the value is not a date.
 
     Args:
         value: A year (up to four digits; negative before the common era), a month (`"1815-03"`), an ISO-8601 date or
-            time, a date as `"18.06.1815"`, a `date`, a `datetime`, or seconds since 1970 (UTC; nine digits or more,
-            below 1e11): numbers or text.
+            time, a date such as `"18.06.1815"`, a `date`, a `datetime`, or seconds since 1970 (UTC; nine digits or
+            more, below 1e11). Numbers may be text.
     """
     if is_missing(value) or isinstance(value, bool):
         return None
@@ -166,7 +170,7 @@ def read_date(value: Any) -> tuple[int, ...] | None:
 
 
 def read_moment(text: str) -> datetime | None:
-    """The moment of seconds since 1970 or of an ISO-8601 date, None for any other text."""
+    """Reads seconds since 1970 or an ISO-8601 date; None for any other text."""
     try:
         # Python would read some milliseconds as dates.
         if LONG_NUMBER.fullmatch(text):
@@ -178,7 +182,7 @@ def read_moment(text: str) -> datetime | None:
 
 
 def name_date(parts: tuple[int, ...], granularity: str) -> str:
-    """The name of a date at a granularity. Raises an [`UnknownTimeError`] if the date is less exact."""
+    """Names a date at a granularity. Raises an [`UnknownTimeError`] if the date is less exact."""
     form, needed = GRANULARITIES[granularity]
     if len(parts) < needed:
         written = "-".join(f"{part:02}" for part in parts)

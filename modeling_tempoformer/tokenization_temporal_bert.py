@@ -17,21 +17,21 @@ from .time_points_temporal_bert import TimePoints, UnknownTimeError
 
 logger = logging.get_logger(__name__)
 
-# Stands for any time, where only the tokens are wanted.
+# The time of a text of which only the tokens are needed.
 NO_TIME = object()
 
 
 @dataclass
 class TimedEncoding:
-    """The library's encoding of a text, in which the time token takes the place of a mask token."""
+    """The library's encoding of a text, with the time token in place of the mask token at `position`."""
 
     encoding: Any
-    place: int
+    position: int
     token: str
     token_id: int
 
     def __getattr__(self, name: str) -> Any:
-        # Not what Python asks of an object that is being copied, and has no encoding yet.
+        # Copying looks up special methods before the object has an encoding.
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.encoding, name)
@@ -41,14 +41,14 @@ class TimedEncoding:
 
     @property
     def tokens(self) -> list[str]:
-        return self.put(self.encoding.tokens, self.token)
+        return self.replace(self.encoding.tokens, self.token)
 
     @property
     def ids(self) -> list[int]:
-        return self.put(self.encoding.ids, self.token_id)
+        return self.replace(self.encoding.ids, self.token_id)
 
-    def put(self, values: list, value: Any) -> list:
-        return [*values[: self.place], value, *values[self.place + 1 :]]
+    def replace(self, values: list, value: Any) -> list:
+        return [*values[: self.position], value, *values[self.position + 1 :]]
 
 
 class TemporalTokenizer:
@@ -56,7 +56,7 @@ class TemporalTokenizer:
 
     # Whether the token of a word includes the space before it.
     _spaces_in_words = False
-    # What follows the first text of a pair, in the form of `TemplateProcessing`.
+    # The second text of a pair with its special tokens, in the form of `TemplateProcessing`.
     _second_text = "$B:1 {sep}:1"
 
     def __init__(
@@ -90,7 +90,7 @@ class TemporalTokenizer:
             self._tokenizer.post_processor = self._post_processor()
 
     def _post_processor(self) -> Any:
-        """What adds the special tokens, with a mask token in the place of the time token."""
+        """Makes the processor that adds the special tokens, with a mask token in place of the time token."""
         text = f"{self.cls_token} {self.mask_token} $A {self.sep_token}"
         return processors.TemplateProcessing(
             single=text,
@@ -105,15 +105,15 @@ class TemporalTokenizer:
 
     @property
     def time_token_ids(self) -> list[int]:
-        """The token of each time point, in order; empty without `prepend_time`."""
+        """The token id of each time point, in order; empty without `prepend_time`."""
         return self.convert_tokens_to_ids([f"[{name}]" for name in self.times]) if self.prepend_time else []
 
     def time_id(self, time: Any) -> int:
         """
-        The id of a time in `time_ids`.
+        Returns the id of a time in `time_ids`.
 
         Args:
-            time: As in a call: a time point's name, or a date as of [`TimePoints.find`].
+            time: A time point's name or a date, as a call takes it; see [`TimePoints.find`].
 
         Returns:
             `int`: 3 for the first of `times`, and so on. A time that is missing or in none of `times` raises an
@@ -129,7 +129,7 @@ class TemporalTokenizer:
             raise
 
     def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False, **kwargs) -> list[str]:
-        """The tokens of a text, which do not depend on its time."""
+        """Returns the tokens of a text, which do not depend on its time."""
         return super().tokenize(text, pair, add_special_tokens, **{"time": NO_TIME, **kwargs})
 
     def _encode_plus(
@@ -137,7 +137,7 @@ class TemporalTokenizer:
     ) -> BatchEncoding:
         if time is None and self.unknown_times is None:
             logger.warning_once(
-                "Texts without `time=` are read as of unknown time, with plain attention. Give the time of each text, "
+                "Texts without `time=` have an unknown time, so they get plain attention. Give the time of each text, "
                 "or load the tokenizer with `unknown_times='error'` to refuse texts without one."
             )
             time = NO_TIME
@@ -157,14 +157,18 @@ class TemporalTokenizer:
         for index, (row, tokens, text_index) in enumerate(zip(encoding.encodings, input_ids, texts, strict=True)):
             time_id = text_time_ids[text_index]
             if self.prepend_time and kwargs.get("add_special_tokens", True) and time_id != UNKNOWN_TIME:
-                place, time_token = row.attention_mask.index(1) + 1, time_tokens[time_id - NUM_SPECIAL_TIMES]
-                tokens[place] = time_token
+                position, time_token = row.attention_mask.index(1) + 1, time_tokens[time_id - NUM_SPECIAL_TIMES]
+                tokens[position] = time_token
                 name = self.convert_ids_to_tokens(time_token)
-                encoding.encodings[index] = TimedEncoding(row, place, name, time_token)
+                encoding.encodings[index] = TimedEncoding(row, position, name, time_token)
             masks_have_time = self.mask_token_time and time_id != UNKNOWN_TIME
-            of_token = {self.mask_token_id: MASK_TIME} if masks_have_time else {}
-            real_tokens = zip(tokens, row.attention_mask, strict=True)
-            time_ids.append([of_token.get(token, time_id) if real else PADDING_TIME for token, real in real_tokens])
+            times_of_masks = {self.mask_token_id: MASK_TIME} if masks_have_time else {}
+            time_ids.append(
+                [
+                    times_of_masks.get(token, time_id) if is_real else PADDING_TIME
+                    for token, is_real in zip(tokens, row.attention_mask, strict=True)
+                ]
+            )
         encoding["time_ids"] = time_ids[0] if is_flat else time_ids
         return encoding.convert_to_tensors(return_tensors, prepend_batch_axis=is_flat)
 
@@ -172,20 +176,20 @@ class TemporalTokenizer:
         padded = super()._pad(encoded_inputs, *args, padding_side=padding_side, **kwargs)
         if "time_ids" in padded:
             times = list(padded["time_ids"])
-            missing = [PADDING_TIME] * (len(padded["input_ids"]) - len(times))
-            left = (padding_side or self.padding_side) == "left"
-            padded["time_ids"] = missing + times if left else times + missing
+            padding = [PADDING_TIME] * (len(padded["input_ids"]) - len(times))
+            is_left = (padding_side or self.padding_side) == "left"
+            padded["time_ids"] = padding + times if is_left else times + padding
         return padded
 
     @torch.no_grad()
     def add_target_words(self, words: list[str], model: PreTrainedModel) -> list[str]:
         """
         Adds words as single tokens to the vocabulary, and their embeddings to `model`. A new embedding is the mean of
-        the word's old pieces, or random if the vocabulary had none.
+        the embeddings of the word's old pieces, or random if the vocabulary had none of them.
 
         Args:
-            words (`list[str]`): Words that are a single known token already do not change.
-            model ([`PreTrainedModel`]): Its embeddings are changed in place.
+            words (`list[str]`): The words; one that is a single token already stays as it is.
+            model ([`PreTrainedModel`]): The model, whose embeddings change in place.
 
         Returns:
             `list[str]`: The words that were added. Raises a `ValueError` for an empty word or one with spaces.
@@ -194,9 +198,9 @@ class TemporalTokenizer:
         for word in words:
             if word != word.strip() or len(word.split()) != 1:
                 raise ValueError(f"A target word must be one word, got {word!r}.")
-            found = self.convert_tokens_to_ids(self.tokenize(f" {word}"))
-            if len(found) > 1 or self.unk_token_id in found:
-                pieces[word] = [piece for piece in found if piece != self.unk_token_id]
+            ids = self.convert_tokens_to_ids(self.tokenize(f" {word}"))
+            if len(ids) > 1 or self.unk_token_id in ids:
+                pieces[word] = [piece for piece in ids if piece != self.unk_token_id]
         self.add_tokens(
             [AddedToken(word, single_word=True, lstrip=self._spaces_in_words, normalized=True) for word in pieces]
         )
@@ -221,22 +225,22 @@ class TemporalBertTokenizer(TemporalTokenizer, BertTokenizer):
         time_granularity (`str`, *optional*):
             `"century"`, `"decade"`, `"year"`, `"month"` or `"day"`: the period that each name in `times` stands for.
         unknown_times (`str`, *optional*):
-            What to do with texts of unknown time. Default: a call without `time=` uses the id of unknown times and
-            warns once, as the library's own pipelines give no time; a time that is given but is missing (None in a
-            list, NaN, "") or in none of `times` raises an `UnknownTimeError` that lists the time points. `"error"`
-            refuses a call without `time=`, too; `"unknown"` uses the id of unknown times for all of them.
+            Handling of texts of unknown time. By default a call without `time=` uses the id of unknown times and warns
+            once, because the library's pipelines give no time; a given time that is missing (None in a list, NaN, "")
+            or in none of `times` raises an `UnknownTimeError` that lists the time points. `"error"` also refuses a
+            call without `time=`; `"unknown"` uses the id of unknown times in all these cases.
         prepend_time (`bool`, *optional*, defaults to `False`):
             Whether each text begins with a token of its time point (TempoBERT; Rosin, Guy and Radinsky, 2022), or with
             the mask token if its time is unknown. The model's vocabulary must have these tokens:
             `model.resize_token_embeddings(len(tokenizer))`.
         mask_token_time (`bool`, *optional*, defaults to `False`):
-            Whether masked tokens have the time id of masks instead of their text's (Rosin and Radinsky, 2022,
+            Whether masked tokens have the time id of masks instead of their text's time id (Rosin and Radinsky, 2022,
             footnote 3).
-        kwargs: Arguments of BERT's own tokenizer.
+        kwargs: Arguments of BERT's tokenizer.
 
     `tokenizer(text, time=...)` takes one time for all texts, or a list with a time for each text: a time point's name,
-    a year, an ISO-8601 date, a date as `"18.06.1815"`, a `date`, a `datetime`, or seconds since 1970 (numbers of nine
-    digits or more). In `time_ids`, of the shape of `input_ids`, 0 is padding, 1 mask, 2 unknown, and 3 the first of
+    a year, an ISO-8601 date, a date such as `"18.06.1815"`, a `date`, a `datetime`, or seconds since 1970 (numbers of
+    nine digits or more). `time_ids` has the shape of `input_ids`: 0 is padding, 1 mask, 2 unknown, and 3 the first of
     `times`. Raises a `ValueError` if the numbers of times and texts differ.
     """
 
@@ -249,10 +253,10 @@ class TemporalRobertaTokenizer(TemporalTokenizer, RobertaTokenizer):
     [`RobertaWithTemporalAttention`] (Rosin and Radinsky, 2022).
 
     Args:
-        times, time_granularity, unknown_times, prepend_time, mask_token_time: As in [`TemporalBertTokenizer`].
-        kwargs: Arguments of RoBERTa's own tokenizer.
+        times, time_granularity, unknown_times, prepend_time, mask_token_time: See [`TemporalBertTokenizer`].
+        kwargs: Arguments of RoBERTa's tokenizer.
 
-    It is called like [`TemporalBertTokenizer`].
+    A call takes the arguments of [`TemporalBertTokenizer`].
     """
 
     model_input_names = [*RobertaTokenizer.model_input_names, "time_ids"]

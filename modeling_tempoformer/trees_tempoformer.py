@@ -1,6 +1,6 @@
 """
-The post model's second expert: trees that read a post, the post before it, and its place in the timeline. Where
-labels follow the place, or are few, trees learn more than a network does.
+The post model's second expert: trees that read a post, the post before it, and its position in the timeline. Where
+labels follow the position, or are few, trees learn more than a network does.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class Trees(nn.Module):
         self.register_buffer("leaves", zeros(*shape, LEAVES, config.num_labels))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True):
-        """As in PyTorch, for `to`, `half` and all others, but they change no dtype."""
+        """Moves the buffers for `to`, `half` and all others, but keeps their dtype."""
 
         def keep_dtype(values: torch.Tensor) -> torch.Tensor:
             changed = fn(values)
@@ -52,27 +52,29 @@ class Trees(nn.Module):
 
         return super()._apply(keep_dtype, recurse)
 
-    def read(self, pairs: torch.Tensor, alike: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    def read(self, pairs: torch.Tensor, cosines: torch.Tensor, position_and_gap: torch.Tensor) -> torch.Tensor:
         """
-        What the trees read of streams, (..., features), each with the mean 0 and the standard deviation 1: principal
-        components of the newest post, of the post before it, 0 if there is none, and their difference, from `pairs`
-        (..., 2, hidden); `alike` (..., 2), cosines of posts; and the logarithms of `place` (..., 3): how many posts
-        came before, and the seconds since the first and since the last of them.
+        Returns the features of streams (..., features), each with the mean 0 and the standard deviation 1: principal
+        components of the newest post, of the post before it (0 if there is none) and of their difference, from `pairs`
+        (..., 2, hidden); `cosines` (..., 2) of the newest post with its history; and the logarithms of
+        `position_and_gap` (..., 3): how many posts came before, and the seconds since the first and the last of them.
         """
-        pairs, alike, place = (values.to(self.mean) for values in (pairs, alike, place))
+        pairs, cosines, position_and_gap = (values.to(self.mean) for values in (pairs, cosines, position_and_gap))
         has_previous = (pairs[..., 0, :] != 0).any(-1, keepdim=True)
         previous, newest = ((pairs - self.mean) @ self.components.T).unbind(-2)
         previous = previous * has_previous
         step = (newest - previous) * has_previous
-        return (torch.cat((newest, previous, step, alike, place.log1p()), dim=-1) - self.center) / self.scale
+        return (
+            torch.cat((newest, previous, step, cosines, position_and_gap.log1p()), dim=-1) - self.center
+        ) / self.scale
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        """Each member's log-probabilities (members, ..., classes) for what `read` returns."""
+        """Returns each member's log-probabilities (members, ..., classes) for the features that `read` returns."""
         right = ((features[..., self.feature] - self.threshold) * SHARPNESS).sigmoid()
         reached = torch.ones_like(right[..., :1])
         for level in range(DEPTH):
             split = right[..., 2**level - 1 : 2 ** (level + 1) - 1]
             reached = (reached.unsqueeze(-1) * torch.stack((1 - split, split), dim=-1)).flatten(-2)
-        # First of each tree, since rounding errors grow with the numbers in a sum.
-        of_trees = torch.einsum("...mtl,mtlc->m...tc", reached, self.leaves)
-        return of_trees.mean(-2).clamp_min(LEAST_PROBABILITY).log()
+        # Summed within each tree first, since rounding errors grow with the numbers in a sum.
+        probabilities = torch.einsum("...mtl,mtlc->m...tc", reached, self.leaves)
+        return probabilities.mean(-2).clamp_min(LEAST_PROBABILITY).log()

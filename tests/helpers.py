@@ -29,7 +29,6 @@ from modeling_tempoformer import (
     TempoFormerForStreamClassification,
     TemporalBertConfig,
     TemporalBertTokenizer,
-    TemporalPostTempoFormerForStreamClassification,
     TemporalRobertaTokenizer,
 )
 from modeling_tempoformer.data.rows import to_rows
@@ -37,6 +36,7 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.data_collator_tempoformer import elapsed_seconds, stream_windows
 from modeling_tempoformer.evaluation.metrics import compute_metrics
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.trees_tempoformer import Trees
 
 
@@ -44,25 +44,32 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGE = ROOT / "modeling_tempoformer"
 
-# What a plain post model takes along, and what else the others do.
-POST_MODULES = {
+# The files that each model takes along.
+STREAM_MODULES = {
     "checks_tempoformer",
-    "configuration_post_tempoformer",
+    "configuration_streams_tempoformer",
     "data_collator_tempoformer",
-    "modeling_post_tempoformer",
+    "decisions_tempoformer",
+    "modeling_streams_tempoformer",
     "online_tempoformer",
     "pipeline_tempoformer",
+    "timeline_tempoformer",
+    "times_tempoformer",
+}
+POST_MODULES = {
+    *STREAM_MODULES,
+    "configuration_post_tempoformer",
+    "modeling_post_tempoformer",
     "trees_tempoformer",
 }
-TEMPORAL_MODULES = {"configuration_temporal_bert", "modeling_temporal_bert"}
-HUB_MODULES = {
-    *POST_MODULES,
-    *TEMPORAL_MODULES,
+PAPER_MODULES = {
+    *STREAM_MODULES,
     "configuration_tempoformer",
     "modeling_tempoformer",
     "modeling_tempoformer_encoders",
     "packing_tempoformer",
 }
+TEMPORAL_MODULES = {"checks_tempoformer", "configuration_temporal_bert", "modeling_temporal_bert"}
 
 TOKENIZER_MODULES = {"configuration_temporal_bert", "time_points_temporal_bert", "tokenization_temporal_bert"}
 
@@ -137,7 +144,6 @@ MODELS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
 CLASSES = {
     "tempoformer": TempoFormerForStreamClassification,
     "post_tempoformer": PostTempoFormerForStreamClassification,
-    "temporal_post_tempoformer": TemporalPostTempoFormerForStreamClassification,
 }
 
 
@@ -150,13 +156,11 @@ def tiny_model(
     settings = {"encoder_config": {**tiny_encoder(family), "initializer_range": 0.3}, **settings}
     if model_type != "tempoformer":
         settings = {"stream_hidden_size": 8, "num_members": 2, **settings}
-        if settings["encoder_config"]["model_type"].startswith("temporal"):
-            model_type = "temporal_post_tempoformer"
     config = CLASSES[model_type].config_class(**{"window": 4, "num_labels": 3, **settings})
     model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
     # What starts at 0 must show, too.
     for module in model.modules():
-        if type(module).__name__ == "ZeroLinear" or getattr(module, "start", None) == "zero":
+        if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
     if getattr(config, "tree_weights", None):
         plant(model.trees)
@@ -169,7 +173,16 @@ def plant(trees: Trees):
         torch.nn.init.normal_(values)
     torch.nn.init.uniform_(trees.scale, 0.5, 2)
     trees.feature.random_(len(trees.center))
+    # Every second tree begins with how many posts came before.
+    trees.feature[:, ::2, 0] = len(trees.center) - 3
     trees.leaves.copy_(torch.randn_like(trees.leaves).softmax(-1))
+
+
+def make_timeline(labels: list[int], name: str = "a", texts: list[str] | None = None, **fields) -> Timeline:
+    """A timeline of posts with these labels, whose ids are their rows; without times unless they are given."""
+    rows = list(range(len(labels)))
+    fields = {"timestamps": None, "post_ids": [str(row) for row in rows], "input_rows": rows, **fields}
+    return Timeline(timeline_id=name, texts=texts or ["hm"] * len(labels), labels=list(labels), **fields)
 
 
 def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):

@@ -37,8 +37,8 @@ def test_worked_batch(side):
 def test_rows_may_lack_times_labels_and_context():
     rows = [{"input_ids": row["input_ids"]} for row in ROWS]
     batch = StreamCollator(TOKENIZER, window=2, timed=False)(rows)
-    assert set(batch) == {"input_ids", "attention_mask", "stream_index", "place"}
-    assert batch["place"].tolist() == [[[0, 0], [1, 0], [2, 0]], [[0, 0], [1, 0], [0, 0]]]
+    assert set(batch) == {"input_ids", "attention_mask", "stream_index", "timeline_position"}
+    assert batch["timeline_position"].tolist() == [[[0, 0], [1, 0], [2, 0]], [[0, 0], [1, 0], [0, 0]]]
     assert batch["stream_index"].tolist() == [[[-1, 0], [0, 1], [1, 2]], [[-1, 0], [0, 1], [-1, -1]]]
 
 
@@ -52,7 +52,7 @@ def test_rows_may_have_vectors_of_posts_in_place_of_tokens():
     batch = StreamCollator(TOKENIZER, window=2)(rows)
     assert batch["post_embeds"].tolist() == [vectors[0], [*vectors[1], [0, 0]]]
     assert batch["attention_mask"].tolist() == [[[1], [1], [1]], [[1], [1], [0]]]
-    streams = ("stream_index", "elapsed", "place", "labels")
+    streams = ("stream_index", "elapsed", "timeline_position", "labels")
     assert all(torch.equal(batch[name], tokens[name]) for name in streams)
     assert set(batch) == {"post_embeds", "attention_mask", *streams}
 

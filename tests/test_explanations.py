@@ -8,14 +8,12 @@ from helpers import CHANGES as LABELS
 from helpers import (
     MODELS,
     assert_same,
-    dated_bert,
-    dated_config,
     tiny_reader,
 )
 from transformers import pipeline
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.pipeline_tempoformer import decide, log_odds
+from modeling_tempoformer.decisions_tempoformer import decide, log_odds
 
 
 # Longer than the window of 4, out of order, with equal times.
@@ -112,24 +110,13 @@ def test_effects_are_what_the_pipeline_says_without_a_post(settings, is_timed):
         assert largest > 1e-3
 
 
-def test_effects_where_the_encoder_reads_calendar_time():
-    """Without an earlier post. The post before, in the newest one's place, is read as of its own time."""
-    pipe = make(tokenizer=dated_bert(), encoder_config={**dated_config().to_dict(), "initializer_range": 0.3})
-    dated = {"text": ["the sad plane", "glad tree", "sad", "air plane"], "timestamp": ["1850", "1960", 0, 1]}
-    others = {name: values[:2] + values[3:] for name, values in dated.items()}
-    for name, effect in pipe.explain(dated)[3]["effects"].items():
-        # Post 2 is the first of all in time.
-        expected = probabilities(pipe, dated)[3][name] - probabilities(pipe, others)[2][name]
-        assert effect[0] == pytest.approx(expected, abs=1e-6)
-
-
 @pytest.mark.parametrize("settings", [WITH_TREES, MODELS[0]], ids=str)
 def test_the_effect_of_the_position_is_that_of_the_trees(settings):
     """They are told that the post is the first. Without trees there is no effect."""
     pipe, place = make(**settings), 5
     row = {"input_ids": pipe.tokenizer(UNTIMED["text"])["input_ids"]}
     batch = StreamCollator(pipe.tokenizer, 4, timed=False)([row])
-    batch["place"].zero_()
+    batch["timeline_position"].zero_()
     with torch.no_grad():
         first = pipe.model(**batch).logits[0, place].softmax(-1).tolist()
     post = pipe.explain(UNTIMED)[place]

@@ -90,7 +90,7 @@ def check_exported(model: torch.nn.Module, seen: Batch, others: list[Batch]):
 def test_every_variant(settings):
     batches = [streams_of(*size) for size in SIZES]
     for batch in batches if "tree_weights" in settings else ():
-        batch["place"] = batch["elapsed"][..., :2]
+        batch["timeline_position"] = batch["elapsed"][..., :2]
     check_exported(tiny_model(**settings), batches[0], batches[1:])
 
 
@@ -114,15 +114,6 @@ def test_other_inputs():
         batch["attention_mask"] = batch["attention_mask"][..., :1]
         batch["post_embeds"] = torch.randn(*ids.shape[:2], 16, generator=torch.Generator().manual_seed(0))
     check_exported(tiny_model(model_type="post_tempoformer"), batches[0], batches[1:])
-
-
-@pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
-def test_a_temporal_encoder_of_streams(model_type):
-    """Its other modes are exported with its own heads, below."""
-    encoder = {"model_type": "temporal_bert", "times": TIMES, "initializer_range": 0.3, **TINY}
-    model = tiny_model(encoder_config={**encoder, "time_initializer_range": 1.0}, model_type=model_type)
-    batches = [streams_of(*size) | {"time_ids": posts_of(size[0], size[1], size[3], 0)["time_ids"]} for size in SIZES]
-    check_exported(model, batches[0], batches[1:])
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from transformers import BertTokenizer
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data.rows import timeline_to_rows
 from modeling_tempoformer.data.tables import load_table
-from modeling_tempoformer.data.timelines import make_timeline, read_posts
+from modeling_tempoformer.data.timelines import read_posts
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sad", "glad", "so", "again", "!"]
@@ -210,11 +211,12 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
     timed = right is not None and meanings[0]["timestamp"] is not MISSING
     answers = {}
     try:
-        of_people: dict[str, list] = {}
-        for post in read_posts([Table(posts)], ("O", "IS"), columns):
-            of_people.setdefault(post.timeline_id, []).append(post)
+        people: dict[str, list] = {}
+        for name, post in read_posts([Table(posts)], ("O", "IS"), columns):
+            people.setdefault(name, []).append(post)
         settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled)
-        rows = [row for of_one in of_people.values() for row in timeline_to_rows(make_timeline(of_one), *settings)[0]]
+        timelines = [Timeline.of_posts(name, posts) for name, posts in people.items()]
+        rows = [row for timeline in timelines for row in timeline_to_rows(timeline, *settings)[0]]
     except ValueError as error:
         assert right is None, error
         assert_ours(error)

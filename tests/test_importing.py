@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT
+from helpers import PACKAGE, ROOT
 
 import modeling_tempoformer
 
@@ -24,7 +24,7 @@ def imported_after(code: str) -> set[str]:
 
 
 def test_importing_brings_no_heavy_library():
-    assert imported_after("import modeling_tempoformer, modeling_tempoformer.live.classifier") == set()
+    assert imported_after("import modeling_tempoformer, modeling_tempoformer.serving.live_classifier") == set()
 
 
 def test_a_name_brings_its_library_when_it_is_used():
@@ -46,3 +46,10 @@ def test_rooms_import_one_way(room, unknown):
     imports = re.compile(rf"^\s*(?:from|import) (?:modeling_tempoformer\.|\.\.+)(?:{unknown})\b", flags=re.MULTILINE)
     modules = list((ROOT / "modeling_tempoformer" / room).rglob("*.py"))
     assert modules and not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
+
+
+def test_the_package_and_its_scripts_do_not_know_research():
+    imports = re.compile(r"^\s*(?:from|import) (?:research|benchmarks)\b", flags=re.MULTILINE)
+    modules = [*PACKAGE.rglob("*.py"), *ROOT.glob("run_*.py")]
+    assert not [path for path in modules if imports.search(path.read_text(encoding="utf-8"))]
+    assert "research" not in (ROOT / "setup.cfg").read_text(encoding="utf-8").partition("package_dir")[0]

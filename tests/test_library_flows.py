@@ -24,8 +24,8 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transformers.models.bert.modeling_bert import BertLayer
 
 from modeling_tempoformer import BertWithTemporalAttentionForSequenceClassification, StreamCollator
-from modeling_tempoformer.live.classifier import LiveClassifier
 from modeling_tempoformer.pipeline_tempoformer import StreamClassificationPipeline
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
 
 
 TIMELINES = [

@@ -2,27 +2,14 @@
 
 import pytest
 import torch
-from helpers import OTHER_ENCODERS, TIMES, TINY, make_trainer, tiny_batch, tiny_encoder, tiny_model
+from helpers import OTHER_ENCODERS, make_trainer, tiny_batch, tiny_encoder, tiny_model
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
 
 from modeling_tempoformer import (
-    PostTempoFormerConfig,
     PostTempoFormerForStreamClassification,
     TempoFormerForStreamClassification,
-    TemporalPostTempoFormerForStreamClassification,
     focal_loss,
 )
-
-
-TEMPORAL = {
-    **{"model_type": "temporal_bert", "pad_token_id": 0, "times": TIMES, **TINY},
-    **{"initializer_range": 0.3, "time_initializer_range": 1.0},
-}
-
-
-def temporal_batch() -> dict[str, torch.Tensor]:
-    batch = tiny_batch()
-    return {**batch, "time_ids": 3 * batch["attention_mask"]}
 
 
 @pytest.mark.parametrize("family", list(OTHER_ENCODERS))
@@ -65,16 +52,6 @@ def test_its_streams_have_the_documented_shapes():
     torch.testing.assert_close(output.stream_attentions[0][0, 3].sum(-1), torch.ones(4, 4))
     plain = model.tempoformer(**batch).last_hidden_state
     torch.testing.assert_close(plain, output.last_hidden_state, atol=1e-5, rtol=0)
-
-
-def test_temporal_encoders_have_a_class_of_their_own():
-    """Only its repositories get the files of temporal encoders."""
-    with pytest.raises(Exception, match="TemporalPostTempoFormerConfig"):
-        PostTempoFormerConfig(encoder_config=TEMPORAL)
-    model, batch = tiny_model(model_type="post_tempoformer", encoder_config=TEMPORAL), temporal_batch()
-    assert isinstance(model, TemporalPostTempoFormerForStreamClassification)
-    later = {**batch, "time_ids": 4 * batch["attention_mask"]}
-    assert (model(**batch).logits - model(**later).logits).abs().max() > 1e-3
 
 
 def test_a_member_does_not_learn_from_what_it_holds_out_and_predicts_it_alone():

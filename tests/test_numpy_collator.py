@@ -8,7 +8,7 @@ from helpers import ROOT
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import StreamCollator
-from modeling_tempoformer.data_collator_tempoformer import cut_rows
+from modeling_tempoformer.timeline_tempoformer import cut_rows
 
 
 TEXTS = ["sad today", "so glad that we met again", "tired", "home", "a long day in a small town", "sad"]

@@ -6,7 +6,7 @@ import accelerate
 import numpy as np
 import pytest
 import torch
-from helpers import MODELS, tiny_batch, tiny_encoder, tiny_model
+from helpers import MODELS, tiny_batch, tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
@@ -48,13 +48,13 @@ def timelines(seed: int = 0, timed: bool = True) -> dict[str, dict]:
 def at_once(model, timeline: dict) -> torch.Tensor:
     index = stream_windows(torch.arange(len(timeline["input_ids"])), model.config.window)
     batch = {name: timeline[name].unsqueeze(0) for name in ("input_ids", "attention_mask")}
-    place = torch.arange(len(index)).float().unsqueeze(-1).repeat(1, 2)
-    place[:, 1] = 0
+    position = torch.arange(len(index)).float().unsqueeze(-1).repeat(1, 2)
+    position[:, 1] = 0
     if timeline["timestamps"] is not None:
         times = torch.tensor(timeline["timestamps"], dtype=torch.float64)
         batch["elapsed"] = elapsed_seconds(times, index).unsqueeze(0)
-        place[:, 1] = times - times[0]
-    batch["place"] = place.unsqueeze(0)
+        position[:, 1] = times - times[0]
+    batch["timeline_position"] = position.unsqueeze(0)
     with torch.no_grad():
         return model(**batch, stream_index=index.unsqueeze(0)).logits[0]
 
@@ -170,14 +170,13 @@ def test_times_that_are_exact_are_read():
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_time_ids_in_some_steps_only_are_refused(first):
+def test_token_types_in_some_steps_only_are_refused(first):
     """In the paper's model, which reads them again with each new post."""
-    encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": ["a", "b"], "temporal_attention": "none"}
-    model, ids = tiny_model(encoder_config=encoder), torch.full((1, 2), 7)
-    calls = [{"time_ids": torch.full((1, 2), 3)}, {}]
+    model, ids = tiny_model(), torch.full((1, 2), 7)
+    calls = [{"token_type_ids": torch.ones(1, 2, dtype=torch.long)}, {}]
     with_or_without, other = calls if first else calls[::-1]
     state = model.step(ids, timeline_ids=["ann"], **with_or_without).state
-    with pytest.raises(ValueError, match="'ann'.*`time_ids`"):
+    with pytest.raises(ValueError, match="'ann'.*`token_type_ids`"):
         model.step(ids, timeline_ids=["ann"], **other, state=state)
     # Other timelines may differ, and what is held can be restored.
     model.step(ids, timeline_ids=["bob"], **other, state=state)

@@ -49,7 +49,7 @@ ERAS = ["1-2000", "200BC-0", "300-201 BC", "301bce"]
 )
 def test_a_time_falls_into_its_time_point(names, value, name):
     points = TimePoints(names)
-    assert points.find(value) == name and points.holds(value)
+    assert points.find(value) == points.get(value) == name and points.holds(value)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_other_times_are_errors_that_list_the_time_points(names, granularity, va
     points = TimePoints(names, granularity)
     with pytest.raises(UnknownTimeError, match=named):
         points.find(value)
-    assert not points.holds(value)
+    assert points.get(value) is None and not points.holds(value)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data.timelines import LARGEST_LEVEL
-from modeling_tempoformer.data_collator_tempoformer import cut_rows
+from modeling_tempoformer.timeline_tempoformer import cut_rows
 from modeling_tempoformer.training.tree_growing import copy_tree, grow_trees, weigh
 from modeling_tempoformer.trees_tempoformer import DEPTH
 
@@ -167,5 +167,5 @@ def test_an_expert_that_knows_nothing_gets_no_weight():
 
 
 def test_a_place_is_needed_once_there_are_trees():
-    with pytest.raises(ValueError, match="`place`"):
+    with pytest.raises(ValueError, match="`timeline_position`"):
         tiny_model(**GROWN)(**inputs_only(tiny_batch()))

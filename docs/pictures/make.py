@@ -90,7 +90,7 @@ def photograph_app(model: Path, picture: str):
     command = [
         sys.executable,
         "-m",
-        "modeling_tempoformer.space",
+        "modeling_tempoformer.serving.space",
         "--model_name_or_path",
         model.relative_to(ROOT).as_posix(),
     ]

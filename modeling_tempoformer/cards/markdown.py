@@ -1,4 +1,4 @@
-"""Text and tables in Markdown."""
+"""Writes texts and tables in Markdown."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def escape_control_characters(text: str) -> str:
-    """Writes out what is not printable: it may break a table, turn a text around, or be obeyed by a terminal."""
+    """Writes out unprintable characters, which may break a table, reverse a text, or control a terminal."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -24,6 +24,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cell(value: Any) -> str:
+    """The text of a cell."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else markdown(str(value))

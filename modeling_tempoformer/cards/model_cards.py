@@ -16,11 +16,11 @@ from ..data.files import data_folder
 from .markdown import escape_control_characters, markdown, table
 
 
-# The template, the tags and the family of each model type.
+# The template, the tags and the family of each model type
 DATED = ["temporal-attention", "semantic-change"]
-OF_STREAMS = ("tempoformer.md", ["tempoformer", "change-detection", "stream-classification"], "TempoFormer")
+STREAMS = ("tempoformer.md", ["tempoformer", "change-detection", "stream-classification"], "TempoFormer")
 TEMPLATES: dict[str, tuple[str, list[str], str]] = {
-    **dict.fromkeys(("post_tempoformer", "temporal_post_tempoformer", "tempoformer"), OF_STREAMS),
+    **dict.fromkeys(("post_tempoformer", "tempoformer"), STREAMS),
     "temporal_bert": ("temporal_bert.md", DATED, "BERT"),
     "temporal_roberta": ("temporal_bert.md", DATED, "RoBERTa"),
 }
@@ -71,11 +71,11 @@ def write_card(
         max_tokens (`int`, *optional*): Number of tokens that longer texts are cut to.
         scores (`dict[str, dict[str, float]]`, *optional*): Scores by split (`"validation"`, `"test"`) and by name, as
             [`compute_scores`] and the Trainer name them, measured with the calibration that the configuration holds.
-        titles (`dict[str, str]`, *optional*): What the card calls the scores that it shows, without the classes in
-            their names, and beside accuracy, loss and perplexity.
-        verdict (`list[str]`, *optional*): What the test says of the model, in sentences.
-        figures (`dict[str, str]`, *optional*): Figures in the folder: what each shows, by the name of its file.
-        training (`dict[str, Any]`, *optional*): How the model was trained, for example arguments by name.
+        titles (`dict[str, str]`, *optional*): The titles of the scores that the card shows, besides accuracy, loss and
+            perplexity, by the names of the scores without their classes.
+        verdict (`list[str]`, *optional*): A summary of the model's test, in sentences.
+        figures (`dict[str, str]`, *optional*): Descriptions of the figures in the folder, by the name of the file.
+        training (`dict[str, Any]`, *optional*): Facts about the training, for example arguments by name.
         evaluations (`list[dict[str, Any]]`, *optional*): A table row for each evaluation, with the same keys in all.
 
     Raises a `ValueError` for a model without a template.
@@ -86,7 +86,7 @@ def write_card(
         )
     config = model.config
     template, model_tags, family = TEMPLATES[type(config).model_type]
-    heads = [found for head, found in HEADS.items() if type(model).__name__.endswith(head)]
+    heads = [head for name, head in HEADS.items() if type(model).__name__.endswith(name)]
     task, auto_class = heads[0] if heads else ("feature-extraction", "AutoModel")
     repo_id = repo_id or Path(folder).resolve().name
     name = escape_control_characters(model_name or repo_id.split("/")[-1])
@@ -94,10 +94,10 @@ def write_card(
     languages, datasets = as_list(language), as_list(dataset_tags)
     labels = [config.id2label[index] for index in range(config.num_labels)]
     kinds = SCORES | dict(titles or {})
-    known = score_titles(kinds, labels)
+    shown = score_titles(kinds, labels)
     # The Hub rejects NaN and infinity.
     scores = {
-        split: {score: values[score] for score in known if math.isfinite(values.get(score, math.nan))}
+        split: {score: values[score] for score in shown if math.isfinite(values.get(score, math.nan))}
         for split, values in (scores or {}).items()
     }
     results = [
@@ -107,8 +107,8 @@ def write_card(
             dataset_name=(as_list(dataset) or datasets or ["unknown"])[0],
             dataset_config=(as_list(dataset_args) or [None])[0],
             dataset_split=split,
-            metric_type=known[score][0],
-            metric_name=known[score][1],
+            metric_type=shown[score][0],
+            metric_name=shown[score][1],
             metric_value=value,
         )
         for split, values in scores.items()
@@ -155,15 +155,15 @@ def write_card(
 
 
 def has_card(model: Any) -> bool:
-    """Whether there is a template for this model."""
-    # The type comes from the class: before it is saved, a configuration made from BERT's calls itself "bert".
+    """Tells whether there is a template for this model."""
+    # The type is that of the class, because a configuration that was made from BERT's is a "bert" until it is saved.
     return isinstance(model, PreTrainedModel) and type(model.config).model_type in TEMPLATES
 
 
 def example_day(times: Sequence[str]) -> str:
-    """A day that the encoder knows: in the last of its times, if it has any."""
-    found = re.match(r"(\d{4})(-\d\d(?!\d))?(-\d\d(?!\d))?", times[-1]) if times else None
-    return f"{found[1]}{found[2] or '-05'}{found[3] or '-01'}" if found else "2024-05-01"
+    """A day in the last time point of the encoder, if it has any."""
+    date = re.match(r"(\d{4})(-\d\d(?!\d))?(-\d\d(?!\d))?", times[-1]) if times else None
+    return f"{date[1]}{date[2] or '-05'}{date[3] or '-01'}" if date else "2024-05-01"
 
 
 def public_id(name: str | None) -> str | None:
@@ -178,7 +178,7 @@ def public_id(name: str | None) -> str | None:
 
 
 def drop_private_base(path: Path):
-    """Removes a local folder as `base_model` from a PEFT card: the Hub rejects it."""
+    """Removes a local folder as `base_model` from a PEFT card, because the Hub rejects it."""
     card = ModelCard.load(path)
     if card.data.base_model is not None and public_id(card.data.base_model) is None:
         card.data.base_model = None
@@ -187,12 +187,13 @@ def drop_private_base(path: Path):
 
 
 def as_list(value: str | Sequence[str] | None) -> list[str]:
+    """A list of one or several texts, without control characters."""
     values = [value] if isinstance(value, str) else value or ()
     return [escape_control_characters(entry) for entry in values if entry is not None]
 
 
 def score_titles(kinds: Mapping[str, str], labels: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The scores that a card shows, by name: the Hub's metric type and a title."""
+    """The Hub's metric type and the title of each score that a card shows, by name."""
     titles = {}
     for kind, title in kinds.items():
         titles |= {kind: (kind, title), f"macro_{kind}": (kind, f"Macro {title}")}
@@ -202,10 +203,10 @@ def score_titles(kinds: Mapping[str, str], labels: Sequence[str]) -> dict[str, t
 
 def score_tables(scores: Mapping[str, float], kinds: Mapping[str, str], labels: Sequence[str]) -> str:
     """A table of the scores by class with their macro averages, and one of the other scores."""
-    of_class = [kind for kind in kinds if scores.keys() & {f"macro_{kind}", *(f"{kind}_{label}" for label in labels)}]
-    rows = [[label, *(scores.get(f"{kind}_{label}") for kind in of_class)] for label in labels]
-    rows.append(["macro average", *(scores.get(f"macro_{kind}") for kind in of_class)])
+    columns = [kind for kind in kinds if scores.keys() & {f"macro_{kind}", *(f"{kind}_{label}" for label in labels)}]
+    rows = [[label, *(scores.get(f"{kind}_{label}") for kind in columns)] for label in labels]
+    rows.append(["macro average", *(scores.get(f"macro_{kind}") for kind in columns)])
     by_class = [row for row in rows if any(value is not None for value in row[1:])]
     others = [[title, scores[kind]] for kind, title in kinds.items() if kind in scores]
-    tables = {("class", *(kinds[kind] for kind in of_class)): by_class, ("score", "value"): others}
+    tables = {("class", *(kinds[kind] for kind in columns)): by_class, ("score", "value"): others}
     return "\n\n".join(table(header, rows) for header, rows in tables.items() if rows)

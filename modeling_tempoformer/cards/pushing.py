@@ -1,4 +1,4 @@
-"""What a push to the Hub sends: what loads the model, its card, scores and figures, and nothing of this machine."""
+"""Pushes to the Hub the files that load a model, its card, scores and figures, and nothing else of this machine."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi
 from .model_cards import public_id
 
 
-# What loads a model and says what it is. A folder may have anything else beside it: posts, predictions, logs, and the
+# Files that load a model and describe it. A folder may have other files beside them: posts, predictions, logs, and the
 # Trainer's pickles and state, which hold local paths.
 PUSHED = (
     *("*.safetensors", "*.safetensors.index.json", "*config.json", "*.py", "README.md"),
@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 def pushed_files(folder: str | Path, results: Collection[str] = ()) -> list[Path]:
-    """What a push sends of a model's folder, and `results`; names that begin with `_` or `.` are notes of a run."""
+    """
+    The files of a model's folder that a push sends: those that load a model, and `results`. Names that begin with `_`
+    or `.` are notes of a run, and are not sent.
+    """
     files = (path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(("_", ".")))
     return sorted(path for path in files if any(path.match(pattern) for pattern in (*PUSHED, *results)))
 
@@ -38,7 +41,7 @@ def upload(
     blocking: bool,
     results: Collection[str],
 ) -> CommitInfo | Future[CommitInfo]:
-    """Sends [`pushed_files`] to a repository in one commit, and says which they are."""
+    """Sends [`pushed_files`] to a repository in one commit, and logs their names."""
     files = pushed_files(folder, results)
     logger.info("Pushing to %s: %s.", repo_id, ", ".join(path.name for path in files))
     return HfApi().create_commit(
@@ -52,7 +55,7 @@ def upload(
 
 
 def content_of(path: Path) -> Path | bytes:
-    """What is sent of a file. An adapter's configuration may name a local folder as its base model: it is left out."""
+    """The content of a file to send. If an adapter's configuration names a local base model, the name is left out."""
     if path.name != ADAPTER:
         return path
     config = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Arguments of the scripts that say which posts or texts they read."""
+"""Arguments of the scripts about the posts or texts that they read."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 @dataclass
 class DatasetArguments:
-    """A dataset on the Hub in place of files, and how much to predict."""
+    """Arguments that posts and texts share."""
 
     dataset_name: str | None = field(default=None, metadata={"help": "Dataset on the Hub, instead of files."})
     dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
@@ -45,7 +45,7 @@ class PostArguments:
 
 @dataclass
 class DataTrainingArguments(PostArguments, DatasetArguments):
-    """Which posts, and how they are cut into streams."""
+    """The posts, and how they are cut into streams."""
 
     train_file: str | None = field(
         default=None,
@@ -66,7 +66,8 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         default=0.2, metadata={"help": "Share of --train_file to test on, if it is the only file."}
     )
     folds_file: str | None = field(
-        default=None, metadata={"help": "Split of --train_file by timeline, as run_cross_validation.py writes it."}
+        default=None,
+        metadata={"help": "Split of --train_file by timeline, as research.run_cross_validation writes it."},
     )
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
     level_column: str | None = field(
@@ -74,9 +75,7 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
         metadata={"help": "In --train_file, the number that labels are a change of. Default: 'level', if it exists."},
     )
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
-    window: int | None = field(
-        default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20 (few_shot: 1)."}
-    )
+    window: int | None = field(default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20."})
     targets_per_row: int = field(default=16, metadata={"help": "Posts that one row of a training batch classifies."})
     max_seq_length: int | None = field(
         default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
@@ -86,7 +85,7 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
 
 @dataclass
 class TextDataTrainingArguments(DatasetArguments):
-    """Which texts, and which time points."""
+    """The texts, and their time points."""
 
     task_name: Literal["speeches"] | None = field(
         default=None, metadata={"help": "The files are in the original form of this corpus."}

@@ -1,4 +1,4 @@
-"""Dated texts: from files or tables to splits, and to rows for masked language modelling."""
+"""Reads dated texts from files or tables, splits them, and makes rows for masked language modelling of them."""
 
 import logging
 import random
@@ -14,7 +14,7 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling_post_tempoformer import longest_input
+from ..checks_tempoformer import longest_input
 from ..time_points_temporal_bert import (
     GRANULARITIES,
     TimePoints,
@@ -35,16 +35,19 @@ from .timelines import column_names
 logger = logging.getLogger(__name__)
 
 TEXT_SUFFIXES = (".txt", ".txt.gz")
+TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+# Parts of speech after lemmas.
 TAGS = ("_nn", "_vb")
-# The lines that tell whether a file has sentences or tokens, and those between tokens (VRT).
-NUM_TELLING_LINES = 200
-TAG = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
-# The column that says which file and line, or which row, a text comes from.
+# The number of first lines that tell whether a file has sentences or tokens.
+NUM_FIRST_LINES = 200
+# A line between tokens in VRT.
+MARKUP = re.compile(r"</?[a-z!?][^<>]*>", re.IGNORECASE)
+# The column that holds the file and line, or the row, of a text.
 SOURCE = "source_of_text"
 
 
 def load_texts(paths: list[str], task_name: str | None, streaming: bool = False) -> Dataset | IterableDataset:
-    """Texts from files named by time point, from a table, or from a corpus in its original form."""
+    """Loads texts from files named by time point, from a table, or from a corpus in its original form."""
     if task_name is None and all(path.endswith(TEXT_SUFFIXES) for path in paths):
         return read_text_files(paths, streaming)
     if len(paths) > 1:
@@ -54,19 +57,25 @@ def load_texts(paths: list[str], task_name: str | None, streaming: bool = False)
 
 def read_text_files(paths: list[str], streaming: bool = False) -> Dataset | IterableDataset:
     """
-    The lines of text files that are named by their time points (`1810-1860.txt` or `1810-1860.txt.gz`), without blank
-    ones. Parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020) are left out. A stream
-    has a shard for each file.
+    Reads the lines of text files that are named by their time points (`1810-1860.txt` or `1810-1860.txt.gz`), without
+    blank lines and without parts of speech after lemmas (`plane_nn`, as in the English corpora of SemEval-2020). A
+    stream has a shard for each file.
     """
     if streaming:
-        return IterableDataset.from_generator(each_line, gen_kwargs={"paths": paths})
-    return Dataset.from_list(list(each_line(paths)))
+        return IterableDataset.from_generator(each_text, gen_kwargs={"paths": paths})
+    return Dataset.from_list(list(each_text(paths)))
 
 
-def each_line(paths: list[str]) -> Iterator[dict[str, str]]:
-    """The texts of [`read_text_files`], one by one."""
+def time_of_file(path: str | Path) -> str:
+    """The name of a file or a folder without the suffixes of texts and tables: the name of its time point."""
+    name = Path(path).name.removesuffix(".gz")
+    return name.rpartition(".")[0] if name.endswith((*TEXT_SUFFIXES, *TABLE_SUFFIXES)) else name
+
+
+def each_text(paths: list[str]) -> Iterator[dict[str, str]]:
+    """Yields the texts of [`read_text_files`]."""
     for path in paths:
-        time, number = Path(path).name.removesuffix(".gz").removesuffix(".txt"), None
+        time, number = time_of_file(path), None
         for number, line in read_sentences(path):
             text = " ".join(untagged(token) for token in line.split())
             yield {"time": time, "text": text, SOURCE: f"{path}, line {number}"}
@@ -75,9 +84,9 @@ def each_line(paths: list[str]) -> Iterator[dict[str, str]]:
 
 
 def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
-    """As [`read_lines`]. Raises a `ValueError` if a file has a token on each line, which would be a text each."""
+    """Reads a file as [`read_lines`] does. Raises a `ValueError` if it has a token on each line instead of a text."""
     lines = read_lines(path)
-    first = list(islice(lines, NUM_TELLING_LINES))
+    first = list(islice(lines, NUM_FIRST_LINES))
     if layout := token_layout([line for _, line in first]):
         number, line = max(first, key=lambda numbered: numbered[1].count("\t"))
         raise ValueError(
@@ -89,12 +98,12 @@ def read_sentences(path: str | Path) -> Iterator[tuple[int, str]]:
 
 def token_layout(lines: Sequence[str]) -> str | None:
     """
-    How the lines of a corpus have a token each, None if they have sentences. A tenth of the lines may be otherwise:
-    tokens with spaces, or the names of texts.
+    Describes the layout of a corpus with a token on each line; None if the lines are sentences. A tenth of the lines
+    may be exceptions: tokens with spaces, or the names of texts.
     """
-    tokens = [line for line in lines if not TAG.fullmatch(line.strip()) and not line.startswith("#")]
-    has_tags = any(TAG.fullmatch(line.strip()) for line in lines)
-    # Each cell has a token or none, and all lines have as many cells.
+    tokens = [line for line in lines if not MARKUP.fullmatch(line.strip()) and not line.startswith("#")]
+    has_markup = any(MARKUP.fullmatch(line.strip()) for line in lines)
+    # A cell has a token or none, and all lines have the same number of cells.
     sizes = Counter(
         len(cells)
         for cells in (line.split("\t") for line in tokens)
@@ -107,19 +116,21 @@ def token_layout(lines: Sequence[str]) -> str | None:
         return "in the ten numbered columns of CoNLL-U"
     if columns > 1:
         return f"in {columns} columns (VRT, or COHA's word, lemma and part of speech)"
-    # A poem may have a word on each of some lines.
-    return "as VRT" if has_tags or count >= 100 else None
+    # A poem may have a few lines of one word.
+    return "as VRT" if has_markup or count >= 100 else None
 
 
 def is_word(line: str) -> bool:
-    """Whether a line without spaces is a word or a mark: a script without capitals may have no spaces in sentences."""
+    """
+    Tells whether a line without spaces is a word or punctuation. In a script without capitals it may be a sentence.
+    """
     return line.lower() != line.upper() or not any(map(str.isalpha, line))
 
 
 def load_text_splits(
     arguments: TextDataTrainingArguments, cache_dir: str | None = None, token: str | None = None
 ) -> dict[str, Dataset]:
-    """As [`load_splits`], with the column that says where each text comes from. Texts to test may lack times."""
+    """Loads the splits of dated texts, with the column [`SOURCE`]. Texts of the test split need no column of times."""
     splits = load_splits(arguments, cache_dir, token, load_texts, "files")
     for name, texts in splits.items():
         check_column(column_names(texts), arguments.text_column, "text")
@@ -131,23 +142,23 @@ def load_text_splits(
 
 
 def name_sources(texts: Dataset | IterableDataset) -> Dataset | IterableDataset:
-    """Adds its row number to each text of a table, so that errors can name it after filtering and sorting."""
+    """Adds the row number to each text of a table, so that errors can name it after filtering and sorting."""
     if SOURCE in column_names(texts):
         return texts
     if isinstance(texts, IterableDataset):
-        return texts.map(name_row, with_indices=True)
+        return texts.map(name_source, with_indices=True)
     return texts.add_column(SOURCE, [f"row {row}" for row in range(len(texts))])
 
 
-def name_row(row: dict[str, Any], number: int) -> dict[str, Any]:
-    """A row with its number."""
+def name_source(row: dict[str, Any], number: int) -> dict[str, Any]:
+    """Adds its number to a row of a stream."""
     return {**row, SOURCE: f"row {number}"}
 
 
 def find_times(texts: Dataset, time_column: str, granularity: str | None = None, only_dates: bool = True) -> list[str]:
     """
-    The distinct times of a corpus, named at a granularity if there is one, in the order of the numbers in their names;
-    those without a number come last. Missing times are skipped; so is what is no date, unless `only_dates`.
+    Finds the distinct times of a corpus, named at a granularity if there is one, in the order of [`time_order`].
+    Missing times are skipped. A granularity needs dates: other values are skipped too, or refused if `only_dates`.
     """
     names: dict[str, None] = {}
     for row, value in enumerate(texts[time_column]):
@@ -159,16 +170,22 @@ def find_times(texts: Dataset, time_column: str, granularity: str | None = None,
             names[name_date(parts, granularity)] = None
         elif only_dates:
             raise UnknownTimeError(f"Row {row}, column '{time_column}': {value!r} is not a date.")
-    return sorted(names, key=lambda name: (not numbers_in(name), numbers_in(name)))
+    return sorted(names, key=time_order)
+
+
+def time_order(name: str) -> tuple[bool, tuple[int, ...]]:
+    """A key that sorts time points by the numbers in their names, those without a number last."""
+    numbers = numbers_in(name)
+    return not numbers, numbers
 
 
 def numbers_in(name: str) -> tuple[int, ...]:
-    """The integers in a time point's name, in their order; years before the common era are negative."""
+    """Reads the integers in a time point's name; years before the common era are negative."""
     return read_years(name) or tuple(int(digits) for digits in re.findall("^-?[0-9]+|[0-9]+", as_name(name)))
 
 
 def choose_times(splits: dict[str, Dataset], arguments: TextDataTrainingArguments, saved: Sequence[str]) -> list[str]:
-    """The time points: `--times`, else those of a saved model, else those of the texts."""
+    """Returns the time points: `--times`, else those of a saved model, else those of the texts."""
     times = arguments.times or list(saved)
     if not times:
         texts = splits.get("train", next(iter(splits.values())))
@@ -187,91 +204,97 @@ def split_dated_texts(
     wanted: Sequence[str],
     seed: int,
 ) -> dict[str, Dataset]:
-    """The texts of each split; the validation split is taken from the training texts if no file is given for it."""
-    splits = {name: settle_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
+    """
+    Returns the texts of each wanted split. Without a file of its own the validation split is a part of the training
+    texts.
+    """
+    splits = {name: drop_unknown_times(texts, arguments, times, name) for name, texts in splits.items()}
     splittable = isinstance(splits.get("train"), Dataset)
     if "train" in wanted and "validation" in wanted and "validation" not in splits and splittable:
         splits["train"], splits["validation"] = split_texts(splits["train"], arguments.validation_fraction, seed)
     return check_given(splits, arguments, wanted, "files")
 
 
-def settle_unknown_times(
+def drop_unknown_times(
     texts: Dataset | IterableDataset, arguments: TextDataTrainingArguments, times: TimePoints, name: str
 ) -> Dataset | IterableDataset:
-    """Drops texts outside all time points if `--unknown_times` is `drop`, and logs how many there are."""
+    """Counts the texts in no time point, logs their number, and drops them if `--unknown_times` is `drop`."""
     drops = arguments.unknown_times == "drop"
-    # The time of a text to test is predicted.
+    # The model predicts the times of the test split.
     if arguments.unknown_times == "error" or (name == "test" and not drops):
         return texts
-    is_known = partial(has_time, times=times, may_lack=name == "test")
-    total, others = 0, Counter()
+    is_known = partial(has_known_time, times=times, may_be_missing=name == "test")
+    total, unknown = 0, Counter()
     for total, time in enumerate(texts[arguments.time_column], 1):
         if not is_known(time):
             # JSON may have lists.
-            others[time if isinstance(time, Hashable) else str(time)] += 1
-    if others:
-        what, why = "left out" if drops else "of unknown time", count_by_reason(others, times)
-        if others.total() == total:
+            unknown[time if isinstance(time, Hashable) else str(time)] += 1
+    if unknown:
+        result, why = "left out" if drops else "of unknown time", count_by_reason(unknown, times)
+        if unknown.total() == total:
             raise ValueError(f"No text of the {name} split is in any of the time points: {why}.")
-        logger.warning("%s: %d of %d texts are in no time point: %s (%s).", name, others.total(), total, what, why)
+        logger.warning("%s: %d of %d texts are in no time point: %s (%s).", name, unknown.total(), total, result, why)
     return texts.filter(is_known, input_columns=arguments.time_column) if drops else texts
 
 
-def has_time(time: Any, times: TimePoints, may_lack: bool) -> bool:
-    """Whether a time lies in one of the time points, or is missing and may be so."""
-    return times.holds(time) or (may_lack and is_missing(time))
+def has_known_time(time: Any, times: TimePoints, may_be_missing: bool) -> bool:
+    """Tells whether a time lies in one of the time points, or is missing and `may_be_missing`."""
+    return times.holds(time) or (may_be_missing and is_missing(time))
 
 
-def count_by_reason(others: Mapping[Any, int], times: TimePoints) -> str:
-    """Why texts are in no time point, with an example of a time that is not read; `others` counts texts by time."""
+def count_by_reason(unknown: Mapping[Any, int], times: TimePoints) -> str:
+    """
+    Describes why texts are in no time point, with an example of a date that is not read. `unknown` holds the number of
+    texts of each time.
+    """
     kind = times.granularity or "year"
     needed = GRANULARITIES[kind][1]
     reasons: Counter[str] = Counter()
-    unread = None
-    for time, count in others.items():
+    unreadable = None
+    for time, count in unknown.items():
         if is_missing(time):
             reasons["without a date"] += count
         elif len(read_date(time) or ()) < needed:
-            unread = unread or f"with a date that is not read as a {kind}, such as {time!r}"
-            reasons[unread] += count
+            unreadable = unreadable or f"with a date that is not read as a {kind}, such as {time!r}"
+            reasons[unreadable] += count
         else:
             reasons[f"outside of {shorten(', '.join(times.names), 200)}"] += count
     return ", ".join(f"{count:,} {why}" for why, count in reasons.items())
 
 
 def split_texts(texts: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
-    """Splits off a random fraction: returns the rest and what was taken, each in the order of the input."""
+    """Draws a random fraction. Returns the rest and the drawn texts, each in the order of the input."""
     count = round(fraction * len(texts))
     if not 0 < count < len(texts):
         raise ValueError(f"Cannot split {len(texts)} texts by a fraction of {fraction}: a split would be empty.")
-    taken = set(random.Random(seed).sample(range(len(texts)), count))
-    return texts.select([row for row in range(len(texts)) if row not in taken]), texts.select(sorted(taken))
+    drawn = set(random.Random(seed).sample(range(len(texts)), count))
+    return texts.select([row for row in range(len(texts)) if row not in drawn]), texts.select(sorted(drawn))
 
 
 def token_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """The most tokens that a model reads, special tokens included."""
+    """The maximum number of tokens of a text, special tokens included."""
     return min(tokenizer.model_max_length, longest_input(model))
 
 
 def check_same_times(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase):
     """Raises a `ValueError` if the tokenizer has other time points than the model, so that their ids differ."""
-    own, of_tokenizer = (list(getattr(one, "times", ())) for one in (model.config, tokenizer))
-    if own and of_tokenizer != own:
+    model_times, tokenizer_times = (list(getattr(owner, "times", ())) for owner in (model.config, tokenizer))
+    if model_times and tokenizer_times != model_times:
         raise ValueError(
-            f"The tokenizer's times are {', '.join(of_tokenizer) or 'none'}, the model's {', '.join(own)}: "
+            f"The tokenizer's times are {', '.join(tokenizer_times) or 'none'}, the model's {', '.join(model_times)}: "
             "load the tokenizer with `times=model.config.times`."
         )
 
 
-def frame(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
-    """The special tokens before and after a text of some time, and its id (None if the tokenizer has no times)."""
-    dated = hasattr(tokenizer, "time_points")
-    ids = (tokenizer("", time=time) if dated else tokenizer(""))["input_ids"]
-    return ids[:-1], ids[-1:], tokenizer.time_id(time) if dated else None
+def special_tokens(tokenizer: PreTrainedTokenizerBase, time: Any = None) -> tuple[list[int], list[int], int | None]:
+    """Returns the special tokens before and after a text, and its time id (None if the tokenizer has no times)."""
+    is_temporal = hasattr(tokenizer, "time_points")
+    ids = (tokenizer("", time=time) if is_temporal else tokenizer(""))["input_ids"]
+    return ids[:-1], ids[-1:], tokenizer.time_id(time) if is_temporal else None
 
 
 def make_row(words: list[int], before: list[int], after: list[int], time_id: int | None) -> dict[str, list[int]]:
-    """One row: the tokens of words between special tokens."""
+    """Makes a row of the tokens of words between special tokens."""
     ids = [*before, *words, *after]
     row = {
         "input_ids": ids,
@@ -290,11 +313,11 @@ def to_mlm_rows(
     line_by_line: bool = False,
 ) -> Dataset | IterableDataset:
     """
-    Rows for [`TemporalMlmCollator`]; a stream of texts gives a stream. Those of each 1,000 texts that have one time
-    are joined, unless `line_by_line`. A text that cannot be read is an error that names it, in a stream where it is
-    read.
+    Makes rows for [`TemporalMlmCollator`]; a stream of texts gives a stream. Unless `line_by_line`, texts of one time
+    are joined if they are among the same 1,000. An error names the first text that cannot be read; a stream raises it
+    when it reaches the text.
     """
-    before, after, _ = frame(tokenizer, tokenizer.times[0])
+    before, after, _ = special_tokens(tokenizer, tokenizer.times[0])
     smallest = len(before) + len(after) + 1
     if max_length < smallest:
         raise ValueError(f"`max_length` must be at least {smallest}, got {max_length}.")
@@ -304,7 +327,7 @@ def to_mlm_rows(
         return texts.map(convert, batched=True, remove_columns=column_names(texts))
     time_ids = check_texts(texts, tokenizer, time_column, text_column)
     if not line_by_line:
-        # Texts of one time point follow each other, so that rows are full also if there are many time points.
+        # Sorted by time point, so that rows are full even if there are many time points.
         texts = texts.select(sorted(range(len(texts)), key=time_ids.__getitem__))
     return texts.map(convert, batched=True, remove_columns=texts.column_names, load_from_cache_file=False)
 
@@ -317,25 +340,23 @@ def join_texts(
     max_length: int,
     line_by_line: bool,
 ) -> dict[str, list]:
-    """The rows of a batch of texts."""
-    times, found = batch[time_column], batch[text_column]
-    time_ids = [
-        check_text(tokenizer, *text, must_have_time=True) for text in zip(batch[SOURCE], times, found, strict=True)
-    ]
-    # RoBERTa's tokens include the space before a word, which texts that are joined need.
-    words = [text if line_by_line else f" {text}" for text in found]
-    tokens = tokenizer(words, time=times, add_special_tokens=False, verbose=False)["input_ids"]
+    """Makes the rows of a batch of texts."""
+    sources, times, texts = batch[SOURCE], batch[time_column], batch[text_column]
+    time_ids = [check_text(tokenizer, *text, must_have_time=True) for text in zip(sources, times, texts, strict=True)]
+    # RoBERTa's tokens include the space before a word, which joined texts need.
+    spaced = [text if line_by_line else f" {text}" for text in texts]
+    tokens = tokenizer(spaced, time=times, add_special_tokens=False, verbose=False)["input_ids"]
     by_time: dict[int, list[int]] = {}
-    for text, time_id in enumerate(time_ids):
-        if not tokens[text]:
-            raise ValueError(f"{batch[SOURCE][text]}: the tokenizer finds no token in the text {found[text]!r}.")
-        by_time.setdefault(time_id, []).append(text)
+    for index, time_id in enumerate(time_ids):
+        if not tokens[index]:
+            raise ValueError(f"{sources[index]}: the tokenizer finds no token in the text {texts[index]!r}.")
+        by_time.setdefault(time_id, []).append(index)
     rows = []
-    for of_time in by_time.values():
-        before, after, time_id = frame(tokenizer, times[of_time[0]])
+    for indices in by_time.values():
+        before, after, time_id = special_tokens(tokenizer, times[indices[0]])
         size = max_length - len(before) - len(after)
-        of_texts = [tokens[text] for text in of_time]
-        for ids in of_texts if line_by_line else [list(chain.from_iterable(of_texts))]:
+        parts = [tokens[index] for index in indices]
+        for ids in parts if line_by_line else [list(chain.from_iterable(parts))]:
             rows += [make_row(ids[i : i + size], before, after, time_id) for i in range(0, len(ids), size)]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -347,22 +368,25 @@ def check_texts(
     text_column: str = "text",
     must_have_time: bool = True,
 ) -> list[int]:
-    """The time ids of texts, as [`check_text`] finds them."""
+    """Checks texts, and returns their time ids; see [`check_text`]."""
     columns = zip(texts[SOURCE], texts[time_column], texts[text_column], strict=True)
     return [check_text(tokenizer, *text, must_have_time) for text in columns]
 
 
 def check_text(tokenizer: PreTrainedTokenizerBase, source: str, time: Any, text: Any, must_have_time: bool) -> int:
-    """The time id of a text. An error names one without words or, if `must_have_time`, without a known time."""
+    """
+    Returns the time id of a text. Raises an error that names the text if it has no words, an unknown time, or no time
+    where it `must_have_time`.
+    """
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"{source}: the text must be a string with words in it, got {text!r}.")
     try:
-        may_lack = not must_have_time and is_missing(time)
-        return tokenizer.time_id(tokenizer.times[0] if may_lack else time)
+        is_replaced = not must_have_time and is_missing(time)
+        return tokenizer.time_id(tokenizer.times[0] if is_replaced else time)
     except UnknownTimeError as error:
         raise UnknownTimeError(f"{source}: {error}") from None
 
 
 def untagged(word: str) -> str:
-    """A word without the part of speech after it."""
+    """Removes the part of speech after a word."""
     return word[:-3] if len(word) > 3 and word.endswith(TAGS) else word

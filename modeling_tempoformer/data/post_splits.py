@@ -1,21 +1,44 @@
-"""The posts that a script is given, as timelines of the splits train, validation and test."""
+"""Reads the posts that a script is given, as timelines of the splits train, validation and test."""
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from datasets import Dataset, IterableDataset, concatenate_datasets, load_dataset
+from datasets import Dataset, IterableDataset, load_dataset
 
+from ..timeline_tempoformer import Timeline
 from .arguments import DatasetArguments, DataTrainingArguments
 from .corpora import TASKS
 from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
 from .surveys import Survey, survey
 from .tables import find_files, load_table, stream_table
-from .timelines import PostError, column_names, to_timelines
+from .timelines import PostError, TimelineStream, column_names, label_names, to_timelines
 
 
 logger = logging.getLogger(__name__)
+
+
+class Splits(NamedTuple):
+    """
+    The timelines of a run.
+
+    Attributes:
+        timelines (`dict[str, Dataset | IterableDataset]`): The timelines of each split, as [`to_timelines`] returns
+            them.
+        surveys (`dict[str, Survey]`): Facts about the timelines of each split.
+        record (`dict[str, list[str]]`): The content of `_split.json`, as [`make_split`] returns it.
+    """
+
+    timelines: dict[str, list[Timeline] | TimelineStream]
+    surveys: dict[str, Survey]
+    record: dict[str, list[str]]
+
+    @property
+    def timed(self) -> bool:
+        """Tells whether the posts have times."""
+        return all(facts.timed for facts in self.surveys.values())
 
 
 def load_file(path: str, task_name: str | None, streaming: bool = False) -> Dataset | IterableDataset:
@@ -29,8 +52,8 @@ def load_file(path: str, task_name: str | None, streaming: bool = False) -> Data
     try:
         return Dataset.from_list(list(TASKS[task_name](path)))
     except (KeyError, ValueError) as problem:
-        found = f"{type(problem).__name__}: {problem}"
-        raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({found}).") from None
+        reason = f"{type(problem).__name__}: {problem}"
+        raise ValueError(f"{path} is not in the original form of --task_name {task_name} ({reason}).") from None
 
 
 def load_splits(
@@ -62,6 +85,12 @@ def load_splits(
     raise ValueError(f"{name} has the splits {', '.join(present)}; none of {', '.join(SPLITS)}.")
 
 
+def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments) -> list[str]:
+    """The names of the classes: those of `--labels`, else those in the training posts, or in the first split."""
+    first = posts.get("train", next(iter(posts.values())))
+    return arguments.labels or label_names(first, arguments.label_column or "label")
+
+
 def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]:
     """The column names, in the order in which [`to_timelines`] takes them."""
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
@@ -70,94 +99,118 @@ def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]
 
 
 def split_posts(
-    splits: dict[str, Dataset | IterableDataset],
+    posts: Mapping[str, Dataset | IterableDataset],
     arguments: DataTrainingArguments,
     names: list[str],
     wanted: Sequence[str],
     seed: int,
     model: str | None,
     members: int = 1,
-) -> tuple[dict[str, Dataset | IterableDataset], dict[str, Survey], dict[str, list[str]]]:
+    calibrates: bool = False,
+) -> Splits:
     """
-    The timelines of each split, their surveys, and what [`make_split`] records of them. Without a training nothing is
-    split, and only wanted splits are returned; nor is a stream, which is read through once. With several `members`,
-    which only a training has, each learns from another part of the training timelines ([`hold_out`]). `model` is the
-    checkpoint to start from: it is not scored on timelines that it has learned from ([`hold_back`]).
+    Makes timelines of posts, and divides them into splits.
+
+    Args:
+        posts (`Mapping[str, Dataset | IterableDataset]`): The posts of each given split. A stream is not divided, and
+            is read through once.
+        arguments ([`DataTrainingArguments`]): The script's arguments.
+        names (`list[str]`): Names of the classes in the order of their ids.
+        wanted (`Sequence[str]`): The splits that the run reads. Without `train` the posts are not divided, and only
+            wanted splits are returned.
+        seed (`int`): Seed of the shuffles.
+        model (`str`, *optional*): The checkpoint to start from. It is not scored on timelines that it has learned from
+            ([`hold_back`]).
+        members (`int`, *optional*, defaults to 1): Number of members of the model. Each of several ones learns from
+            another part of the training timelines ([`hold_out`]).
+        calibrates (`bool`, *optional*, defaults to `False`): Whether the model is calibrated on the validation split.
     """
     if len(names) < 2:
         raise ValueError(f"--labels must name at least two labels; got: {', '.join(names) or 'none'}.")
-    trains, shares = "train" in wanted, members > 1
+    trains, has_members = "train" in wanted, members > 1
     if not trains:
-        for name in ("train_file", "folds_file"):
-            if getattr(arguments, name) is not None:
-                raise ValueError(
-                    f"--{name} is read by --do_train alone: a model that is not trained now may have been trained on "
-                    "these posts. --do_predict reads --test_file, --do_eval and --calibrate read --validation_file."
-                )
-        splits = {name: posts for name, posts in splits.items() if name in wanted}
-    timelines = {}
-    streams = isinstance(splits.get("train"), IterableDataset)
-    if streams and arguments.folds_file is not None:
+        refuse_training_posts(arguments)
+        posts = {name: posts_of_split for name, posts_of_split in posts.items() if name in wanted}
+    is_streamed = isinstance(posts.get("train"), IterableDataset)
+    if is_streamed and arguments.folds_file is not None:
         raise ValueError("--folds_file cannot split the posts of --streaming: give a file for each split.")
-    for name, posts in splits.items():
-        try:
-            level = arguments.level_column or ("level" if "level" in column_names(posts) else None)
-            # A model learns from levels, and never reads them.
-            columns = (*timeline_columns(arguments), level if name == "train" else None)
-            timelines[name] = to_timelines(posts, names, *columns)
-        except ValueError as problem:
-            raise with_source(problem, name, arguments) from None
-    if arguments.folds_file is not None:
-        timelines = take_fold(timelines, arguments)
-        if shares:
-            timelines["train"] = concatenate_datasets([timelines["train"], timelines.pop("validation")])
-    if set(timelines) == {"train"} and not streams:
-        timelines["train"], timelines["test"] = split_timelines(timelines["train"], arguments.test_fraction, seed)
-    # Also without --do_eval, so that the training posts are the same.
-    if "train" in timelines and "validation" not in timelines and not shares and not streams:
-        fraction = arguments.validation_fraction
-        timelines["train"], timelines["validation"] = split_timelines(timelines["train"], fraction, seed)
-    before = read_split(model)
+
+    timelines = make_timelines(posts, arguments, names)
+    if not is_streamed:
+        timelines = divide(timelines, arguments, seed, has_members)
+    earlier = read_split(model)
     for name in ("validation", "test"):
         if name in timelines and name in wanted:
-            timelines[name] = hold_back(name, timelines[name], before, model)
-    option = "file, or --train_file alone to split it" if trains and not streams else "file"
-    given = [name for name in wanted if not (shares and name == "validation")]
-    timelines = check_given(timelines, arguments, given, option)
-    if shares:
+            timelines[name] = hold_back(name, timelines[name], earlier, model)
+    must_exist = [name for name in wanted if not (has_members and name == "validation")]
+    option = "file, or --train_file alone to split it" if trains and not is_streamed else "file"
+    timelines = check_given(timelines, arguments, must_exist, option)
+    if has_members:
         timelines["train"] = hold_out(timelines["train"], members, seed)
-    surveys = {}
-    for name, of_split in timelines.items():
+
+    surveys = survey_timelines(timelines, arguments)
+    record = make_split({name: facts.timeline_ids for name, facts in surveys.items()}, earlier)
+    if has_members and "validation" not in timelines:
+        # Each training timeline is predicted by the member that has not learned from it.
+        timelines["validation"], surveys["validation"] = timelines["train"], surveys["train"]
+    check_surveys(surveys)
+    for name, facts in surveys.items():
+        logger.info("%s: %s", name, facts.describe(names))
+    if calibrates:
+        check_calibration(surveys["validation"].labels, names)
+    return Splits(timelines, surveys, record)
+
+
+def refuse_training_posts(arguments: DataTrainingArguments):
+    """Raises a `ValueError` for arguments that only a training reads."""
+    for name in ("train_file", "folds_file"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(
+                f"--{name} is read by --do_train alone: a model that is not trained now may have been trained on "
+                "these posts. --do_predict reads --test_file, --do_eval and --calibrate read --validation_file."
+            )
+
+
+def make_timelines(
+    posts: Mapping[str, Dataset | IterableDataset], arguments: DataTrainingArguments, names: list[str]
+) -> dict[str, list[Timeline] | TimelineStream]:
+    """The timelines of each split. Errors name the file, or the dataset."""
+    timelines = {}
+    for name, posts_of_split in posts.items():
         try:
-            surveys[name] = survey(of_split)
+            level = arguments.level_column or ("level" if "level" in column_names(posts_of_split) else None)
+            # A model learns from levels, and never reads them.
+            columns = (*timeline_columns(arguments), level if name == "train" else None)
+            timelines[name] = to_timelines(posts_of_split, names, *columns)
         except ValueError as problem:
             raise with_source(problem, name, arguments) from None
-    split = make_split({name: found.timeline_ids for name, found in surveys.items()}, before)
-    if shares and "validation" not in timelines:
-        # Each of them is predicted by the member that has not learned from it.
-        timelines["validation"], surveys["validation"] = timelines["train"], surveys["train"]
-    for name in ("train", "validation"):
-        if name in surveys and not surveys[name].labels.total() - surveys[name].labels[-100]:
-            raise ValueError(f"The {name} split has no labelled post.")
-    if len({found.timed for found in surveys.values()}) > 1:
-        timed = {name: found.timed for name, found in surveys.items()}
-        raise ValueError(f"Some splits have timestamps and others not: {timed}.")
-    for name, found in surveys.items():
-        logger.info("%s: %s", name, found.describe(names))
-    return timelines, surveys, split
+    return timelines
 
 
-def with_source(problem: ValueError, split: str, arguments: DataTrainingArguments) -> ValueError:
-    """An error that names the file, or the dataset, with which a split is wrong."""
-    path, said = getattr(arguments, f"{split}_file"), str(problem)
-    source = path or f"{arguments.dataset_name}, split {split}"
-    if path is not None and isinstance(problem, PostError):
-        source = find_files(path)[problem.shard or 0]
-    # Errors of files name them.
-    return ValueError(said if said.startswith(source) else f"{source}: {said}")
+def divide(
+    timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments, seed: int, has_members: bool
+) -> dict[str, list[Timeline]]:
+    """
+    Takes the splits that are not given from the training timelines, by `--folds_file` or by fractions.
+
+    The test split is taken only if no other split is given. With members there is no validation split, because they
+    are validated on training timelines. Splits that the run does not read are taken as well, so that the training
+    timelines stay the same.
+    """
+    splits = dict(timelines)
+    if arguments.folds_file is not None:
+        splits = take_fold(splits, arguments)
+        if has_members:
+            splits["train"] = splits["train"] + splits.pop("validation")
+    if set(splits) == {"train"}:
+        splits["train"], splits["test"] = split_timelines(splits["train"], arguments.test_fraction, seed)
+    if "train" in splits and "validation" not in splits and not has_members:
+        fraction = arguments.validation_fraction
+        splits["train"], splits["validation"] = split_timelines(splits["train"], fraction, seed)
+    return splits
 
 
-def take_fold(timelines: dict[str, Dataset], arguments: DataTrainingArguments) -> dict[str, Dataset]:
+def take_fold(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingArguments) -> dict[str, list[Timeline]]:
     """The splits of `--fold` of `--folds_file`."""
     if set(timelines) != {"train"}:
         raise ValueError("--folds_file splits --train_file: give no other file.")
@@ -168,21 +221,57 @@ def take_fold(timelines: dict[str, Dataset], arguments: DataTrainingArguments) -
 
 
 def check_given(
-    splits: dict[str, Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
-) -> dict[str, Dataset]:
-    """The wanted splits must be there; of the test split `--max_predict_samples` rows stay, evenly spaced."""
+    splits: dict[str, list[Timeline]], arguments: DatasetArguments, wanted: Sequence[str], option: str
+) -> dict[str, list[Timeline]]:
+    """
+    The splits, of which the wanted ones must exist. The test split is cut down to `--max_predict_samples` rows, evenly
+    spaced.
+    """
     if missing := [name for name in wanted if name not in splits]:
         raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
     number, test = arguments.max_predict_samples, splits.get("test")
     if number is None or test is None or number >= len(test):
         return splits
-    return splits | {"test": test.select([index * len(test) // number for index in range(number)])}
+    return splits | {"test": [test[index * len(test) // number] for index in range(number)]}
+
+
+def survey_timelines(
+    timelines: Mapping[str, list[Timeline] | TimelineStream], arguments: DataTrainingArguments
+) -> dict[str, Survey]:
+    """The survey of each split. Errors name the file, or the dataset."""
+    surveys = {}
+    for name, timelines_of_split in timelines.items():
+        try:
+            surveys[name] = survey(timelines_of_split)
+        except ValueError as problem:
+            raise with_source(problem, name, arguments) from None
+    return surveys
+
+
+def check_surveys(surveys: Mapping[str, Survey]):
+    """Raises a `ValueError` for a training or validation split without labels, and for times in some splits only."""
+    for name in ("train", "validation"):
+        if name in surveys and not surveys[name].labels.total() - surveys[name].labels[-100]:
+            raise ValueError(f"The {name} split has no labelled post.")
+    timed = {name: facts.timed for name, facts in surveys.items()}
+    if len(set(timed.values())) > 1:
+        raise ValueError(f"Some splits have timestamps and others not: {timed}.")
+
+
+def with_source(problem: ValueError, split: str, arguments: DataTrainingArguments) -> ValueError:
+    """The error, with the file or the dataset that it is about."""
+    path, message = getattr(arguments, f"{split}_file"), str(problem)
+    source = path or f"{arguments.dataset_name}, split {split}"
+    if path is not None and isinstance(problem, PostError):
+        source = find_files(path)[problem.shard or 0]
+    # An error about a file names it already.
+    return ValueError(message if message.startswith(source) else f"{source}: {message}")
 
 
 def class_weights(labels: Counter[int], num_labels: int) -> list[float]:
     """
-    `sqrt(1 / p)` for each class, with p its share of the labelled training posts (paper, section 4.4), from the number
-    of posts of each class id.
+    The weight `sqrt(1 / p)` of each class, where p is its share of the labelled training posts (paper, section 4.4).
+    `labels` counts the posts of each class id.
     """
     counts = np.array([labels[label] for label in range(num_labels)])
     if not counts.all():
@@ -191,10 +280,10 @@ def class_weights(labels: Counter[int], num_labels: int) -> list[float]:
 
 
 def choose_class_weights(labels: Counter[int], names: list[str]) -> list[float]:
-    """[`class_weights`], said in a log line."""
+    """The [`class_weights`], which are also logged."""
     weights = class_weights(labels, len(names))
-    said = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
-    logger.info("Class weights in the loss, from the shares of the training posts: %s", said)
+    shown = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
+    logger.info("Class weights in the loss, from the shares of the training posts: %s", shown)
     return weights
 
 

@@ -1,5 +1,6 @@
 """From timelines to rows for the model."""
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -7,15 +8,15 @@ from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data_collator_tempoformer import cut_rows, tokenize_posts
-from .timelines import NO_LABEL, TIMELINE_COLUMNS
+from ..timeline_tempoformer import NO_LABEL, Timeline, cut_rows
+from .timelines import TimelineStream
 
 
 logger = logging.get_logger(__name__)
 
 
 def to_rows(
-    timelines: Dataset | IterableDataset,
+    timelines: Sequence[Timeline] | TimelineStream,
     tokenizer: PreTrainedTokenizerBase,
     window: int,
     targets_per_row: int = 16,
@@ -27,7 +28,7 @@ def to_rows(
     before them the `window - 1` posts that the first of them needs.
 
     Args:
-        timelines (`Dataset` or `IterableDataset`): As [`to_timelines`] returns them.
+        timelines (`list[Timeline]` or [`TimelineStream`]): As [`to_timelines`] returns them.
         tokenizer (`PreTrainedTokenizerBase`): Tokenizer of the encoder.
         window (`int`): Number of posts in a stream.
         targets_per_row (`int`, *optional*, defaults to 16): Most targets in a row.
@@ -37,10 +38,10 @@ def to_rows(
             training, or targets too, as in prediction.
 
     Returns:
-        `Dataset` or `IterableDataset`, as `timelines`: Rows with the columns of the tokenizer, `timestamps`,
-        `num_context`, `labels` (one for each post after the context, None = not a target), `post_ids` (of the posts
-        after the context), and `held_out` if the timelines have it. Raises a `ValueError` for an argument outside its
-        range.
+        `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines, with the columns of the
+        tokenizer, `timestamps`, `num_context`, `labels` (one for each post after the context, None = not a target),
+        `post_ids` (of the posts after the context), `held_out` if the timelines have it, and for a list of timelines
+        the index `timeline`. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:
@@ -56,15 +57,17 @@ def to_rows(
         raise ValueError(
             f"`max_seq_length` must be at least {smallest}, for the special tokens and one of the text; got {limit}."
         )
-    settings = (tokenizer, window, targets_per_row, limit, only_labelled)
-    one_by_one = {"batched": True, "batch_size": 1}
-    if isinstance(timelines, IterableDataset):
-        return timelines.map(partial(convert, settings=settings), **one_by_one, remove_columns=list(TIMELINE_COLUMNS))
+    settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row, "limit": limit}
+    settings["only_labelled"] = only_labelled
+    if isinstance(timelines, TimelineStream):
+        # A list is what Datasets shares out among workers and processes, and nothing else may be one.
+        given = {"shards": timelines.shards, "stream": timelines, **settings}
+        return IterableDataset.from_generator(stream_rows, gen_kwargs=given)
     truncated: list[int] = []
-    rows = timelines.map(
-        partial(convert, settings=settings, truncated=truncated),
-        **one_by_one,
-        remove_columns=timelines.column_names,
+    rows = Dataset.from_dict({"timeline": range(len(timelines))}).map(
+        partial(batch_rows, timelines=timelines, truncated=truncated, **settings),
+        batched=True,
+        batch_size=1,
         desc="Tokenizing timelines",
         load_from_cache_file=False,
     )
@@ -73,39 +76,45 @@ def to_rows(
     return rows
 
 
-def convert(batch: dict[str, list], settings: tuple, truncated: list[int] | None = None) -> dict[str, list]:
-    """The rows of a batch of one timeline. `truncated` gets the number of posts that were cut; without it the log."""
-    timeline = {name: values[0] for name, values in batch.items()}
-    rows, cut = timeline_to_rows(timeline, *settings)
-    if truncated is not None:
-        truncated.append(cut)
-    elif cut:
-        logger.warning_once("Truncating posts that are longer than the limit of tokens.")
-    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
+def batch_rows(
+    batch: dict[str, list[int]], timelines: Sequence[Timeline], truncated: list[int], **settings: Any
+) -> dict[str, list]:
+    """Returns the rows of one timeline as columns. `truncated` gets the number of posts that were cut."""
+    (number,) = batch["timeline"]
+    rows, num_cut = timeline_to_rows(timelines[number], **settings)
+    truncated.append(num_cut)
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ["num_context"])}
+    return {**columns, "timeline": [number] * len(rows)}
+
+
+def stream_rows(
+    shards: list[tuple[int | None, IterableDataset]], stream: TimelineStream, **settings: Any
+) -> Iterator[dict[str, Any]]:
+    """Yields the rows of the timelines of some shards of a stream."""
+    for timeline in stream.read(shards):
+        rows, num_cut = timeline_to_rows(timeline, **settings)
+        if num_cut:
+            logger.warning_once("Truncating posts that are longer than the limit of tokens.")
+        yield from rows
 
 
 def timeline_to_rows(
-    timeline: dict[str, Any],
+    timeline: Timeline,
     tokenizer: PreTrainedTokenizerBase,
     window: int,
     targets_per_row: int,
     limit: int,
     only_labelled: bool,
 ) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a timeline, and how many posts were cut."""
-    try:
-        columns, cut = tokenize_posts(tokenizer, timeline["texts"], limit, timeline.get("timestamps"))
-    except ValueError as problem:
-        raise ValueError(f"Timeline {timeline['timeline_id']!r}, {problem}") from None
-    if timeline.get("timestamps") is not None:
-        columns["timestamps"] = timeline["timestamps"]
-    columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline["labels"]]
-    columns["post_ids"] = timeline["post_ids"]
+    """Returns the rows of a timeline, and how many posts were cut."""
+    columns, num_cut = timeline.tokenize(tokenizer, limit)
+    columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline.labels]
+    columns["post_ids"] = timeline.post_ids
     rows = []
     for row in cut_rows(columns, window, targets_per_row):
         targets = {name: row[name][row["num_context"] :] for name in ("labels", "post_ids")}
-        if "held_out" in timeline:
-            targets["held_out"] = timeline["held_out"]
+        if timeline.held_out is not None:
+            targets["held_out"] = timeline.held_out
         if any(label is not None for label in targets["labels"]):
             rows.append(row | targets)
-    return rows, cut
+    return rows, num_cut

@@ -1,111 +1,117 @@
-"""Splits by timeline: a timeline is never cut, and a model is not scored on one that it has learned from."""
+"""Splits timelines: none is cut, and a model is not scored on one that it has learned from."""
 
 import hashlib
 import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from datasets import Dataset
 from sklearn.model_selection import StratifiedGroupKFold
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from ..timeline_tempoformer import Timeline
 from .timelines import without_zeros
 
 
 logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "validation", "test")
-# A file beside a model, with hashes of the timelines that it was trained, validated and tested on. Files whose names
+# A file beside a model, with hashes of the timelines on which it was trained, validated and tested. Files whose names
 # begin with an underscore are never pushed.
 SPLIT = "_split.json"
-# Timelines that an earlier training has seen, which this training went on from.
+# Timelines of the trainings before the one that wrote the record
 EARLIER = "earlier"
 
 
-def split_timelines(timelines: Dataset, fraction: float, seed: int) -> tuple[Dataset, Dataset]:
+def split_timelines(
+    timelines: Sequence[Timeline], fraction: float, seed: int
+) -> tuple[list[Timeline], list[Timeline]]:
     """
     Splits timelines in two with similar shares of the classes.
 
     Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
-        fraction (`float`): Share of the posts in the second one: 1 / k for a whole k >= 2, to within 0.005.
+        timelines (`list[Timeline]`): As [`to_timelines`] returns them.
+        fraction (`float`): Share of the posts in the second part: 1 / k for an integer k >= 2, to within 0.005.
         seed (`int`): Seed of the shuffle.
 
     Returns:
-        The first and the second one. Raises a `ValueError` for other fractions, and for fewer timelines than k.
+        The first and the second part. Raises a `ValueError` for other fractions, and for fewer timelines than k.
     """
     folds = round(1 / fraction) if 0 < fraction <= 0.5 else 0
-    # 0.33 is meant to be a third.
+    # 0.33 stands for a third.
     if folds < 2 or abs(fraction - 1 / folds) > 0.005:
         raise ValueError(f"Cannot split by a fraction of {fraction}: it must be 1/2, 1/3, 1/4 and so on.")
     cuts = cut(timelines, folds, seed)
-    lengths = np.array([len(labels) for labels in timelines["labels"]])
+    lengths = np.array(list(map(len, timelines)))
     wrong = np.array([abs(folds * lengths[taken].sum() / lengths.sum() - 1) for _, taken in cuts])
-    # Any fold whose size is right to within a tenth, else the nearest. The first always has the largest timeline.
+    # One of the folds whose size is right to within a tenth, else the nearest, is drawn: the first fold always has the
+    # largest timeline.
     near = np.flatnonzero(wrong <= max(wrong.min(), 0.1))
     rest, taken = cuts[np.random.default_rng(seed).choice(near)]
-    return timelines.select(rest), timelines.select(taken)
+    return [timelines[index] for index in rest], [timelines[index] for index in taken]
 
 
-def cut(timelines: Dataset, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each fold the indices of the timelines outside it and in it."""
+def cut(timelines: Sequence[Timeline], folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The indices of the timelines outside each fold, and in it."""
     if len(timelines) < folds:
         raise ValueError(
             f"Cannot split {len(timelines)} timelines: this split needs at least {folds}, as a timeline is never cut. "
             "If there should be more, check the column of timeline ids; else give each split as a file of its own."
         )
-    labels = timelines["labels"]
-    posts = np.concatenate([np.asarray(values) for values in labels])
-    groups = np.repeat(np.arange(len(timelines)), [len(values) for values in labels])
+    posts = np.concatenate([timeline.labels for timeline in timelines])
+    groups = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
     folder = StratifiedGroupKFold(n_splits=folds, shuffle=True, random_state=seed)
     return [(np.unique(groups[rest]), np.unique(groups[fold])) for rest, fold in folder.split(posts, posts, groups)]
 
 
-def hold_out(timelines: Dataset, members: int, seed: int) -> Dataset:
-    """Adds `held_out`, the member that does not learn from a timeline. With fewer timelines some learn from all."""
+def hold_out(timelines: Sequence[Timeline], members: int, seed: int) -> list[Timeline]:
+    """
+    Adds `held_out`, the member that does not learn from a timeline. With fewer timelines than members, some members
+    learn from all.
+    """
     held_out = np.empty(len(timelines), dtype=np.int64)
     for member, (_, taken) in enumerate(cut(timelines, max(2, min(members, len(timelines))), seed)):
         held_out[taken] = member
-    return timelines.add_column("held_out", held_out.tolist())
+    return [replace(timeline, held_out=int(member)) for timeline, member in zip(timelines, held_out, strict=True)]
 
 
 def make_folds(
-    timelines: Dataset, num_folds: int, validation_fraction: float, seed: int
+    timelines: Sequence[Timeline], num_folds: int, validation_fraction: float, seed: int
 ) -> list[dict[str, list[str]]]:
     """
-    Cross-validation by timeline (paper, section 5.2): every timeline is in the test split of one fold.
+    Makes the folds of a cross-validation (paper, section 5.2). Every timeline is in the test split of one fold.
 
     Args:
-        timelines (`Dataset`): As [`to_timelines`] returns them.
+        timelines (`list[Timeline]`): As [`to_timelines`] returns them.
         num_folds (`int`): At least 2.
         validation_fraction (`float`): Share of the posts outside the test split: 1 / k for an integer k >= 2.
         seed (`int`): Seed of the shuffles; the same timelines and seed give the same folds.
 
     Returns:
-        For each fold the timeline ids of its splits. Raises a `ValueError` for fewer timelines than folds.
+        The timeline ids of the splits of each fold. Raises a `ValueError` for fewer timelines than folds.
     """
     if num_folds < 2:
         raise ValueError(f"Cannot make {num_folds} folds: there must be at least 2.")
     folds = []
     for number, (rest, test) in enumerate(cut(timelines, num_folds, seed)):
         # Each fold has its own seed, so that no timeline is always in the validation split.
-        train, validation = split_timelines(timelines.select(rest), validation_fraction, seed + number)
-        splits = (train, validation, timelines.select(test))
-        folds.append({name: list(split["timeline_id"]) for name, split in zip(SPLITS, splits, strict=True)})
+        train, validation = split_timelines([timelines[index] for index in rest], validation_fraction, seed + number)
+        splits = zip(SPLITS, (train, validation, [timelines[index] for index in test]), strict=True)
+        folds.append({name: [timeline.timeline_id for timeline in split] for name, split in splits})
     return folds
 
 
-def read_folds(path: str | Path, timelines: Dataset) -> list[dict[str, list[str]]]:
-    """The folds in a file, each of which must have every timeline exactly once, and no empty split."""
+def read_folds(path: str | Path, timelines: Sequence[Timeline]) -> list[dict[str, list[str]]]:
+    """The folds in a file. Each must have every timeline exactly once, and no empty split."""
     folds = json.loads(Path(path).read_text(encoding="utf-8"))
     right = [isinstance(fold, dict) and set(fold) == set(SPLITS) and all(fold.values()) for fold in folds]
     if not right or not all(right):
         raise ValueError(f"{path} must be a list of objects with {', '.join(SPLITS)}, none of them empty.")
-    present = Counter(timelines["timeline_id"])
+    present = Counter(timeline.timeline_id for timeline in timelines)
     for number, fold in enumerate(folds):
         named = Counter(timeline_id for name in SPLITS for timeline_id in fold[name])
         differing = (present - named) + (named - present)
@@ -127,20 +133,22 @@ def refuse_ids(problem: str, ids: Counter):
         raise ValueError(f"{problem}: {', '.join(sorted(ids)[:5])} ({len(ids)} in all).")
 
 
-def select_fold(timelines: Dataset, fold: dict[str, list[str]]) -> dict[str, Dataset]:
+def select_fold(timelines: Sequence[Timeline], fold: dict[str, list[str]]) -> dict[str, list[Timeline]]:
     """The splits of a fold, each in the order of `timelines`."""
-    ids = timelines["timeline_id"]
-    of_split = {name: set(fold[name]) for name in SPLITS}
-    return {name: timelines.select([i for i, one in enumerate(ids) if one in of_split[name]]) for name in SPLITS}
+    splits = {}
+    for name in SPLITS:
+        ids = set(fold[name])
+        splits[name] = [timeline for timeline in timelines if timeline.timeline_id in ids]
+    return splits
 
 
 def hash_id(timeline_id: str) -> str:
-    """64 bits of the SHA-256 of a timeline's id. Programs may have made `7.0` of the id `7`."""
+    """64 bits of the SHA-256 of a timeline's id. `7.0` has the hash of `7`, because programs may have changed it."""
     return hashlib.sha256(without_zeros(timeline_id).encode()).hexdigest()[:16]
 
 
 def read_split(model: str | None) -> dict[str, set[str]]:
-    """The record of a model in a local folder, which may be a checkpoint in its output folder; empty without one."""
+    """The record of a model in a local folder or in one of its checkpoints; empty without a record."""
     folder = Path(model or "")
     path = (folder.parent if folder.name.startswith(PREFIX_CHECKPOINT_DIR) else folder) / SPLIT
     record = json.loads(path.read_text(encoding="utf-8")) if model and path.exists() else {}
@@ -149,9 +157,15 @@ def read_split(model: str | None) -> dict[str, set[str]]:
 
 def make_split(ids: Mapping[str, Sequence[str]], before: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """
-    The record of a training or a calibration, from the timelines' ids of each split: their hashes, those of `before`
-    (the record of the model that the run starts from) for a split that is not given, and as `earlier` the others that
-    the model had learned from. Raises a `ValueError` that names timelines which are in two splits.
+    Makes the record of a training or of a calibration.
+
+    Args:
+        ids (`Mapping[str, Sequence[str]]`): The ids of the timelines of each split.
+        before (`Mapping[str, set[str]]`): The record of the model that the run starts from.
+
+    Returns:
+        The hashes of each split; those of `before` where a split is not given; and as `earlier` the other timelines
+        that the model had learned from. Raises a `ValueError` that names timelines which are in two splits.
     """
     hashes = {name: {hash_id(timeline_id): timeline_id for timeline_id in ids.get(name, ())} for name in SPLITS}
     for one, other in combinations(hashes, 2):
@@ -162,26 +176,30 @@ def make_split(ids: Mapping[str, Sequence[str]], before: Mapping[str, set[str]])
     split = {name: set(hashes[name]) if name in ids else before[name] - given for name in SPLITS}
     learned = before["train"] | before["validation"] | before[EARLIER]
     split[EARLIER] = learned - split["train"] - split["validation"]
-    return {name: sorted(of_split) for name, of_split in split.items()}
+    return {name: sorted(hashes_of_split) for name, hashes_of_split in split.items()}
 
 
-def hold_back(split: str, timelines: Dataset, before: Mapping[str, set[str]], model: str | None) -> Dataset:
+def hold_back(
+    split: str, timelines: list[Timeline], before: Mapping[str, set[str]], model: str | None
+) -> list[Timeline]:
     """
-    The timelines of a split that a model may be scored on: all, if it has learned from none of those that have labels
-    (what it was validated on may be validated on again). Of the whole posts of its training these are the split that
-    was recorded then. Raises a `ValueError` that names timelines which the model has learned from, of other posts.
+    The timelines of a split on which a model may be scored.
+
+    These are all timelines, if the model has learned from none that has labels. It may be validated again on timelines
+    of its validation split. If the timelines are all those of its training, the split that was recorded then is
+    returned. Raises a `ValueError` that names the timelines from which the model has learned in all other cases.
     """
     learned = before["train"] | before[EARLIER] | (before["validation"] if split == "test" else set())
-    hashes = list(map(hash_id, timelines["timeline_id"]))
-    rows = zip(hashes, timelines["timeline_id"], timelines["labels"], strict=True)
-    wrong = [timeline_id for hashed, timeline_id, labels in rows if hashed in learned and max(labels) >= 0]
+    hashes = [hash_id(timeline.timeline_id) for timeline in timelines]
+    pairs = list(zip(hashes, timelines, strict=True))
+    wrong = [timeline.timeline_id for hashed, timeline in pairs if hashed in learned and max(timeline.labels) >= 0]
     if wrong and before[split] and set(hashes) == set().union(*(before[name] for name in SPLITS)):
-        held_back = [index for index, hashed in enumerate(hashes) if hashed in before[split]]
+        held_back = [timeline for hashed, timeline in pairs if hashed in before[split]]
         logger.info(
             "These are the posts of the training of %s: only its %s split is scored, %d of %d timelines.",
             *(model, split, len(held_back), len(hashes)),
         )
-        return timelines.select(held_back)
+        return held_back
     refuse_ids(
         f"{model} has learned from labelled timelines of the {split} split: give others, or the whole file of its "
         "training (then what was held back of it is scored), or no labels (then all are predicted and none is scored)",

@@ -1,11 +1,11 @@
-"""One pass over timelines: whose they are, their labels, whether they have times, and a fingerprint."""
+"""Surveys timelines in one pass: their ids, their labels, whether they have times, and a fingerprint."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from datasets import Dataset, IterableDataset
+from ..timeline_tempoformer import Timeline
 
 
 class Survey(NamedTuple):
@@ -13,10 +13,10 @@ class Survey(NamedTuple):
     Facts about the timelines of a split.
 
     Attributes:
-        timeline_ids (`list[str]`): In the order of the timelines.
-        labels (`Counter[int]`): How many posts have each class id; -100 counts those without a label.
+        timeline_ids (`list[str]`): The id of each timeline, in their order.
+        labels (`Counter[int]`): The number of posts of each class id; -100 counts those without a label.
         timed (`bool`): Whether the posts have times.
-        fingerprint (`str`): As [`fingerprint`] returns it.
+        fingerprint (`str`): The [`fingerprint`] of the timelines.
     """
 
     timeline_ids: list[str]
@@ -25,36 +25,38 @@ class Survey(NamedTuple):
     fingerprint: str
 
     def describe(self, names: list[str]) -> str:
-        """Says how many timelines and posts there are, and how many posts of each class."""
+        """The numbers of timelines, of posts and of posts of each class, in words."""
         classes = [f"{self.labels[label]} {name}" for label, name in enumerate(names) if self.labels[label]]
         classes += [f"{self.labels[-100]} without label"] if self.labels[-100] else []
         return f"{len(self.timeline_ids)} timelines, {self.labels.total()} posts ({', '.join(classes)})"
 
 
-def survey(timelines: Dataset | IterableDataset) -> Survey:
+def survey(timelines: Iterable[Timeline]) -> Survey:
     """
     Reads timelines once, one after the other. Raises the errors of a stream, and a `ValueError` that names a timeline
-    with times where the first has none, or the other way round.
+    with times where the first one has none, or without times where the first one has some.
     """
     ids: list[str] = []
     labels: Counter[int] = Counter()
     timed, digest = True, hashlib.sha256()
     for timeline in timelines:
-        has_times = timeline.get("timestamps") is not None
+        has_times = timeline.timestamps is not None
         timed = timed if ids else has_times
-        ids.append(timeline["timeline_id"])
+        ids.append(timeline.timeline_id)
         if has_times != timed:
             problem = "has times" if has_times else "has no times"
             raise ValueError(
                 f"Timeline {ids[-1]!r} {problem}, unlike timeline {ids[0]!r}: give all posts times or none."
             )
-        labels.update(timeline["labels"])
-        digest.update(to_bytes(timeline))
+        labels.update(timeline.labels)
+        # Without a model's answers.
+        values = {name: value for name, value in vars(timeline).items() if name not in ("logits", "explanations")}
+        digest.update(to_bytes(values))
     return Survey(ids, labels, timed, digest.hexdigest())
 
 
 def fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """SHA-256 of all rows, in their order."""
+    """The SHA-256 of all rows, in their order."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(to_bytes(row))

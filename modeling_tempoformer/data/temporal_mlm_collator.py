@@ -1,4 +1,4 @@
-"""Batches for masked language modelling of dated texts: masks words and, separately, time tokens."""
+"""A collator for masked language modelling of dated texts, which masks words and, separately, time tokens."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +16,12 @@ class TemporalMlmCollator(DataCollatorForLanguageModeling):
 
     Args:
         time_mlm_probability (`float`, *optional*, defaults to 0.15):
-            Share of the texts whose time token is to be predicted, if the tokenizer has `prepend_time`. Of these,
-            80 % are masked, 10 % become a random time, and 10 % stay (Rosin, Guy and Radinsky, 2022). The texts'
-            `time_ids` become unknown, so that attention does not give the time away.
+            Share of the texts whose time token the model predicts, if the tokenizer has `prepend_time`. 80 % of these
+            tokens are masked, 10 % become a random time, and 10 % stay (Rosin, Guy and Radinsky, 2022). The `time_ids`
+            of these texts become unknown, so that attention does not give the time away.
 
     Takes `input_ids` and `time_ids` of each text, and `special_tokens_mask` if there is one. Returns `input_ids`,
-    `attention_mask`, `time_ids` and `labels`, each (texts, tokens); labels are -100 where nothing is to be predicted.
+    `attention_mask`, `time_ids` and `labels`, each (texts, tokens); labels are -100 for tokens that are not predicted.
     """
 
     time_mlm_probability: float = 0.15
@@ -48,7 +48,7 @@ class TemporalMlmCollator(DataCollatorForLanguageModeling):
         return super().torch_mask_tokens(inputs, special_tokens_mask, offset_mapping)
 
     def mask_times(self, batch: dict[str, torch.Tensor]):
-        """Masks time tokens in place. A text of unknown time has no time token."""
+        """Masks time tokens in the batch itself. A text of unknown time has no time token."""
         time_tokens = torch.tensor(self.tokenizer.time_token_ids)
         rows = torch.arange(len(batch["input_ids"]))
         positions = batch["attention_mask"].argmax(-1) + 1

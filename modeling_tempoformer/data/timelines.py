@@ -6,22 +6,22 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from datasets import ClassLabel, Dataset, IterableDataset
 from transformers.utils import logging
 
-from ..data_collator_tempoformer import TimeColumn, looks_shortened
+from ..timeline_tempoformer import NO_LABEL, BadValue, Post, Timeline, read_post
+from ..times_tempoformer import TimeColumn, looks_shortened
 from .tables import ROWS_AT_ONCE, check_column
 
 
 logger = logging.get_logger(__name__)
 
-NO_LABEL = -100
 # What programs write where there is nothing, in lower case. "None" and "NA" may be the name of a class.
 NOTHING = ("nan", "null", "<na>")
 # Programs write these for a person whom nobody knows; in lower case.
@@ -38,8 +38,6 @@ OF_R = (
 LARGEST_EXACT_FLOAT = 2**53
 # Columns that are read without being named, if the table has them.
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker"}
-# The columns of a timeline; the last three are there where its posts have them.
-TIMELINE_COLUMNS = ("timeline_id", "post_ids", "post_rows", "texts", "labels", "timestamps", "speakers", "levels")
 
 
 class PostError(ValueError):
@@ -59,26 +57,13 @@ class PostError(ValueError):
         self.row, self.column, self.value, self.problem, self.shard = row, column, value, problem, shard
 
     def __str__(self) -> str:
-        place = f"{name_row(self.row, self.shard)} (counting from 0)"
-        return f"{place}, column '{self.column}', value {self.value!r}: {self.problem}."
+        row = f"{name_row(self.row, self.shard)} (counting from 0)"
+        return f"{row}, column '{self.column}', value {self.value!r}: {self.problem}."
 
 
 def name_row(row: int, shard: int | None) -> str:
     """A row of a table, or of a shard of a stream, as errors name it."""
     return f"Row {row}" if shard is None else f"Row {row} of shard {shard}"
-
-
-class Post(NamedTuple):
-    """A checked post: time in seconds, label a class id. A missing level is NaN, and None without such a column."""
-
-    row: int
-    post_id: str
-    timeline_id: str
-    timestamp: float | None
-    text: str
-    label: int
-    speaker: str | None
-    level: float | None
 
 
 def to_name(value: Any) -> str | None:
@@ -204,15 +189,16 @@ def read_posts(
     columns: dict[str, str | None],
     times: TimeColumn | None = None,
     names: Sequence[str] | None = None,
-) -> Iterator[Post]:
+) -> Iterator[tuple[str, Post]]:
     """
-    Checks the posts one by one, but not that their ids differ. `columns` names the column of each role; where it has
-    None, the usual column is read if there is one. `names` are those of a column of class ids, below 0 for none.
+    Yields the timeline id of each post, and the post, checked but for ids that are equal. `columns` names the column
+    of each role; where it has None, the usual column is read if there is one. `names` are those of a column of class
+    ids, below 0 for none.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
     exact = [columns[role] for role in ("timeline", "id", "timestamp")]
-    known = {to_label(name): label for label, name in enumerate(labels or ())}
+    class_ids = {to_label(name): label for label, name in enumerate(labels or ())}
     times, row = times or TimeColumn(), -1
     for number, table in enumerate(tables):
         # A later piece of JSON lacks a column in which none of its rows has a value.
@@ -222,36 +208,40 @@ def read_posts(
             if field.name in exact and field.type in (pa.float16(), pa.float32()):
                 raise ValueError(f"Column '{field.name}' has floats of fewer than 64 bits, which are too coarse.")
         batch, missing = table.to_pydict(), [None] * len(table)
-        for values in zip(*(batch.get(column, missing) for column in columns.values()), strict=True):
+        for cells in zip(*(batch.get(column, missing) for column in columns.values()), strict=True):
             row += 1
-            post = {
-                role: single(value, row, column) for (role, column), value in zip(columns.items(), values, strict=True)
+            values = {
+                role: single(cell, row, column) for (role, column), cell in zip(columns.items(), cells, strict=True)
             }
             if names is not None:
-                post["label"] = None if post["label"] is None or post["label"] < 0 else names[post["label"]]
-            ids = {role: to_name(post[role]) for role in ("timeline", "id") if columns[role] is not None}
+                values["label"] = None if values["label"] is None or values["label"] < 0 else names[values["label"]]
+            ids = {role: to_name(values[role]) for role in ("timeline", "id") if columns[role] is not None}
             for role, name in ids.items():
-                if name is None or lost_digits(post[role]):
+                if name is None or lost_digits(values[role]):
                     problem = "an id must not be missing, nor have lost digits, as in floats (export it as text)"
-                    raise PostError(row, columns[role], post[role], problem)
-            if not isinstance(post["text"], str):
-                raise PostError(row, columns["text"], post["text"], "a text must be a string; it may be empty")
+                    raise PostError(row, columns[role], values[role], problem)
             try:
-                timestamp = times.read(f"row {row}", post["timestamp"])
-            except ValueError as problem:
-                raise PostError(row, columns["timestamp"], post["timestamp"], str(problem)) from None
-            label = to_label(post["label"])
-            if labels is not None and label is not None and label not in known:
+                post = read_post(times, row, f"row {row}", values["text"], values["timestamp"])
+            except BadValue as bad:
+                raise PostError(row, columns[bad.field], bad.value, bad.problem) from None
+            label = to_label(values["label"])
+            if labels is not None and label is not None and label not in class_ids:
                 problem = f"the label is not one of {', '.join(labels)}" + (f". {OF_R}" if label == R_MISSING else "")
-                raise PostError(row, columns["label"], post["label"], problem)
-            speaker = (to_name(post["speaker"]) or "") if columns["speaker"] in batch else None
+                raise PostError(row, columns["label"], values["label"], problem)
             try:
-                level = to_level(post["level"]) if "level" in post else None
+                level = to_level(values["level"]) if "level" in values else None
             except ValueError:
                 problem = f"a level must be a number of at most {LARGEST_LEVEL:g} in size, or an empty cell"
-                raise PostError(row, columns["level"], post["level"], problem) from None
-            post_id, label_id = ids.get("id", str(row)), known.get(label, NO_LABEL)
-            yield Post(row, post_id, ids["timeline"], timestamp, post["text"], label_id, speaker, level)
+                raise PostError(row, columns["level"], values["level"], problem) from None
+            yield (
+                ids["timeline"],
+                post._replace(
+                    post_id=ids.get("id", str(row)),
+                    label=class_ids.get(label, NO_LABEL),
+                    speaker=(to_name(values["speaker"]) or "") if columns["speaker"] in batch else None,
+                    level=level,
+                ),
+            )
     times.warn()
 
 
@@ -268,24 +258,23 @@ def lost_digits(value: Any) -> bool:
     return looks_shortened(value) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT)
 
 
-def watched(timelines: Iterable[list[Post]]) -> Iterator[list[Post]]:
+def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, list[Post]]]:
     """
-    Passes on the posts of each timeline, and warns at the end of what can be read and is most likely a mistake: posts
-    that are there twice, and the timelines of nobody.
+    Passes on the id and the posts of each timeline, and warns at the end of what can be read and is most likely a
+    mistake: posts that are there twice, and the timelines of nobody.
     """
     nobody: Counter[str] = Counter()
     number, equal, differing, first_equal, first_differing = 0, 0, 0, "", ""
-    for posts in timelines:
-        timeline = posts[0].timeline_id
+    for timeline_id, posts in timelines:
         number += len(posts)
-        if is_nobody(timeline):
-            nobody[timeline] += len(posts)
+        if is_nobody(timeline_id):
+            nobody[timeline_id] += len(posts)
         for one, other in find_equal(posts):
-            rows = f"the first in row {other.row} (counting from 0), as in row {one.row}, of timeline {timeline!r}"
+            rows = f"the first in row {other.row} (counting from 0), as in row {one.row}, of timeline {timeline_id!r}"
             equal, first_equal = equal + 1, first_equal or rows
             if NO_LABEL not in (one.label, other.label) and one.label != other.label:
                 differing, first_differing = differing + 1, first_differing or rows
-        yield posts
+        yield timeline_id, posts
     warn_of_nobody(nobody)
     if equal:
         logger.warning_once(
@@ -329,26 +318,56 @@ def warn_of_nobody(num_posts: Mapping[str, int]):
             )
 
 
-def make_timeline(posts: list[Post]) -> dict[str, Any]:
-    """A timeline of its posts in the order of the input."""
-    timed = posts[0].timestamp is not None
-    ordered = sorted(posts, key=lambda post: post.timestamp) if timed else posts
-    if ordered != posts:
-        logger.warning_once("Sorting the posts of timelines by time.")
-    timeline = {
-        "timeline_id": posts[0].timeline_id,
-        "post_ids": [post.post_id for post in ordered],
-        "post_rows": [post.row for post in ordered],
-        "texts": [post.text for post in ordered],
-        "labels": [post.label for post in ordered],
-    }
-    if timed:
-        timeline["timestamps"] = [post.timestamp for post in ordered]
-    if any(post.speaker is not None for post in posts):
-        timeline["speakers"] = [post.speaker or "" for post in ordered]
-    if posts[0].level is not None:
-        timeline["levels"] = [post.level for post in ordered]
-    return timeline
+class TimelineStream:
+    """
+    Timelines of a stream of posts, which are read anew in each pass, one at a time.
+
+    Args:
+        shards (`list[tuple[int | None, IterableDataset]]`): Posts, with the number of their shard; None for a single
+            one.
+        labels, columns, names (`Sequence[str]` or `dict`): The arguments of [`read_posts`].
+    """
+
+    def __init__(
+        self,
+        shards: list[tuple[int | None, IterableDataset]],
+        labels: Sequence[str] | None,
+        columns: dict[str, str | None],
+        names: Sequence[str] | None,
+    ):
+        self.shards, self.labels, self.columns, self.names = shards, labels, columns, names
+        # What a pass has seen: it is the same in each.
+        self.times = TimeColumn()
+        self.begun: dict[str, tuple[int, int | None]] = {}
+
+    def __iter__(self) -> Iterator[Timeline]:
+        return self.read(self.shards)
+
+    def read(self, shards: list[tuple[int | None, IterableDataset]]) -> Iterator[Timeline]:
+        """Yields the timelines of some of the shards, as a worker or a process gets them."""
+        for shard, posts in shards:
+            try:
+                rows = read_posts(each_table(posts), self.labels, self.columns, self.times, self.names)
+                groups = groupby(rows, itemgetter(0))
+                checked = ((name, [post for _, post in check_ids(group, self.columns)]) for name, group in groups)
+                for timeline_id, group in watched(checked):
+                    self.check_begin(timeline_id, group[0].row, shard)
+                    if shard is not None and self.columns["id"] is None:
+                        group = [post._replace(post_id=f"{shard}:{post.row}") for post in group]
+                    yield Timeline.of_posts(timeline_id, group)
+            except PostError as problem:
+                problem.shard = shard
+                raise
+
+    def check_begin(self, timeline_id: str, row: int, shard: int | None):
+        """Raises a [`PostError`] for a timeline that began before, at another row."""
+        began = self.begun.setdefault(timeline_id, (row, shard))
+        if began != (row, shard):
+            problem = (
+                f"the timeline began at {name_row(*began).lower()}, but in a stream its posts must stand together, in "
+                "one file: sort the posts by timeline"
+            )
+            raise PostError(row, self.columns["timeline"], timeline_id, problem)
 
 
 def to_timelines(
@@ -361,12 +380,12 @@ def to_timelines(
     id_column: str | None = None,
     speaker_column: str | None = None,
     level_column: str | None = None,
-) -> Dataset | IterableDataset:
+) -> list[Timeline] | TimelineStream:
     """
     Groups posts to timelines.
 
     Args:
-        posts (`Dataset` or `IterableDataset`): One row for each post. In a stream, as of
+        posts (`Dataset` or `IterableDataset`): One row for each post. In a stream, such as
             `load_dataset(..., streaming=True)`, the posts of a timeline must stand together.
         labels (`list[str]`, *optional*): The label names, in the order of their class ids. All posts are unlabelled
             if omitted; single posts may be.
@@ -379,10 +398,8 @@ def to_timelines(
         level_column (`str`, *optional*): A column of numbers, or of empty cells, that the label is a change of.
 
     Returns:
-        `Dataset` or `IterableDataset`, as `posts`: One row for each timeline in the order of its first post, with
-        `timeline_id`, `post_ids`, `post_rows` (in `posts`, or in their shard), `timestamps` (seconds; absent without
-        times), `texts`, `labels` (class ids, -100 = none), `speakers` and `levels` (absent without their columns; NaN
-        = no level). A stream has the shards of its posts, is read anew in each pass, and holds one timeline at a time.
+        `list[Timeline]`, in the order of their first posts; for a stream a [`TimelineStream`], which has the shards of
+        its posts, is read anew in each pass, and holds one timeline at a time.
 
         Raises a [`PostError`] for the first bad cell, and for a timeline of a stream that comes back after another one
         has begun; a `ValueError` for labels that can hardly be told apart and for floats of too few bits. A stream
@@ -397,62 +414,25 @@ def to_timelines(
     if isinstance(posts, IterableDataset):
         count = posts.num_shards
         shards = [(number, posts.shard(count, number)) for number in range(count)] if count > 1 else [(None, posts)]
-        # A list is what Datasets shares out among workers and processes, and nothing else may be one.
-        settings = {"labels": labels and tuple(labels), "columns": columns, "names": names and tuple(names)}
-        read = partial(stream_timelines, **settings, times=TimeColumn(), begun={})
-        return IterableDataset.from_generator(read, gen_kwargs={"shards": shards})
+        return TimelineStream(shards, labels, columns, names)
     groups: dict[str, list[Post]] = {}
-    for post in check_ids(read_posts(each_table(posts), labels, columns, names=names), columns):
-        groups.setdefault(post.timeline_id, []).append(post)
-    return Dataset.from_list([make_timeline(group) for group in watched(groups.values())])
+    for timeline_id, post in check_ids(read_posts(each_table(posts), labels, columns, names=names), columns):
+        groups.setdefault(timeline_id, []).append(post)
+    return [Timeline.of_posts(*group) for group in watched(groups.items())]
 
 
-def stream_timelines(
-    shards: list[tuple[int | None, IterableDataset]],
-    labels: Sequence[str] | None,
-    columns: dict[str, str | None],
-    names: Sequence[str] | None,
-    times: TimeColumn,
-    begun: dict[str, tuple[int, int | None]],
-) -> Iterator[dict[str, Any]]:
-    """
-    Yields the timelines of shards, which come with their numbers (None for a single one). `begun` is filled with the
-    place where each timeline begins, which is the same in every pass.
-    """
-    for shard, posts in shards:
-        try:
-            known = read_posts(each_table(posts), labels, columns, times, names)
-            groups = (list(check_ids(group, columns)) for _, group in groupby(known, lambda post: post.timeline_id))
-            for group in watched(groups):
-                first, place = group[0], (group[0].row, shard)
-                began = begun.setdefault(first.timeline_id, place)
-                if began != place:
-                    problem = (
-                        f"the timeline began at {name_row(*began).lower()}, but in a stream its posts must stand "
-                        "together, in one file: sort the posts by timeline"
-                    )
-                    raise PostError(first.row, columns["timeline"], first.timeline_id, problem)
-                if shard is not None and columns["id"] is None:
-                    group = [post._replace(post_id=f"{shard}:{post.row}") for post in group]
-                yield make_timeline(group)
-        except PostError as problem:
-            problem.shard = shard
-            raise
-
-
-def check_ids(posts: Iterable[Post], columns: dict[str, str | None]) -> Iterator[Post]:
-    """The posts as they are. Raises a [`PostError`] for one with the id of another."""
+def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None]) -> Iterator[tuple[str, Post]]:
+    """Yields posts, and their timelines' ids, as they are. Raises a [`PostError`] for one with the id of another."""
     seen: set[str] = set()
-    for post in posts:
+    for timeline_id, post in posts:
         if post.post_id in seen:
             raise PostError(post.row, columns["id"], post.post_id, "a post id must be unique")
         seen.add(post.post_id)
-        yield post
+        yield timeline_id, post
 
 
-def labelled_levels(timelines: Dataset) -> np.ndarray | None:
-    """The levels of the posts that have a label, in the order of the timelines; None without a column of levels."""
-    if "levels" not in timelines.column_names:
-        return None
-    labels, levels = (np.concatenate(timelines[name]) for name in ("labels", "levels"))
-    return levels.astype(np.float64)[labels >= 0]
+def labelled_levels(timelines: Iterable[Timeline]) -> np.ndarray | None:
+    """Returns the levels of the posts that have a label, in the order of the timelines; None without any levels."""
+    with_levels = (timeline for timeline in timelines if timeline.levels is not None)
+    pairs = [pair for timeline in with_levels for pair in zip(timeline.labels, timeline.levels, strict=True)]
+    return np.array([level for label, level in pairs if label != NO_LABEL], dtype=np.float64) if pairs else None

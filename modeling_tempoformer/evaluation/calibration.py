@@ -1,4 +1,4 @@
-"""Calibration on posts that a model was not trained on: a temperature, decision thresholds, the calibration error."""
+"""Calibrates a model on posts that it was not trained on: a temperature, thresholds, the calibration error."""
 
 import math
 
@@ -14,18 +14,18 @@ from .metrics import change_detection
 
 logger = logging.get_logger(__name__)
 
-# Scores that differ by less are equal except for rounding.
+# Scores that differ by less are equal up to rounding.
 TOLERANCE = 1e-12
 
 
 def with_label(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The posts with a label."""
+    """The scores and the labels of the posts with a label."""
     scores, labels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
     return check_X_y(scores[labels != -100], labels[labels != -100])
 
 
 def labelled_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same, for rows that must sum to 1."""
+    """The probabilities and the labels of the posts with a label. Each row of probabilities must sum to 1."""
     probabilities, labels = with_label(probabilities, labels)
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=1), 1, atol=1e-3):
         raise ValueError("`probabilities` must not be negative, and every row must sum to 1. Are they logits?")
@@ -58,8 +58,8 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         labels (`np.ndarray` of shape `(posts,)`): Class ids; posts with -100 are left out.
 
     Returns:
-        `float`: From 0.05 to 20, with a warning at an end of this range, as where every post is classified correctly.
-        Raises a `ValueError` if no post has a label, or if a logit is not finite.
+        `float`: From 0.05 to 20. At an end of this range a warning is logged, for example if every post is classified
+        correctly. Raises a `ValueError` if no post has a label, or if a logit is not finite.
     """
     logits, labels = with_label(logits, labels)
 
@@ -78,13 +78,13 @@ def tune_thresholds(probabilities: np.ndarray, labels: np.ndarray) -> list[float
     """
     The thresholds with the highest macro F1, where a post gets the class with the largest probability / threshold.
 
-    A coordinate search from equal thresholds: it moves one at a time to its best value, the closest to equal
-    thresholds, while the others keep their ratios, until no move improves macro F1. The result is optimal for two
-    classes; for more, moving two thresholds at once may still help.
+    A coordinate search begins with equal thresholds. It moves one threshold at a time to its best value, or to the one
+    closest to equal thresholds if there are several, while the others keep their ratios, until no move improves macro
+    F1. The result is optimal for two classes. For more, moving two thresholds at once may still help.
 
     Args:
-        probabilities (`np.ndarray` of shape `(posts, classes)`): Of posts that the model was not trained on;
-            calibrated if those will be that the thresholds are used on.
+        probabilities (`np.ndarray` of shape `(posts, classes)`): Probabilities of posts that the model was not trained
+            on. They are calibrated if the thresholds will be used on calibrated ones.
         labels (`np.ndarray` of shape `(posts,)`): Class ids; posts with -100 are left out.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Figures of a run, beside its results: learning curve, confusion matrix, reliability diagram."""
+"""Draws the figures of a run: learning curve, confusion matrix, reliability diagram."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -7,28 +7,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
 from ..data.files import written_whole
+from ..timeline_tempoformer import Timeline
 from .calibration import expected_calibration_error
 from .metrics import change_detection
-from .predictions import labels_of
+from .predictions import all_labels
 
 
 LEARNING_CURVE, RELIABILITY, CONFUSION = "learning_curve.png", "reliability.png", "confusion_matrix.png"
-# What each shows, for those who cannot see it. A push sends them.
+# Descriptions of the figures, for those who cannot see them. A push sends these figures.
 FIGURES = {
     CONFUSION: "Confusion matrix of the test posts: labels as rows, predictions as columns",
     RELIABILITY: "Reliability diagram of the test posts: the share of right predictions by how sure they are",
     LEARNING_CURVE: "Learning curve: training loss, and the scores of each evaluation, by step",
 }
 FORMS = (".png", ".svg", ".pdf")
-COLUMN = 3.3  # inches, of a paper with two
-# What is read at this size, fonts that journals take, and names with dollar signs that are no formulas.
+COLUMN = 3.3  # Inches; the width of a column in a paper with two columns.
+# Sizes that can be read in a column, fonts that journals accept, and dollar signs that do not begin formulas
 STYLE = {
     "pdf.fonttype": 42,
     "font.size": 7.5,
@@ -37,9 +37,9 @@ STYLE = {
     "axes.titlesize": "medium",
     "text.parse_math": False,
 }
-# They differ in brightness as well, for print and for readers who do not see colours.
+# The styles also differ in brightness, for print and for readers who do not see colours.
 DARK, LIGHT = {"color": "#0b3c5d", "marker": "s"}, {"color": "#e08214", "marker": "o", "linestyle": "--"}
-# The panels of the learning curve, and what the Trainer logs of each: its name and its style.
+# The panels of the learning curve: for each entry of the Trainer's log its label and its style
 CURVES = {
     "loss": {"loss": ("training loss", LIGHT), "eval_loss": ("validation loss", DARK)},
     "macro F1": {"eval_macro_f1": ("validation macro F1", DARK)},
@@ -47,37 +47,39 @@ CURVES = {
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, sizes in inches."""
+    """An empty figure, with sizes in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 @rc_context(STYLE)
 def save_figure(figure: Figure, path: Path):
-    """Writes a figure as PNG to `path`, and as SVG and PDF beside it, each there whole or not at all."""
+    """Writes a figure as PNG to `path`, and as SVG and PDF beside it. Each file is written whole or not at all."""
     for form in FORMS:
         with written_whole(path.with_suffix(form)) as partial:
             figure.savefig(partial, dpi=300, format=form[1:])
 
 
 def all_forms(name: str) -> list[str]:
-    """The names of the files of a figure, whose PNG is `name`."""
+    """The names of a figure's files in all formats. The PNG is `name`."""
     return [str(Path(name).with_suffix(form)) for form in FORMS]
 
 
 def figures_in(folder: str | Path) -> dict[str, str]:
-    """The names of the figures that a folder has, and what each shows."""
-    return {name: shown for name, shown in FIGURES.items() if (Path(folder) / name).exists()}
+    """The names of the figures in a folder, and their descriptions."""
+    return {name: description for name, description in FIGURES.items() if (Path(folder) / name).exists()}
 
 
 def print_figures(folder: str | Path):
-    """Names the figures of a folder in a line, if it has any."""
+    """Prints the names of the figures in a folder, if it has any."""
     if names := figures_in(folder):
         print(f"Figures in {folder}, as PNG, SVG and PDF: {', '.join(names)}")
 
 
 @rc_context(STYLE)
 def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_classes: int) -> Figure | None:
-    """Losses and macro F1 by step from a `log_history`, with what guessing has; None if nothing was logged."""
+    """
+    The losses and macro F1 of a `log_history` by step, with the macro F1 of guessing; None if nothing was logged.
+    """
     logged = pd.DataFrame(list(history)).set_index("step")
     panels = {title: [name for name in curves if name in logged] for title, curves in CURVES.items()}
     panels = {title: shown for title, shown in panels.items() if shown}
@@ -104,7 +106,10 @@ def learning_curve(history: Sequence[Mapping[str, Any]], kept_step: int, num_cla
 
 @rc_context(STYLE)
 def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_names: Sequence[str]) -> Figure:
-    """Labels as rows. A cell has the number of posts and their share of the row, which is also its colour."""
+    """
+    The confusion matrix, with labels as rows. A cell has the number of posts and their share of the row, which is also
+    its colour.
+    """
     classes = range(len(label_names))
     counts = confusion_matrix(labels, predictions, labels=classes)
     shares = confusion_matrix(labels, predictions, labels=classes, normalize="true")
@@ -124,15 +129,18 @@ def confusion_figure(labels: Sequence[int], predictions: Sequence[int], label_na
 
 @rc_context(STYLE)
 def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarray]) -> Figure:
-    """The share of right predictions by confidence, and how many posts those are, of one or two (posts, classes)."""
+    """
+    The share of right predictions by confidence, and the number of posts by confidence. `probabilities` are one or two
+    arrays (posts, classes) by name.
+    """
     figure, num_bins = new_figure(COLUMN, COLUMN), change_detection().NUM_BINS
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(5, 2))
     title, confidences = ["Expected calibration error"], []
-    for (name, of_classes), style in zip(probabilities.items(), (DARK, LIGHT)):
-        confidence, is_right = of_classes.max(axis=1), of_classes.argmax(axis=1) == labels
+    for (name, array), style in zip(probabilities.items(), (DARK, LIGHT)):
+        confidence, is_right = array.max(axis=1), array.argmax(axis=1) == labels
         curve = calibration_curve(is_right, confidence, n_bins=num_bins, pos_label=1)
         CalibrationDisplay(*curve, confidence).plot(ax=upper, name=name, **style)
-        title.append(f"{expected_calibration_error(of_classes, labels):.3f} ({name})")
+        title.append(f"{expected_calibration_error(array, labels):.3f} ({name})")
         confidences.append(confidence)
     colors = [style["color"] for style in (DARK, LIGHT)][: len(confidences)]
     lower.hist(confidences, bins=num_bins, range=(0, 1), color=colors)
@@ -146,14 +154,14 @@ def reliability_figure(labels: np.ndarray, probabilities: Mapping[str, np.ndarra
 
 def write_test_figures(
     output_dir: str,
-    timelines: Dataset,
+    timelines: Sequence[Timeline],
     predictions: np.ndarray,
     probabilities: np.ndarray,
     names: list[str],
     uncalibrated: np.ndarray | None = None,
 ):
     """Writes `confusion_matrix` and `reliability` of the labelled posts, if there are any."""
-    labels = labels_of(timelines)
+    labels = all_labels(timelines)
     labelled = labels >= 0
     if not labelled.any():
         return

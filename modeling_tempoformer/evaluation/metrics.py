@@ -1,4 +1,4 @@
-"""Scores of predictions, by the metric in `hub_cards/change_detection`, which has the function of each."""
+"""Scores predictions by the metric in `hub_cards/change_detection`, which defines each score."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -16,8 +16,8 @@ from .predictions import Predictions
 @cache
 def change_detection() -> ModuleType:
     """
-    The module of the metric, with its class `ChangeDetection` and its table `SCORES`. It imports Evaluate, and is
-    therefore first loaded when something is scored.
+    The module of the metric, with its class `ChangeDetection` and its table `SCORES`. It is loaded when something is
+    first scored, because it imports Evaluate.
     """
     path = data_folder("hub_cards") / "change_detection" / "change_detection.py"
     spec = spec_from_file_location(path.stem, path)
@@ -31,13 +31,14 @@ def compute_scores(posts: Predictions) -> dict[str, float]:
     Scores predictions.
 
     Args:
-        posts ([`Predictions`]): Posts with -100 as their label are left out.
+        posts ([`Predictions`]): Predictions. Posts with -100 as their label are left out.
 
     Returns:
-        The scores of `ChangeDetection` by name: the means over the classes are `macro_NAME`, those of each class
-        `NAME_CLASS`. Scores that are not defined, or that need what is not there, are left out: all without labels.
+        The scores of `ChangeDetection` by name: `macro_NAME` is a mean over the classes, and `NAME_CLASS` the score of
+        a class. Scores that are not defined, or that need facts which are not given, are left out. Without labels
+        there are none.
     """
-    # A metric makes a folder, where nothing is written if the posts are kept in memory: no home or cache is needed.
+    # A metric makes a folder, and writes nothing to it if posts are kept in memory. So it needs no home or cache.
     with TemporaryDirectory() as folder:
         metric = change_detection().ChangeDetection(keep_in_memory=True, cache_dir=folder)
     return metric.compute(

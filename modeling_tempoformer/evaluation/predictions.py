@@ -1,7 +1,8 @@
-"""From the probabilities of posts to scores and files."""
+"""Brings the probabilities of posts into the forms that scores and files need."""
 
 import csv
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -10,10 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from datasets import Dataset
 
 from ..data.files import written_whole
-from ..data_collator_tempoformer import to_date
+from ..decisions_tempoformer import check_finite, decide
+from ..timeline_tempoformer import Timeline
+from ..times_tempoformer import to_date
 
 
 # Files whose names begin with an underscore are never pushed.
@@ -25,14 +29,14 @@ logger = logging.getLogger(__name__)
 @dataclass
 class Predictions:
     """
-    What is predicted for posts, timeline after timeline, each in its order.
+    Predictions of posts, timeline after timeline, each in its order.
 
     Attributes:
         labels (`np.ndarray` of shape `(posts,)`): Class ids; -100 without a label.
-        predictions (`np.ndarray` of shape `(posts,)`): Class ids.
+        predictions (`np.ndarray` of shape `(posts,)`): Predicted class ids.
         names (`list[str]`): Names of the classes in the order of their ids.
         probabilities (`np.ndarray` of shape `(posts, classes)`, *optional*): The probability of each class.
-        timelines (`np.ndarray` of shape `(posts,)`, *optional*): Which timeline a post is in, as a number.
+        timelines (`np.ndarray` of shape `(posts,)`, *optional*): The number of each post's timeline.
         times (`np.ndarray` of shape `(posts,)`, *optional*): Seconds.
     """
 
@@ -45,15 +49,15 @@ class Predictions:
 
 
 def labelled_posts(
-    timelines: Dataset, predictions: np.ndarray, names: list[str], probabilities: np.ndarray
+    timelines: Sequence[Timeline], predictions: np.ndarray, names: list[str], probabilities: np.ndarray
 ) -> Predictions:
-    """The posts with a label, from what is predicted for all posts in the order of the timelines."""
-    labels = labels_of(timelines)
+    """Selects the posts with a label from predictions of all posts in the order of the timelines."""
+    labels = all_labels(timelines)
     labelled = labels >= 0
-    numbers = np.repeat(np.arange(len(timelines)), [len(of_timeline) for of_timeline in timelines["labels"]])
+    numbers = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))
     times = None
-    if "timestamps" in timelines.column_names:
-        times = np.array(list(chain.from_iterable(timelines["timestamps"])), dtype=np.float64)[labelled]
+    if timelines[0].timestamps is not None:
+        times = np.array(list(chain.from_iterable(timeline.timestamps for timeline in timelines)))[labelled]
     return Predictions(
         labels=labels[labelled],
         predictions=predictions[labelled],
@@ -64,58 +68,77 @@ def labelled_posts(
     )
 
 
-def in_order(wanted: Sequence[str], post_ids: Sequence[Sequence[str]], values: np.ndarray) -> np.ndarray:
-    """The values of the wanted posts, from those of rows (rows, posts, classes), which padding may follow."""
-    by_post = {}
-    for ids, row in zip(post_ids, values, strict=True):
-        by_post |= zip(ids, row, strict=False)
-    return np.stack([by_post[post_id] for post_id in wanted])
+def all_labels(timelines: Iterable[Timeline]) -> np.ndarray:
+    """Returns the class ids (posts,) in the order of the timelines, -100 without a label."""
+    return np.array(list(chain.from_iterable(timeline.labels for timeline in timelines)))
 
 
-def targets_of(items: Dataset) -> list[list[str]]:
-    """The ids of the posts that each item classifies: its `post_id`, or of a row from [`to_rows`] those of targets."""
-    items = items.with_format(None)
-    if "post_id" in items.column_names:
-        return [[post_id] for post_id in items["post_id"]]
-    return [
-        [post_id for post_id, label in zip(row["post_ids"], row["labels"], strict=True) if label is not None]
-        for row in items.select_columns(["post_ids", "labels"])
-    ]
+def attach_logits(timelines: Sequence[Timeline], items: Dataset, logits: np.ndarray):
+    """
+    Attaches logits to timelines, in float32, NaN for posts that no item asks about.
+
+    Args:
+        timelines (`Sequence[Timeline]`): The timelines.
+        items (`Dataset`): Rows from [`to_rows`], or items of one post with the same columns, whose label is a number.
+        logits (`np.ndarray` of shape `(items, posts, classes)`): For each item the logits of its targets, in order;
+            padding may follow.
+
+    Raises a `ValueError` that names the first post with a logit that is NaN or infinite.
+    """
+    for timeline in timelines:
+        timeline.logits = torch.full((len(timeline), logits.shape[-1]), math.nan)
+    items = items.with_format(None).select_columns(["timeline", "num_before", "num_context", "labels"])
+    for item, values in zip(items, logits, strict=True):
+        timeline, first = timelines[item["timeline"]], item["num_before"] + item["num_context"]
+        labels = item["labels"] if isinstance(item["labels"], list) else [item["labels"]]
+        posts = [first + offset for offset, label in enumerate(labels) if label is not None]
+        values = torch.from_numpy(values[: len(posts)]).float()
+        names = [f"Post {timeline.post_ids[post]!r}" for post in posts]
+        check_finite(values, names.__getitem__)
+        timeline.logits[posts] = values
 
 
-def post_ids_of(timelines: Dataset) -> list[str]:
-    """The id of each post, in the order of the timelines."""
-    return list(chain.from_iterable(timelines["post_ids"]))
-
-
-def labels_of(timelines: Dataset) -> np.ndarray:
-    """The class id of each post, -100 without a label, in the order of the timelines: shape `(posts,)`."""
-    return np.array(list(chain.from_iterable(timelines["labels"])))
+def decide_posts(timelines: Sequence[Timeline], calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Decides on the logits of timelines ([`decide`]). Returns the class id (posts,) and the probabilities (posts,
+    classes) of each post, in the order of the timelines; -1 and 0 for a post that the model was not asked about.
+    """
+    logits = torch.cat([timeline.logits for timeline in timelines])
+    asked = ~logits.isnan().any(-1)
+    decided, ranked = decide(logits[asked], calibration)
+    predictions, probabilities = np.full(len(logits), -1), np.zeros(logits.shape)
+    predictions[asked.numpy()], probabilities[asked.numpy()] = ranked[:, 0].numpy(), decided.numpy()
+    return predictions, probabilities
 
 
 def prediction_rows(
-    timelines: Dataset, predictions: np.ndarray, probabilities: np.ndarray, names: list[str]
+    timelines: Sequence[Timeline],
+    predictions: np.ndarray,
+    probabilities: np.ndarray,
+    names: list[str],
+    with_texts: bool = True,
 ) -> pd.DataFrame:
     """
-    A table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds), `text` and
-    `speaker` where the timelines have them, `label`, `prediction` and the probability of each class.
+    Returns a table of the posts in the order of the input: `timeline_id`, `post_id`, `time` (UTC, in microseconds),
+    `text` and `speaker` if the timelines have them, `label`, `prediction` and the probability of each class. The
+    arrays are those of [`decide_posts`].
     """
     columns = {
-        "timeline_id": "timeline_id",
-        "post_ids": "post_id",
-        "timestamps": "time",
-        "texts": "text",
-        "speakers": "speaker",
-        "labels": "label",
-        "post_rows": "row",
+        "timeline_id": [[timeline.timeline_id] * len(timeline) for timeline in timelines],
+        "post_id": [timeline.post_ids for timeline in timelines],
+        "time": [timeline.timestamps for timeline in timelines],
+        "text": [timeline.texts if with_texts else None for timeline in timelines],
+        "speaker": [timeline.speakers for timeline in timelines],
+        "label": [timeline.labels for timeline in timelines],
+        "row": [timeline.input_rows for timeline in timelines],
     }
-    known = {name: timelines[column] for column, name in columns.items() if column in timelines.column_names}
-    table = pd.DataFrame(known).explode([name for name in known if name != "timeline_id"], ignore_index=True)
+    columns = {name: list(chain(*lists)) for name, lists in columns.items() if None not in lists}
+    table = pd.DataFrame(columns)
     if "time" in table:
         times = [to_date(seconds).replace(tzinfo=None) for seconds in table["time"]]
         table["time"] = pd.Series(np.array(times, dtype="datetime64[us]")).dt.tz_localize("UTC")
     class_names = dict(enumerate(names))
-    # As text also where no post has a label.
+    # The column is text even if no post has a label.
     table["label"] = table["label"].map(class_names).astype("string")
     table["prediction"] = pd.Series(predictions).map(class_names).astype("string")
     for label, name in class_names.items():
@@ -124,7 +147,7 @@ def prediction_rows(
 
 
 def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, Any]]):
-    """Writes `_predictions.csv` as [`to_csv`] does, and the same table with its types as `_predictions.parquet`."""
+    """Writes a table as `_predictions.csv` ([`to_csv`]), and with its types as `_predictions.parquet`."""
     table, path = pd.DataFrame(rows), Path(output_dir) / PREDICTIONS
     with written_whole(path) as partial, written_whole(path.with_name(PREDICTIONS_PARQUET)) as partial_parquet:
         to_csv(table, partial)
@@ -133,11 +156,11 @@ def write_predictions(output_dir: str, rows: pd.DataFrame | Iterable[dict[str, A
 
 
 def to_csv(table: pd.DataFrame, path: Path | None = None) -> str | None:
-    """Writes a table of predictions as CSV, with times in ISO-8601; without a path, returns the text."""
+    """Writes a table of predictions as CSV, with times in ISO-8601. Without a path, returns the text."""
     as_text = table.copy(deep=False)
     for name in table.select_dtypes("datetimetz"):
         times = table[name].dt.tz_localize(None).to_numpy("datetime64[us]")
         unit = "s" if (times == times.astype("datetime64[s]")).all() else "us"
         as_text[name] = np.datetime_as_string(times, unit=unit, timezone="UTC")
-    # A text may have any line break, and Python quotes only its own by itself.
+    # A text may have any kind of line break, and Python quotes only some of them by itself.
     return as_text.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)

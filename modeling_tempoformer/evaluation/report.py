@@ -1,4 +1,4 @@
-"""What a person reads of the results of a part: a table, and plain words where they are worth little."""
+"""Presents the results of a split: as a table, and in plain words where they are worth little."""
 
 import logging
 import math
@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 
 from .metrics import change_detection
-from .results import nest
+from .results import group_by_class
 
 
 TROUBLESHOOTING = "docs/troubleshooting.md"
-# A score of so few timelines follows from which they are.
+# A score of so few timelines depends on which timelines they are.
 FEW_TIMELINES = 4
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 
@@ -20,16 +20,16 @@ logger = logging.getLogger(__name__)
 
 
 def verdict(results: Mapping[str, Any]) -> str | None:
-    """Says that all predictions are of one class, or that macro F1 does not beat guessing each class by its share."""
+    """A note that all predictions are one class, or that macro F1 does not beat guessing each class by its share."""
     if "classes" not in results:
         return None
     classes, macro_f1 = results["classes"], results["macro_f1"]
     num_posts = sum(scores["posts"] for scores in classes.values())
     for name, scores in classes.items():
-        # Every post is predicted as a class if all of its posts are, and its precision is its share of the posts.
+        # If every post is predicted as this class, its recall is 1, and its precision is its share of the posts.
         if scores["recall"] == 1 and math.isclose(scores["precision"], scores["posts"] / num_posts):
             return f"every post is predicted as {name}; macro F1 {macro_f1:.3f}"
-    # Its expected macro F1.
+    # The expected macro F1 of guessing
     guessed = 1 / len(classes)
     if macro_f1 <= guessed:
         return f"macro F1 {macro_f1:.3f} does not beat guessing by the classes' shares, {guessed:.3f}"
@@ -37,37 +37,37 @@ def verdict(results: Mapping[str, Any]) -> str | None:
 
 
 def warn_of_worthless(metrics: dict[str, float], names: list[str]):
-    """Warns at the end of a training if its model, with these `eval_` metrics, has learned nothing ([`verdict`])."""
-    if said := verdict(nest(metrics, "eval", names)):
+    """Warns if a model with these `eval_` metrics has learned nothing ([`verdict`])."""
+    if note := verdict(group_by_class(metrics, "eval", names)):
         logger.warning(
             "The model that is kept has learned nothing that shows: on the validation split %s. What helps: %s",
-            said,
+            note,
             TROUBLESHOOTING,
         )
 
 
 def remarks(results: Mapping[str, Any]) -> list[str]:
-    """Where the results of a part are worth little, in sentences; none if all is well, or if no post has a label."""
-    said = verdict(results)
-    found = [f"{said[0].upper()}{said[1:]}. What helps: {TROUBLESHOOTING}"] if said else []
+    """Sentences about results that are worth little; none if all is well, or if no post has a label."""
+    note = verdict(results)
+    sentences = [f"{note[0].upper()}{note[1:]}. What helps: {TROUBLESHOOTING}"] if note else []
     no_better = [
         describe_rival(name, score)
         for name, score in results.get("compared_with", {}).items()
         if score.get("difference_interval", [score["difference"]])[0] <= 0
     ]
     if no_better:
-        found.append(f"As far as these posts can tell, this model is no better than {' or '.join(no_better)}.")
+        sentences.append(f"As far as these posts can tell, this model is no better than {' or '.join(no_better)}.")
     counts = {name: scores.get("timelines_of_half") for name, scores in results.get("classes", {}).items()}
     if few := [f"{name}: {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
-        found.append(
+        sentences.append(
             f"Half of a class is in few of the {results['timelines']} timelines ({', '.join(few)}): with others the "
-            "score may differ. Do not trust one split; run_cross_validation.py tests on all."
+            "score may differ. Do not trust one split; `python -m research.run_cross_validation` tests on all."
         )
-    return found
+    return sentences
 
 
-def worth(results: Mapping[str, Any]) -> list[str]:
-    """What the results of a test say of its model, in sentences: macro F1, rivals, and the [`remarks`]."""
+def test_summary(results: Mapping[str, Any]) -> list[str]:
+    """A summary of a model's test in sentences: its macro F1, that of its rivals, and the [`remarks`]."""
     if "compared_with" not in results:
         return ["No score is known: this model was not tested on posts with labels, or its results lie elsewhere."]
     rivals = [f"{describe_rival(*each)} {each[1]['macro_f1']:.3f}" for each in results["compared_with"].items()]
@@ -76,26 +76,26 @@ def worth(results: Mapping[str, Any]) -> list[str]:
 
 
 def training_line(results: Mapping[str, Any]) -> str:
-    """What a training took, in a line."""
+    """The epochs, time and loss of a training, in a line."""
     epochs = f"{results['epochs']:.1f} epochs in " if "epochs" in results else ""
     return f"train: {epochs}{results['seconds']:.0f} s, loss {results['loss']:.3f}"
 
 
 def count_line(part: str, results: Mapping[str, Any]) -> str:
-    """How many posts a part has."""
+    """The number of posts of a split, in words."""
     posts, labelled = results["posts"], results["labelled_posts"]
     share = "" if labelled == posts else f", {labelled or 'none'} labelled"
     return f"{part}: {posts} posts of {results['timelines']} timelines{share}"
 
 
 def results_line(part: str, results: Mapping[str, Any]) -> str:
-    """The results of a part in a line."""
+    """The results of a split, in a line."""
     counts = count_line(part, results)
     return f"{counts}; macro F1 {macro_f1_of(results)}" if "macro_f1" in results else counts
 
 
 def results_table(part: str, results: Mapping[str, Any]) -> str:
-    """The results of a part, from [`nest`] and with the scores of [`score_part`], on one screen."""
+    """A table of the results of a split, from [`group_by_class`] with the scores of [`score_part`], on one screen."""
     counts = count_line(part, results)
     for name, words in (("posts_per_second", "posts"), ("embedded_posts_per_second", "embedded posts")):
         if name in results:
@@ -118,7 +118,7 @@ def results_table(part: str, results: Mapping[str, Any]) -> str:
 
 
 def describe_rival(name: str, score: Mapping[str, Any]) -> str:
-    """What a macro F1 is compared with, in plain words."""
+    """A name of what a macro F1 is compared with, in plain words."""
     if name == "larger_class":
         return f"always {score['class']}"
     if name == "trees":
@@ -127,11 +127,11 @@ def describe_rival(name: str, score: Mapping[str, Any]) -> str:
 
 
 def macro_f1_of(results: Mapping[str, Any]) -> str:
-    """The macro F1 of a part, with its interval if there is one."""
+    """The macro F1 of a split, with its interval if there is one."""
     interval = results.get("macro_f1_interval")
     return f"{results['macro_f1']:.3f}" + (f" (95 % interval {to_text(interval)})" if interval else "")
 
 
 def to_text(interval: Sequence[float] | None, sign: str = "") -> str:
-    """An interval in words; nothing without one."""
+    """An interval in words; empty without one."""
     return "" if interval is None else " to ".join(f"{end:{sign}.3f}" for end in interval)

@@ -1,4 +1,4 @@
-"""How sure a difference of two macro F1s is, given the chance of which timelines were sampled."""
+"""Tests the difference of two macro F1s against the chance of which timelines were sampled."""
 
 from collections.abc import Hashable, Sequence
 
@@ -23,8 +23,8 @@ def paired_bootstrap(
     Args:
         labels (`Sequence[int]`): The class id of each post, from 0 to `num_labels` - 1.
         ours, theirs (`Sequence[int]` or `Sequence[Sequence[int]]`): The predicted class id of each post, or one such
-            sequence for each seed: macro F1 is averaged over the seeds. -1 means no prediction, which is always wrong;
-            less a method of nothing else, the difference is the macro F1 of `ours`.
+            sequence for each seed: macro F1 is averaged over the seeds. -1 means no prediction, which is always wrong.
+            If `theirs` has nothing else, the difference is the macro F1 of `ours`.
         groups (`Sequence[Hashable]`): The timeline of each post; at least 2 different ones.
         num_labels (`int`): Number of classes. A class that is neither a label nor predicted has an F1 of 0.
         resamples (`int`, *optional*, defaults to 10,000): Number of bootstrap samples.
@@ -41,7 +41,7 @@ def paired_bootstrap(
         raise ValueError(f"Class ids in `labels` must be from 0 to {num_labels - 1}, got {wrong[0]}.")
     timeline_ids, timelines = pd.factorize(pd.Series(list(groups), dtype=object))
 
-    # F1 is 2 * hits / (predictions + labels). Both terms are sums over posts, so each timeline is counted only once.
+    # F1 is 2 * hits / (predictions + labels). Both terms are sums over posts, so that each timeline is counted once.
     is_label = (labels[:, None] == classes).astype(np.int64)
     is_predicted = (np.concatenate([ours, theirs])[..., None] == classes).astype(np.int64)
     counts_of_post = np.stack([2 * is_predicted * is_label, is_predicted + is_label])
@@ -49,7 +49,7 @@ def paired_bootstrap(
     np.add.at(counts, timeline_ids, np.moveaxis(counts_of_post, 2, 0))
 
     def difference(sampled: np.ndarray, axis: int = -1) -> np.ndarray:
-        """That of samples of timelines, shape (..., timelines)."""
+        """The differences of samples of timelines (..., timelines)."""
         multiplicity = np.apply_along_axis(np.bincount, axis, sampled, minlength=len(timelines))
         hits, sizes = np.moveaxis(np.tensordot(multiplicity, counts, axes=1), -3, 0)
         macro_f1 = np.divide(hits, sizes, out=np.zeros_like(hits), where=sizes > 0).mean(axis=-1)
@@ -59,7 +59,7 @@ def paired_bootstrap(
     result = bootstrap(
         (everything,), difference, n_resamples=resamples, batch=1000, vectorized=True, method="percentile", rng=0
     )
-    # Rounded, because equal scores can differ in their last bits.
+    # Differences are rounded, because equal scores can differ in their last bits.
     differences = result.bootstrap_distribution.round(12)
     p = 2 * min((differences <= 0).mean(), (differences >= 0).mean())
     return {

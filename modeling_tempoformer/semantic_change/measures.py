@@ -1,4 +1,4 @@
-"""How much a word changed, from the vectors of its usages; and how well such scores agree with gold scores."""
+"""Measures of a word's change, from the vectors of its usages, and the agreement of scores with gold scores."""
 
 import math
 import warnings
@@ -7,28 +7,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.spatial.distance import jensenshannon
 from scipy.stats import DegenerateDataWarning, bootstrap, pearsonr, rankdata
-from sklearn.cluster import AffinityPropagation, KMeans
 from sklearn.metrics.pairwise import cosine_distances
 from sklearn.preprocessing import normalize
 
 
-# Two words always have a correlation of 1 or -1.
+# The correlation of two words is always 1 or -1.
 MIN_WORDS = 3
 
 
 def prototype_distance(before: np.ndarray, after: np.ndarray) -> float:
     """
-    Cosine distance (0 to 2) between the mean vectors of two sets of usages. This is PRT of Kutuzov and Giulianelli
-    (2020), but as a distance instead of an inverted similarity, and Algorithm 1 of Rosin and Radinsky (2022).
+    Cosine distance (0 to 2) between the mean vectors of two sets of usages. This is Algorithm 1 of Rosin and Radinsky
+    (2022), and PRT of Kutuzov and Giulianelli (2020) as a distance instead of an inverted similarity.
 
     Args:
         before, after (`np.ndarray` of shape `(usages, width)`): The vectors of a word's usages at two time points.
 
     Raises a `ValueError` if one of them is empty, if the widths differ, or if a vector is not finite.
     """
-    # Sums of many usages overflow in 16 bits.
+    # A sum of many usages overflows in 16 bits.
     prototypes = (np.mean(vectors, axis=0, dtype=np.float64, keepdims=True) for vectors in (before, after))
     return cosine_distances(*prototypes).item()
 
@@ -37,18 +35,23 @@ def shuffled_prototypes(
     at_first: np.ndarray, at_last: np.ndarray, num_before: int, seed: int = 0, resamples: int = 4999
 ) -> tuple[float, float]:
     """
-    The mean [`prototype_distance`] of usages that are spread over the two time points by chance (Dubossarsky et al.,
-    2017), and the p-value of the real one (permutation test of Liu, Medlar and Glowacka, 2021). `at_first` and
-    `at_last` are the vectors of all usages, those before first, read at the first and at the last time point.
+    Assigns usages to the two time points at random. Returns the mean [`prototype_distance`] of these assignments
+    (Dubossarsky et al., 2017), and the p-value of the real distance (permutation test of Liu, Medlar and Glowacka,
+    2021).
+
+    Args:
+        at_first, at_last (`np.ndarray` of shape `(usages, width)`): The vectors of all usages, those of the first time
+            point first, as the model reads them at the first and at the last time point.
+        num_before (`int`): The number of usages of the first time point.
     """
     is_before = np.arange(len(at_first)) < num_before
     shuffles = np.random.default_rng(seed).permuted(np.tile(is_before, (resamples, 1)), axis=1)
     members = np.vstack([is_before, shuffles]).astype(np.float64)
     before, after = normalize(members @ at_first), normalize((1 - members) @ at_last)
     distance, *by_chance = 1 - (before * after).sum(axis=1)
-    # Shuffles that change nothing have the real distance up to rounding.
-    as_large = np.sum(np.array(by_chance) >= distance - 1e-12)
-    return float(np.mean(by_chance)), float((1 + as_large) / (1 + resamples))
+    # A shuffle may be the real assignment, whose distance is the same up to rounding.
+    num_as_large = np.sum(np.array(by_chance) >= distance - 1e-12)
+    return float(np.mean(by_chance)), float((1 + num_as_large) / (1 + resamples))
 
 
 def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
@@ -56,18 +59,18 @@ def average_pairwise_distance(before: np.ndarray, after: np.ndarray) -> float:
     Mean cosine distance (0 to 2) over all pairs of a usage before and a usage after (APD, Giulianelli et al., 2020).
 
     Args:
-        before, after: As for [`prototype_distance`], also where it raises a `ValueError`.
+        before, after: See [`prototype_distance`], which also raises a `ValueError` for the same vectors.
     """
-    # The mean of all products is the product of the means.
+    # The mean of the products of all pairs is the product of the means.
     old, new = (normalize(np.asarray(vectors, dtype=np.float64)).mean(axis=0) for vectors in (before, after))
     return float(1 - old @ new)
 
 
 def change_score(apd: float, prt_corrected: float) -> float:
     """
-    How much a word changed, from 0 to 100: the geometric mean of its [`average_pairwise_distance`] and of its
-    [`prototype_distance`] less the distance by chance (0 if that is negative), times 100. Alone the first is large for
-    words of many steady senses, and the second for rare words (Kutuzov, Velldal and Ovrelid, 2022).
+    Score of a word's change, from 0 to 100: 100 times the geometric mean of its [`average_pairwise_distance`] and of
+    its [`prototype_distance`] less the mean distance by chance (at least 0). The first alone is large for words of
+    many senses that do not change, the second alone for rare words (Kutuzov, Velldal and Ovrelid, 2022).
     """
     return 100 * math.sqrt(max(apd, 0) * max(prt_corrected, 0))
 
@@ -76,8 +79,8 @@ def prototype_deviations(
     before: np.ndarray, after: np.ndarray, seed: int = 0, resamples: int = 1999
 ) -> tuple[float, float]:
     """
-    How far the sample of usages can move the [`prototype_distance`]: the 2.5 % and 97.5 % quantiles of its bootstrap
-    distribution less their mean, which is too large itself: means of resampled usages lie further apart.
+    Returns the 2.5 % and 97.5 % quantiles of the bootstrap distribution of the [`prototype_distance`] over usages,
+    less its mean. The mean is too large itself, because means of resampled usages lie further apart.
     """
     rng, means = np.random.default_rng(seed), []
     for part in (before, after):
@@ -88,50 +91,13 @@ def prototype_deviations(
     return float(low), float(high)
 
 
-def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:
-    """
-    Clusters a word's usages of two time points together, and compares how each time point is distributed over the
-    clusters (Martinc et al., 2020; Montariol et al., 2021): by the Jensen-Shannon distance (square root of the
-    divergence, base 2), and by the least cost of moving one distribution to the other, where moving between two
-    clusters costs the cosine distance of their means, before and after. NaN if a clustering does not converge.
-    """
-    vectors = np.concatenate([before, after]).astype(np.float64)
-    algorithms = {
-        "affinity_propagation": AffinityPropagation(random_state=seed),
-        "k_means": KMeans(min(num_clusters, len(vectors)), n_init=10, random_state=seed),
-    }
-    distances = {
-        f"{name}_{distance}": math.nan for name in algorithms for distance in ("jensen_shannon", "wasserstein")
-    }
-    for name, algorithm in algorithms.items():
-        labels = algorithm.fit_predict(vectors)
-        # Affinity propagation labels all -1 where it did not converge.
-        if labels.min() >= 0:
-            parts = np.split(labels, [len(before)])
-            counts = (np.bincount(part, minlength=labels.max() + 1) for part in parts)
-            distances[f"{name}_jensen_shannon"] = float(jensenshannon(*counts, base=2))
-            distances[f"{name}_wasserstein"] = move_clusters((before, after), parts)
-    return distances
-
-
-def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray]) -> float:
-    """The Wasserstein distance between the clusters before and after, each represented by the mean of its usages."""
-    import ot  # Only here, because it belongs to the extra `change`.
-
-    means, shares = [], []
-    for vectors, part in zip(usages, labels, strict=True):
-        clusters, counts = np.unique(part, return_counts=True)
-        means.append([np.mean(vectors[part == cluster], axis=0, dtype=np.float64) for cluster in clusters])
-        shares.append(counts / len(part))
-    return float(ot.emd2(*shares, cosine_distances(*means)))
-
-
 def agreement(
     scores: Mapping[str, float], truth: Mapping[str, float], seed: int = 0, resamples: int = 1000
 ) -> dict[str, Any]:
     """
-    Pearson and Spearman correlations of scores, where they are not NaN, with gold scores; and their 95 %
-    percentile-bootstrap intervals over words, without samples whose scores or gold scores are all the same.
+    Computes the Pearson and Spearman correlations of scores with gold scores, and their 95 % percentile-bootstrap
+    intervals over words. Words without a score or gold score (NaN) are skipped, and so are bootstrap samples in which
+    all scores or all gold scores are the same.
     """
     gold = pd.Series(truth, dtype=float)
     both = pd.DataFrame({"score": pd.Series(scores, dtype=float).reindex(gold.index), "gold score": gold}).dropna()
@@ -142,7 +108,7 @@ def agreement(
         )
 
     def correlations(ours: np.ndarray, gold: np.ndarray, axis: int = -1) -> np.ndarray:
-        """Pearson and Spearman, NaN where all values are the same."""
+        """Pearson and Spearman correlation, NaN if all values are the same."""
         ranks = rankdata(ours, axis=axis), rankdata(gold, axis=axis)
         return np.stack([pearsonr(ours, gold, axis=axis).statistic, pearsonr(*ranks, axis=axis).statistic])
 
@@ -151,7 +117,7 @@ def agreement(
         warnings.simplefilter("ignore", DegenerateDataWarning)
         result = bootstrap(pairs, correlations, n_resamples=resamples, paired=True, method="percentile", rng=seed)
     intervals = np.nanpercentile(result.bootstrap_distribution, (2.5, 97.5), axis=-1).T.tolist()
-    found: dict[str, Any] = {"num_words": len(both)}
+    figures: dict[str, Any] = {"num_words": len(both)}
     for name, value, interval in zip(("pearson", "spearman"), correlations(*pairs), intervals, strict=True):
-        found |= {name: float(value), f"{name}_interval": tuple(interval)}
-    return found
+        figures |= {name: float(value), f"{name}_interval": tuple(interval)}
+    return figures

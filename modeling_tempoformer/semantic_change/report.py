@@ -18,23 +18,23 @@ from .usages import Frequencies, describe_counts
 
 # The columns of the ends of the 95 % interval of `change`.
 INTERVAL = ("change_low", "change_high")
-# How sure the scores are: these columns come after them and are no scores.
+# Columns about the certainty of scores, which follow them and are no scores themselves.
 CERTAINTY = ("p", "p_fdr", *INTERVAL)
-# Below it the adjusted p-value `p_fdr` says that a word changed more than chance.
+# A word changed more than chance if its adjusted p-value `p_fdr` is below this level.
 LEVEL = 0.05
 DARK, LIGHT = "#1f6fb4", "#b7c4d1"
 MOST_BARS = 50
 
 
 def format_table(rows: pd.DataFrame | Iterable[dict]) -> str:
-    """A table in aligned columns; missing values are blank, and p-values below 0.001 say no more than that."""
+    """Writes a table in aligned columns. Missing values are blank, and p-values below 0.001 become `<0.001`."""
 
-    def show(cell: Any) -> Any:
+    def format_cell(cell: Any) -> Any:
         if isinstance(cell, tuple):
             return "{:.3f} to {:.3f}".format(*cell)
         return escape_control_characters(cell) if isinstance(cell, str) else cell
 
-    table = pd.DataFrame(rows).rename(columns=escape_control_characters).map(show)
+    table = pd.DataFrame(rows).rename(columns=escape_control_characters).map(format_cell)
     for name in table.columns.intersection(("p", "p_fdr")):
         table[name] = ["<0.001" if p < 0.001 else "" if pd.isna(p) else f"{p:.3f}" for p in table[name]]
     return table.to_string(index=False, na_rep="", float_format="{:.3f}".format)
@@ -47,9 +47,15 @@ def ranked_table(
     frequencies: Frequencies | None = None,
 ) -> pd.DataFrame:
     """
-    One row for each word, from the most changed to the least by the first measure; words without a score come last,
-    and those with the same score share their mean rank. `columns` has the measures and what [`CERTAINTY`] names;
-    `p_fdr` is `p` adjusted for the number of words (Benjamini and Hochberg, 1995). `counts` are numbers of usages.
+    Makes a table with a row for each word, from the most changed to the least by the first measure. Words without a
+    score come last, and words with the same score share their mean rank.
+
+    Args:
+        columns: The measures and, if there are any, the columns of [`CERTAINTY`], each by word. Beside `p` the table
+            has `p_fdr`, adjusted for the number of words (Benjamini and Hochberg, 1995).
+        counts: The number of usages of each word and time.
+        truth: Gold scores by word.
+        frequencies: The frequency of each word and time in the whole corpus.
     """
     table = pd.DataFrame(columns, index=pd.Index(list(counts), name="word"))
     measures = [name for name in table if name not in CERTAINTY]
@@ -71,20 +77,20 @@ def ranked_table(
 
 
 def measures_of(table: pd.DataFrame) -> list[str]:
-    """The measures that a [`ranked_table`] has, the one that orders it first."""
+    """Returns the names of the measures in a [`ranked_table`]; the first one orders it."""
     others = ("rank", "word", *CERTAINTY, "gold")
     return [name for name in table if name not in others and not name.startswith(("usages_", "per_million_"))]
 
 
 def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
-    """Bars of the [`MOST_BARS`] most changed words, with their intervals where the first measure has some."""
+    """Plots bars of the [`MOST_BARS`] most changed words, with intervals if the first measure is `change`."""
     measure = measures_of(table)[0]
     scored = table.dropna(subset=measure)
     shown = scored.head(MOST_BARS)
     figure = new_figure(8, 1.6 + 0.22 * len(shown))
     axes = figure.subplots()
-    chance = shown["p_fdr"] >= LEVEL if "p_fdr" in shown else [False] * len(shown)
-    axes.barh(range(len(shown)), shown[measure], height=0.6, color=[LIGHT if pale else DARK for pale in chance])
+    is_chance = shown["p_fdr"] >= LEVEL if "p_fdr" in shown else [False] * len(shown)
+    axes.barh(range(len(shown)), shown[measure], height=0.6, color=[LIGHT if pale else DARK for pale in is_chance])
     axes.set_xlabel(measure)
     if measure == "change":
         lengths = shown[list(INTERVAL)].sub(shown["change"], axis=0).abs().T
@@ -92,28 +98,31 @@ def plot_scores(table: pd.DataFrame, times: Sequence[str]) -> Figure:
             shown["change"], range(len(shown)), xerr=lengths, fmt="none", ecolor="black", elinewidth=1, capsize=2
         )
         axes.set_xlabel("change (0 to 100), with 95 % intervals")
-    # A word with dollar signs is not a formula.
+    # Words with dollar signs are no formulas.
     axes.set_yticks(range(len(shown)), shown["word"].map(escape_control_characters), fontsize=8, parse_math=False)
     axes.invert_yaxis()
     first, last = escape_control_characters(times[0]), escape_control_characters(times[-1])
     most = f"The {len(shown)} most changed of " if len(shown) < len(scored) else ""
-    pale = "\npale: no more than chance" if any(chance) else ""
+    pale = "\npale: no more than chance" if any(is_chance) else ""
     axes.set_title(f"{most}{len(scored)} words by change from {first} to {last}{pale}", parse_math=False)
     axes.margins(y=0.01)
     return figure
 
 
 def conclude(table: pd.DataFrame) -> str:
-    """Which words changed more than chance, and which less than a quarter of the largest change, by their interval."""
+    """
+    Counts the words that changed more than chance, and names those whose interval ends below a quarter of the largest
+    change.
+    """
     changed = table["p_fdr"] < LEVEL
-    of = (
+    count = (
         f"{changed.sum()} of {len(table)} words changed more than chance "
         f"(p below {LEVEL} after false discovery control)"
     )
-    little = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
-    if not changed.any() or little.empty:
-        return f"{of}."
-    return f"{of}. Surely less than a quarter as much as '{table['word'].iloc[0]}': {', '.join(little)}."
+    little_changed = table.loc[table[INTERVAL[1]] < table["change"].max() / 4, "word"]
+    if not changed.any() or little_changed.empty:
+        return f"{count}."
+    return f"{count}. Surely less than a quarter as much as '{table['word'].iloc[0]}': {', '.join(little_changed)}."
 
 
 def write_report(
@@ -124,11 +133,11 @@ def write_report(
     left_out: dict[str, dict[str, int]] | None = None,
     seed: int = 0,
 ) -> str:
-    """Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, agreement and notes as text."""
+    """Writes `changes.csv`, `results.json` and the figure `changes`. Returns table, notes and agreement as text."""
     folder, left_out = Path(output_dir), left_out or {}
     scores = table.set_index("word")[measures_of(table)]
     missing = {f"{name}: no score": scores.index[scores[name].isna()] for name in scores}
-    agreed: dict[str, dict] = {}
+    agreements: dict[str, dict] = {}
     notes = [conclude(table)] if "change" in table else []
     notes += [f"Left out, with too few usages: {describe_counts(left_out)}."] if left_out else []
     if truth is not None:
@@ -136,18 +145,18 @@ def write_report(
         missing["Not looked for"] = [word for word in truth if word not in {*scores.index, *left_out}]
         for name in scores:
             try:
-                agreed[name] = agreement(scores[name], truth, seed)
+                agreements[name] = agreement(scores[name], truth, seed)
             except ValueError as problem:
                 notes.append(f"{name}: no correlation. {problem}")
-    notes += [f"{what}: {', '.join(words)}." for what, words in missing.items() if len(words)]
+    notes += [f"{problem}: {', '.join(words)}." for problem, words in missing.items() if len(words)]
 
     with written_whole(folder / "changes.csv") as partial:
         table.to_csv(partial, index=False)
     with written_whole(folder / "results.json") as partial:
-        results = {"left_out": left_out, "agreement": agreed}
+        results = {"left_out": left_out, "agreement": agreements}
         partial.write_text(json.dumps(results, indent=2, ensure_ascii=False), encoding="utf-8")
     save_figure(plot_scores(table, times), folder / "changes.png")
     parts = [format_table(table), "", *map(escape_control_characters, notes)]
-    if agreed:
-        parts += ["", format_table({"measure": name, **values} for name, values in agreed.items())]
+    if agreements:
+        parts += ["", format_table({"measure": name, **values} for name, values in agreements.items())]
     return "\n".join(parts)

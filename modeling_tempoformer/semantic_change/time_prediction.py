@@ -1,7 +1,4 @@
-"""When was a text written? The probability of each time token at a masked position (Rosin et al., 2022)."""
-
-from collections.abc import Sequence
-from itertools import chain
+"""Predicts the times of texts, from the probabilities of time tokens at a masked position (Rosin et al., 2022)."""
 
 import numpy as np
 import torch
@@ -9,13 +6,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..configuration_temporal_bert import UNKNOWN_TIME
-from ..data.dated_texts import check_same_times, frame, make_row, token_limit
-from .usages import Usages, batches_by_length
+from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit
+from .usages import batches_by_length
 
 
 logger = logging.get_logger(__name__)
 
-TIME_POSITION = 1  # [CLS] comes first.
+TIME_POSITION = 1  # after [CLS]
 
 
 @torch.inference_mode()
@@ -23,7 +20,7 @@ def predict_times(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], batch_size: int = 32
 ) -> np.ndarray:
     """
-    The probability of each time point for each text.
+    Predicts the probability of each time point for each text.
 
     Args:
         model, tokenizer: A model with a masked language modelling head that was trained with `prepend_time`.
@@ -31,16 +28,16 @@ def predict_times(
         batch_size: Number of texts in a batch.
 
     Returns:
-        `np.ndarray` of shape `(num_texts, num_times)`, rows that sum to 1 over `tokenizer.times`. Raises a
-        `ValueError` if the tokenizer does not prepend time, or has other times than the model. A warning says if all
-        texts get the same time, as they do from a model that has not learned to tell times apart.
+        `np.ndarray` of shape `(num_texts, num_times)`, whose rows sum to 1 over `tokenizer.times`. Raises a
+        `ValueError` if the tokenizer does not prepend time, or has other times than the model. Warns if all texts get
+        the same time, which may come from a model that has not learned to tell times apart.
     """
     if not tokenizer.prepend_time:
         raise ValueError("Times are predicted from time tokens: the tokenizer must have `prepend_time=True`.")
     check_same_times(model, tokenizer)
     model.eval()
     tokens = tokenizer(texts, time=tokenizer.times[0], add_special_tokens=False, verbose=False)["input_ids"]
-    before, after, _ = frame(tokenizer, tokenizer.times[0])
+    before, after, _ = special_tokens(tokenizer, tokenizer.times[0])
     before[TIME_POSITION] = tokenizer.mask_token_id
     size = token_limit(model, tokenizer) - len(before) - len(after)
     if num_truncated := sum(len(ids) > size for ids in tokens):
@@ -57,26 +54,3 @@ def predict_times(
             "time, the model has not learned to tell times apart: see its scores on texts of known times."
         )
     return probabilities
-
-
-def time_differences(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    usages: Usages,
-    times: Sequence[str],
-    batch_size: int = 32,
-) -> dict[str, float]:
-    """
-    How sure a model is of when a word's sentences were written (0 to 1): the mean over them of |p(last time) - p(first
-    time)|, as [`predict_times`] has them (time-diff of TempoBERT; Rosin, Guy and Radinsky, 2022).
-    """
-    # Each sentence of a time once, however often it has the word.
-    texts = {
-        word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
-        for word, by_time in usages.items()
-    }
-    distinct = list(dict.fromkeys(chain.from_iterable(texts.values())))
-    probabilities = predict_times(model, tokenizer, distinct, batch_size)
-    first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
-    differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
-    return {word: float(np.mean([differences[text] for text in found])) for word, found in texts.items()}

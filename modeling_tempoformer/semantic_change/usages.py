@@ -17,7 +17,7 @@ from huggingface_hub.utils import tqdm
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from ..data.dated_texts import check_same_times, frame, make_row, token_limit, untagged
+from ..data.dated_texts import check_same_times, make_row, special_tokens, token_limit, untagged
 from ..data.files import written_whole
 from ..time_points_temporal_bert import read_date
 from .corpora import DatedSentence
@@ -32,7 +32,7 @@ class Usage:
     One occurrence of a word.
 
     Attributes:
-        time, date, source (`str`): As in [`DatedSentence`].
+        time, date, source (`str`): See [`DatedSentence`].
         text (`str`): The text around the word.
         start, end (`int`): The word's first character in `text`, and the character after its last.
     """
@@ -44,9 +44,14 @@ class Usage:
     date: str = ""
     source: str = ""
 
+    @classmethod
+    def of(cls, sentence: DatedSentence, start: int, end: int) -> "Usage":
+        """Makes a usage of a sentence and the position of the word in it."""
+        return cls(sentence.time, sentence.text, start, end, sentence.date, sentence.source)
+
 
 class Frequency(NamedTuple):
-    """How often a word is in the whole corpus of a time, not only in the sample, and the words of that corpus."""
+    """The occurrences of a word in the whole corpus of a time, not only in the sample, and the corpus's words."""
 
     count: int
     corpus_words: int
@@ -56,10 +61,10 @@ class Frequency(NamedTuple):
         return 1e6 * self.count / self.corpus_words
 
 
-# For each word and time.
+# By word and time.
 Usages = dict[str, dict[str, list[Usage]]]
 Frequencies = dict[str, dict[str, Frequency]]
-# Files whose names begin with an underscore are never pushed: it holds texts.
+# It holds texts, so its name begins with an underscore: such files are never pushed.
 USAGES = "_usages.parquet"
 NUM_EARLIEST = 5
 
@@ -71,39 +76,39 @@ def sample_usages(
     Samples sentences for each word and time, and returns every occurrence of the word in them.
 
     Args:
-        sentences (`Iterable[DatedSentence]`): In any order.
+        sentences (`Iterable[DatedSentence]`): Sentences in any order.
         targets (`Iterable[str]`): The words.
         times (`Sequence[str]`): The names of the time points.
-        num_samples (`int`): Number of sentences for each word and time, all if there are fewer.
-        seed (`int`, *optional*, defaults to 42): Seed of the sampling, which does not depend on the other words.
+        num_samples (`int`): Number of sentences for each word and time; all if there are fewer.
+        seed (`int`, *optional*, defaults to 42): Seed of the sampling. A word's sample does not depend on other words.
 
     Returns:
         For each word and time a list of [`Usage`]. Raises a `KeyError` for a sentence of another time.
     """
-    found: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
+    candidates: dict[str, dict[str, list[DatedSentence]]] = {word: {time: [] for time in times} for word in targets}
     for sentence in sentences:
-        for word in {word for word, _, _ in sentence.targets} & found.keys():
-            found[word][sentence.time].append(sentence)
+        for word in {word for word, _, _ in sentence.targets} & candidates.keys():
+            candidates[word][sentence.time].append(sentence)
 
     def draw(word: str, time: str) -> list[Usage]:
-        present = found[word][time]
-        sample = random.Random(f"{seed} {word} {time}").sample(present, min(num_samples, len(present)))
+        population = candidates[word][time]
+        sample = random.Random(f"{seed} {word} {time}").sample(population, min(num_samples, len(population)))
         return [
-            Usage(time, sentence.text, start, end, sentence.date, sentence.source)
+            Usage.of(sentence, start, end)
             for sentence in sample
-            for name, start, end in sentence.targets
-            if name == word
+            for target, start, end in sentence.targets
+            if target == word
         ]
 
-    return {word: {time: draw(word, time) for time in times} for word in found}
+    return {word: {time: draw(word, time) for time in times} for word in candidates}
 
 
 def count_frequencies(
     sentences: Iterable[DatedSentence], targets: Iterable[str], times: Sequence[str], frequencies: Frequencies
 ) -> Iterator[DatedSentence]:
     """
-    Passes on the sentences of whole corpora and counts words: what stands between spaces. When the sentences end,
-    `frequencies` has the [`Frequency`] of each word and time.
+    Yields the sentences of whole corpora unchanged, and counts words (separated by spaces). At the end `frequencies`
+    has the [`Frequency`] of each target and time.
     """
     counts: Counter[tuple[str, str]] = Counter()
     corpus_words: Counter[str] = Counter()
@@ -118,29 +123,37 @@ def count_frequencies(
 
 def keep_earliest(sentences: Iterable[DatedSentence], earliest: dict[str, list[Usage]]) -> Iterator[DatedSentence]:
     """
-    Passes on the sentences of whole corpora. When they end, `earliest` has the usages of each word with the earliest
-    dates, [`NUM_EARLIEST`] at most, one of a text; those of one date are in the order of the corpus. What has no date
-    that is read is not among them.
+    Yields the sentences of whole corpora unchanged. At the end `earliest` has for each word the usages with the
+    earliest dates: at most [`NUM_EARLIEST`], one from each text, in the order of the corpus if they share a date.
+    Usages without a date that [`read_date`] reads are skipped.
     """
-    # Many texts have the same few dates.
-    date_of = cache(read_date)
-    found: dict[str, dict[str, tuple[tuple[int, ...], Usage]]] = {}
+    # Many texts share a few dates.
+    parse_date = cache(read_date)
+    # By word and text.
+    candidates: dict[str, dict[str, tuple[tuple[int, ...], Usage]]] = {}
     for sentence in sentences:
-        date = date_of(sentence.date) if sentence.targets else None
+        date = parse_date(sentence.date) if sentence.targets else None
         for word, start, end in sentence.targets if date else ():
-            of_word = found.setdefault(word, {})
-            if sentence.text not in of_word or date < of_word[sentence.text][0]:
-                usage = Usage(sentence.time, sentence.text, start, end, sentence.date, sentence.source)
-                of_word[sentence.text] = date, usage
-            if len(of_word) > NUM_EARLIEST:
-                del of_word[max(reversed(of_word), key=lambda text: of_word[text][0])]
+            by_text = candidates.setdefault(word, {})
+            if sentence.text not in by_text or date < by_text[sentence.text][0]:
+                by_text[sentence.text] = date, Usage.of(sentence, start, end)
+            if len(by_text) > NUM_EARLIEST:
+                del by_text[max(reversed(by_text), key=lambda text: by_text[text][0])]
         yield sentence
-    for word, of_word in found.items():
-        earliest[word] = [usage for _, usage in sorted(of_word.values(), key=itemgetter(0))]
+    for word, by_text in candidates.items():
+        earliest[word] = [usage for _, usage in sorted(by_text.values(), key=itemgetter(0))]
+
+
+def each_usage(usages: Usages) -> Iterator[tuple[str, Usage]]:
+    """Yields each usage after its word."""
+    for word, by_time in usages.items():
+        for part in by_time.values():
+            for usage in part:
+                yield word, usage
 
 
 def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[str, int]]]:
-    """The usages of the words with `min_usages` at each time, and the numbers of usages of the others by time."""
+    """Returns the usages of the words with `min_usages` at each time, and the other words' numbers of usages."""
     counts = count_usages(usages)
     left_out = {word: by_time for word, by_time in counts.items() if min(by_time.values()) < min_usages}
     if len(left_out) == len(usages):
@@ -149,12 +162,12 @@ def drop_rare(usages: Usages, min_usages: int) -> tuple[Usages, dict[str, dict[s
 
 
 def count_usages(usages: Usages) -> dict[str, dict[str, int]]:
-    """The number of usages of each word at each time."""
-    return {word: {time: len(found) for time, found in by_time.items()} for word, by_time in usages.items()}
+    """Returns the number of usages of each word and time."""
+    return {word: {time: len(part) for time, part in by_time.items()} for word, by_time in usages.items()}
 
 
 def describe_counts(counts: dict[str, dict[str, int]]) -> str:
-    """Words with their numbers of usages, in one line."""
+    """Writes words and their numbers of usages in one line."""
     return "; ".join(
         f"{word} ({', '.join(f'{time}: {count}' for time, count in by_time.items())})"
         for word, by_time in counts.items()
@@ -162,7 +175,7 @@ def describe_counts(counts: dict[str, dict[str, int]]) -> str:
 
 
 def swap_times(usages: Usages, first: str, last: str) -> Usages:
-    """The usages of the last time as if they were of the first, and the other way round."""
+    """Gives the usages of the first and the last time each the other's time."""
     return {
         word: {
             time: [replace(usage, time=time) for usage in by_time[other]]
@@ -173,13 +186,13 @@ def swap_times(usages: Usages, first: str, last: str) -> Usages:
 
 
 def ignores_case(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a tokenizer lower-cases texts."""
+    """Tells whether a tokenizer lower-cases texts."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     return normalizer is not None and normalizer.normalize_str("A").islower()
 
 
 def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[int], list[int]]:
-    """The ids of the tokens of the text, and which of them are tokens of the word."""
+    """Returns the token ids of the text, and the indices of those that belong to the word."""
     time = {"time": usage.time} if hasattr(tokenizer, "time_points") else {}
     encoding = tokenizer(usage.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False, **time)
     offsets = enumerate(encoding["offset_mapping"])
@@ -187,17 +200,20 @@ def find_pieces(tokenizer: PreTrainedTokenizerBase, usage: Usage) -> tuple[list[
 
 
 def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names: bool = True) -> Usages:
-    """Leaves out the usages of words unknown to the tokenizer: all would have one vector. A warning counts them."""
+    """
+    Leaves out usages that the tokenizer reads as unknown tokens, which would all have one vector. A warning counts
+    them.
+    """
 
-    def is_known(word: str, usage: Usage) -> bool:
+    def has_token(word: str, usage: Usage) -> bool:
         ids, pieces = find_pieces(tokenizer, put_name(usage, word) if read_names else usage)
         return any(ids[index] != tokenizer.unk_token_id for index in pieces)
 
     kept, unknown = {}, []
     for word, by_time in usages.items():
-        kept[word] = {time: [usage for usage in found if is_known(word, usage)] for time, found in by_time.items()}
-        if lost := sum(len(found) - len(kept[word][time]) for time, found in by_time.items()):
-            unknown.append(f"{word} ({lost})")
+        kept[word] = {time: [usage for usage in part if has_token(word, usage)] for time, part in by_time.items()}
+        if num_dropped := sum(len(part) - len(kept[word][time]) for time, part in by_time.items()):
+            unknown.append(f"{word} ({num_dropped})")
     if unknown:
         logger.warning(
             f"The tokenizer does not know these words, so their usages are left out: {', '.join(unknown)}. Words can "
@@ -207,34 +223,39 @@ def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names:
 
 
 def context(usage: Usage, num_words: int = 10) -> str:
-    """The words before and after a usage, at most `num_words` each."""
+    """Returns at most `num_words` words before a usage, and as many after it."""
     before, after = usage.text[: usage.start].split(), usage.text[usage.end :].split()
     return " ".join([*before[-num_words:], *after[:num_words]])
 
 
 def put_name(usage: Usage, word: str) -> Usage:
     """
-    The usage with the name of its word, without a tag, in the place of the form: vectors of "industry" and of
-    "industries" differ as much as those of two senses.
+    Replaces the form in a usage by the name of its word, without a tag. The vectors of "industry" and "industries"
+    differ as much as those of two senses.
     """
-    name = untagged(word)
-    text = usage.text[: usage.start] + name + usage.text[usage.end :]
-    return replace(usage, text=text, end=usage.start + len(name))
+    return put_form(usage, untagged(word))
 
 
 def mark(usage: Usage, marks: tuple[str, str]) -> Usage:
-    """The usage with marks before and after the word; they count as parts of it."""
+    """Puts marks before and after the word, as parts of it."""
     before, after = marks
-    word = f"{before}{usage.text[usage.start : usage.end]}{after}"
-    text = usage.text[: usage.start] + word + usage.text[usage.end :]
-    return replace(usage, text=text, end=usage.start + len(word))
+    return put_form(usage, f"{before}{usage.text[usage.start : usage.end]}{after}")
+
+
+def put_form(usage: Usage, form: str) -> Usage:
+    """Replaces the form in a usage by another one."""
+    text = usage.text[: usage.start] + form + usage.text[usage.end :]
+    return replace(usage, text=text, end=usage.start + len(form))
 
 
 def encode_usage(
     tokenizer: PreTrainedTokenizerBase, usage: Usage, max_length: int
 ) -> tuple[dict[str, list[int]], int, int]:
-    """A row of at most `max_length` tokens around the word, and the first and last (exclusive) token of it there."""
-    before, after, time_id = frame(tokenizer, usage.time)
+    """
+    Makes a row of at most `max_length` tokens around the word. Returns it with the indices of the word's first token,
+    and of the token after its last.
+    """
+    before, after, time_id = special_tokens(tokenizer, usage.time)
     ids, pieces = find_pieces(tokenizer, usage)
     size = max_length - len(before) - len(after)
     start = max(0, min((pieces[0] + pieces[-1] + 1 - size) // 2, len(ids) - size))
@@ -250,7 +271,7 @@ def batches_by_length(
     device: torch.device,
     description: str,
 ) -> Iterator[tuple[list[int], BatchEncoding]]:
-    """The rows in padded batches, from short to long, with their indices; a progress bar has the description."""
+    """Yields padded batches of the rows, from short to long, each after its rows' indices. Shows a progress bar."""
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]["input_ids"]))
     for start in tqdm(range(0, len(rows), batch_size), desc=description):
         indices = order[start : start + batch_size]
@@ -271,23 +292,24 @@ def embed_usages(
     read_names: bool = True,
 ) -> dict[str, dict[str, np.ndarray]]:
     """
-    A vector for each usage: the mean over the word's tokens of the mean of the last hidden layers (section 4 of the
-    paper). With `target_marks` it is the mean over all tokens of the text in which the word is marked, as encoders
-    that were trained for word senses have it (XL-LEXEME, Cassotti et al., 2023).
+    Computes a vector for each usage: the mean of the last hidden layers, averaged over the word's tokens (section 4 of
+    the paper). With `target_marks` the word is marked, and the average is over all tokens of the text, as in encoders
+    trained for word senses (XL-LEXEME, Cassotti et al., 2023).
 
     Args:
         model, tokenizer: Any encoder. One with temporal attention reads each text at its time.
-        usages: As [`sample_usages`] returns them.
+        usages: The usages of each word and time; see [`sample_usages`].
         num_last_layers: Number of layers to average, h in the paper; by default 4 or, with `target_marks`, 1.
-        batch_size, max_length: Texts in a batch, and tokens of a text; longer ones are cut around the word.
-        target_marks: What to write before and after the word, `("<t>", "</t>")` for XL-LEXEME.
-        read_names: Whether the model reads a word's name, which is the key of its usages, in the place of each form
-            (as in Laicher et al., 2021).
+        batch_size: Number of texts in a batch.
+        max_length: Maximum number of tokens of a text; longer texts are cut around the word.
+        target_marks: Marks before and after the word, `("<t>", "</t>")` for XL-LEXEME.
+        read_names: Whether the model reads a word's name, the key of its usages, instead of each form (Laicher et al.,
+            2021).
 
     Returns:
-        For each word and time an array (usages, hidden) of float32, in the order of the usages without those that
-        [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the model, or if a
-        vector is not finite.
+        For each word and time a float32 array of shape `(usages, hidden_size)`, in the order of the usages, without
+        those that [`drop_unknown`] leaves out. Raises a `ValueError` if the tokenizer has other times than the model,
+        or if a vector is not finite.
     """
     check_same_times(model, tokenizer)
     layers = model.config.num_hidden_layers
@@ -303,7 +325,7 @@ def embed_usages(
         usage = put_name(usage, word) if read_names else usage
         return encode_usage(tokenizer, mark(usage, target_marks) if target_marks else usage, max_length)
 
-    encoded = [encode(word, usage) for word, by_time in kept.items() for found in by_time.values() for usage in found]
+    encoded = [encode(word, usage) for word, usage in each_usage(kept)]
     vectors = np.zeros((len(encoded), model.config.hidden_size), dtype=np.float32)
     rows = [row for row, _, _ in encoded]
     for indices, batch in batches_by_length(rows, tokenizer, batch_size, model.device, "usages"):
@@ -317,19 +339,14 @@ def embed_usages(
             f"Vectors are not finite: check the model's weights, and that `max_length` ({max_length}) leaves room for "
             "a word."
         )
-    ends = np.cumsum([len(found) for by_time in kept.values() for found in by_time.values()])
+    ends = np.cumsum([len(part) for by_time in kept.values() for part in by_time.values()])
     parts = iter(np.split(vectors, ends))
     return {word: {time: next(parts) for time in by_time} for word, by_time in kept.items()}
 
 
 def write_usages(path: str | Path, usages: Usages, vectors: dict[str, dict[str, np.ndarray]]):
     """Writes a Parquet file with a row for each usage: `word`, the attributes of [`Usage`], and `vector` (float32)."""
-    rows = [
-        {"word": word, **asdict(usage)}
-        for word, by_time in usages.items()
-        for found in by_time.values()
-        for usage in found
-    ]
+    rows = [{"word": word, **asdict(usage)} for word, usage in each_usage(usages)]
     joined = np.concatenate([vectors[word][time] for word, by_time in usages.items() for time in by_time])
     column = pa.FixedSizeListArray.from_arrays(joined.ravel(), joined.shape[1])
     with written_whole(Path(path)) as partial:

@@ -12,7 +12,7 @@ from .recipes import read_overrides
 
 @dataclass
 class DownloadArguments:
-    """How to download from the Hub."""
+    """Arguments of downloads from the Hub."""
 
     cache_dir: str | None = field(default=None, metadata={"help": "Folder for downloads from the Hub."})
     model_revision: str = field(default="main", metadata={"help": "Branch, tag or commit of the model on the Hub."})
@@ -30,7 +30,7 @@ class DownloadArguments:
 
 @dataclass
 class CheckpointArguments(DownloadArguments):
-    """Which checkpoint to start from, and how to download it."""
+    """The checkpoint to start from, and how to download it."""
 
     model_name_or_path: str | None = field(default=None, metadata={"help": "Checkpoint: a folder or a Hub id."})
     config_name: str | None = field(
@@ -57,16 +57,18 @@ class CheckpointArguments(DownloadArguments):
 
     @property
     def download_settings(self) -> dict[str, Any]:
+        """Keyword arguments for downloads of a model."""
         return {**self.downloads, "trust_remote_code": self.trust_remote_code}
 
     def check_source(self):
+        """Raises a `ValueError` unless there is either a checkpoint or a configuration."""
         if (self.model_name_or_path is None) == (self.config_name is None):
             raise ValueError("Give exactly one of --model_name_or_path and --config_name.")
 
 
 @dataclass
 class ModelArguments(CheckpointArguments):
-    """Which model of streams of posts `run_glue_style.py` fine-tunes, evaluates or predicts with."""
+    """The model of streams of posts that `run_glue_style.py` fine-tunes, evaluates or predicts with."""
 
     model_type: Literal["post_tempoformer", "tempoformer"] | None = field(
         default=None,
@@ -84,10 +86,17 @@ class ModelArguments(CheckpointArguments):
     )
 
 
+def wanted_splits(training: TrainingArguments, calibrates: bool = False) -> list[str]:
+    """The splits that a run reads."""
+    validates = training.do_eval or calibrates
+    asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
+    return [split for split, is_asked in asked.items() if is_asked]
+
+
 def check_asked(training: TrainingArguments, calibrates: bool = False):
     """
-    Raises a `ValueError` for a run that does nothing, that would give a model scores of another, or that FSDP has
-    nothing to do in.
+    Raises a `ValueError` for a run that does nothing, that would give a model the scores of another, or in which FSDP
+    has nothing to shard.
     """
     uses_model = training.do_eval or training.do_predict or calibrates
     if not (training.do_train or uses_model or training.push_to_hub):

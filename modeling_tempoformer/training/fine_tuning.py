@@ -1,36 +1,41 @@
-"""Fine-tuning of a TempoFormer on timelines of posts: what `run_glue_style.py` does, and one call for Python."""
+"""Fine-tunes a TempoFormer on timelines of posts, for `run_glue_style.py` and for Python."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset, IterableDataset
 from transformers import (
     MODEL_MAPPING,
     AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
+    PreTrainedTokenizerBase,
     set_seed,
 )
 
-from ..configuration_post_tempoformer import StreamFields
+from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
-from ..data.post_splits import check_calibration, choose_class_weights, load_splits, split_posts
+from ..data.post_splits import Splits, choose_class_weights, choose_label_names, load_splits, split_posts
 from ..data.rows import to_rows
-from ..data.timelines import label_names, labelled_levels
+from ..data.timelines import TimelineStream, labelled_levels
 from ..data_collator_tempoformer import StreamCollator
-from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..modeling_tempoformer import TempoFormerForStreamClassification
-from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerForStreamClassification
+from ..timeline_tempoformer import Timeline
 from ..view import check_view
-from .arguments import ModelArguments, check_asked
+from .arguments import ModelArguments, check_asked, wanted_splits
 from .frozen_encoder import embed_rows, freeze_encoder
 from .recipes import check_overrides, parse, recipe_arguments, split_recipes
-from .resuming import check_posts
-from .stream_trainer import StreamTrainer, StreamTrainingArguments, run_steps
-from .streaming import check_streaming, first_timelines, shuffle_forever
+from .reporting import report_results
+from .resuming import check_posts, train_or_resume
+from .stream_trainer import StreamTrainer, StreamTrainingArguments
+from .streaming import begin_streams, check_streaming, shuffle_forever
 
 
 logger = logging.getLogger(__name__)
@@ -38,6 +43,12 @@ logger = logging.getLogger(__name__)
 DEFAULT_WINDOW = 20  # posts
 DEFAULT_LENGTH = 128  # tokens
 ARGUMENTS = [ModelArguments, DataTrainingArguments, StreamTrainingArguments]
+# The classes of a new model by `--model_type`, and the default.
+MODEL_CLASSES: dict[str | None, type[StreamPreTrainedModel]] = {
+    None: PostTempoFormerForStreamClassification,
+    "post_tempoformer": PostTempoFormerForStreamClassification,
+    "tempoformer": TempoFormerForStreamClassification,
+}
 
 
 def fine_tune(model_name_or_path: str, *recipes: str | Path, **arguments: Any) -> StreamPreTrainedModel:
@@ -75,6 +86,151 @@ def with_default_settings(arguments: list[str]) -> list[str]:
     return [str(data_folder("configuration") / "default.yaml"), *arguments]
 
 
+def run(
+    model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
+) -> StreamPreTrainedModel:
+    """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
+    check_arguments(model_args, data, training)
+    with lock_folder(training.output_dir, training.process_index == 0):
+        set_seed(training.seed)
+
+        # Read
+        config = load_config(model_args, data, training)
+        is_saved = isinstance(config, StreamFields)
+        posts = load_splits(data, model_args.cache_dir, model_args.token)
+        names = saved_label_names(config) if is_saved else choose_label_names(posts, data)
+
+        # Split
+        wanted = wanted_splits(training, model_args.calibrate)
+        splits = split_posts(
+            posts,
+            data,
+            names,
+            wanted,
+            training.seed,
+            model=model_args.model_name_or_path,
+            members=count_members(model_args, config, training.freeze_encoder),
+            calibrates=model_args.calibrate,
+        )
+        if training.do_train:
+            check_posts(training, splits.surveys["train"].fingerprint)
+
+        # Model
+        model = load_model(model_args, config, data.window, names)
+        tokenizer = load_tokenizer(model_args, model, data.max_seq_length or (None if is_saved else DEFAULT_LENGTH))
+        if training.freeze_encoder:
+            freeze_encoder(model)
+        if training.do_train:
+            set_training_facts(model, splits, names)
+            drop_outdated(model, training.freeze_encoder, model_args.calibrate)
+            if not splits.timed and data.task_name is None:
+                logger.warning("The posts have no column of times: the model knows only their order.")
+
+        # Rows
+        rows = make_rows(splits.timelines, wanted, tokenizer, model.config.window, data)
+        timelines = begin_streams(splits.timelines)
+        if training.freeze_encoder:
+            rows = embed_rows(rows, model.to(training.device), tokenizer)
+        if data.streaming:
+            rows["train"] = shuffle_forever(rows["train"], training.seed)
+        elif training.do_train:
+            training.extend_epochs(len(rows["train"]))
+
+        # Train
+        trainer = StreamTrainer(
+            model=model,
+            args=training,
+            train_dataset=rows.get("train"),
+            eval_dataset=rows.get("validation"),
+            processing_class=tokenizer,
+            data_collator=StreamCollator(tokenizer, model.config.window, timed=splits.timed),
+            levels=labelled_levels(timelines["train"]) if training.do_train else None,
+            base_model=model_args.model_name_or_path,
+            dataset=data.dataset_name,
+            dataset_config=data.dataset_config_name,
+        )
+        if training.do_train:
+            train_or_resume(trainer, splits.surveys["train"].fingerprint, model_args, data, split=splits.record)
+
+        # Report
+        report_results(trainer, rows, timelines, splits.record, model_args, data)
+    return trainer.model.eval()
+
+
+def check_arguments(model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments):
+    """Raises a `ValueError` for arguments that do not go together."""
+    check_asked(training, model_args.calibrate)
+    if data.streaming:
+        check_streaming(training)
+        if training.freeze_encoder:
+            raise ValueError(
+                "--streaming holds no post, while a frozen encoder, its members and its trees need the vectors of all "
+                "posts at once: add configuration/trained_encoder.yaml after configuration/default.yaml."
+            )
+    if model_args.view:
+        check_view()
+        if not training.do_predict:
+            raise ValueError("--view shows the posts that --do_predict predicts: give both.")
+
+
+def load_config(
+    model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
+) -> PreTrainedConfig:
+    """
+    The configuration of the checkpoint, a TempoFormer or an encoder. Raises a `ValueError` for arguments that
+    contradict it, and for a checkpoint without a head if nothing is trained.
+    """
+    config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
+    is_saved = isinstance(config, StreamFields)
+    if is_saved:
+        check_checkpoint(model_args, data, config)
+    if not training.do_train and not (is_saved and has_head(config)):
+        raise ValueError(
+            f"{model_args.source} is a '{config.model_type}' and not a TempoFormer with a head: without --do_train "
+            "there is nothing to evaluate or to predict with."
+        )
+    return config
+
+
+def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
+    """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
+    for name, given, has in (
+        ("model_type", model_args.model_type, saved.model_type),
+        ("config_name", model_args.config_name, None),
+        ("config_overrides", model_args.config_overrides, None),
+        ("window", data.window, saved.window),
+        ("labels", data.labels, saved_label_names(saved)),
+    ):
+        if given is not None and given != has:
+            hint = "" if has is None else f"; it has {has}"
+            raise ValueError(f"--{name} {given} cannot be given with a TempoFormer checkpoint{hint}.")
+
+
+def has_head(config: StreamFields) -> bool:
+    """Tells whether the checkpoint of a configuration is a classifier, as far as the configuration says."""
+    return MODEL_MAPPING[type(config)].__name__ not in (config.architectures or ())
+
+
+def saved_label_names(config: PreTrainedConfig) -> list[str]:
+    """The names of the classes of a saved model, in the order of their ids."""
+    return [config.id2label[index] for index in range(config.num_labels)]
+
+
+def count_members(model_args: ModelArguments, config: PreTrainedConfig, freezes_encoder: bool) -> int:
+    """
+    The number of members of a new model that hold out training timelines. Raises a `ValueError` for fields that the
+    model does not have or take.
+    """
+    if isinstance(config, StreamFields):
+        return 1
+    config_class = MODEL_CLASSES[model_args.model_type].config_class
+    check_overrides(model_args.config_overrides, config_class)
+    settings = {"encoder_config": config.to_dict(), **(model_args.config_overrides or {})}
+    members = getattr(config_class.from_dict(settings), "num_members", 1)
+    # Members share the encoder, so that they can hold out timelines only if the encoder learns from none.
+    return members if freezes_encoder else 1
+
+
 def load_model(
     model_args: ModelArguments, config: PreTrainedConfig, window: int | None, names: list[str]
 ) -> StreamPreTrainedModel:
@@ -84,7 +240,7 @@ def load_model(
         return AutoModelForSequenceClassification.from_pretrained(
             model_args.model_name_or_path, dtype=torch.float32, **model_args.download_settings
         )
-    model_class = new_model_class(model_args.model_type, config)
+    model_class = MODEL_CLASSES[model_args.model_type]
     settings = {
         "window": DEFAULT_WINDOW if window is None else window,
         "id2label": dict(enumerate(names)),
@@ -98,154 +254,46 @@ def load_model(
     )
 
 
-def count_members(model_args: ModelArguments, encoder_config: PreTrainedConfig) -> int:
-    """How many members a new model has. Raises a `ValueError` for fields that the model does not have or take."""
-    config_class = new_model_class(model_args.model_type, encoder_config).config_class
-    check_overrides(model_args.config_overrides, config_class)
-    settings = {"encoder_config": encoder_config.to_dict(), **(model_args.config_overrides or {})}
-    return getattr(config_class.from_dict(settings), "num_members", 1)
-
-
-def new_model_class(model_type: str | None, encoder_config: PreTrainedConfig) -> type[StreamPreTrainedModel]:
-    """The class of a new model, by default the post model's."""
-    if model_type == "tempoformer":
-        return TempoFormerForStreamClassification
-    if encoder_config.model_type in TemporalPostTempoFormerForStreamClassification.own_encoders:
-        return TemporalPostTempoFormerForStreamClassification
-    return PostTempoFormerForStreamClassification
-
-
-def check_checkpoint(model_args: ModelArguments, data: DataTrainingArguments, saved: PreTrainedConfig):
-    """Raises a `ValueError` for arguments that contradict a saved TempoFormer."""
-    names = [saved.id2label[index] for index in range(saved.num_labels)]
-    for name, given, has in (
-        ("model_type", model_args.model_type, saved.model_type),
-        ("config_name", model_args.config_name, None),
-        ("config_overrides", model_args.config_overrides, None),
-        ("window", data.window, saved.window),
-        ("labels", data.labels, names),
-    ):
-        if given is not None and given != has:
-            hint = "" if has is None else f"; it has {has}"
-            raise ValueError(f"--{name} {given} cannot be given with a TempoFormer checkpoint{hint}.")
-
-
-def has_head(config: StreamFields) -> bool:
-    """Whether the checkpoint of a configuration is of a classifier, as far as it says of what it is."""
-    return MODEL_MAPPING[type(config)].__name__ not in (config.architectures or ())
-
-
-def run(
-    model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
-) -> StreamPreTrainedModel:
-    """Trains, evaluates, predicts and pushes, as far as the arguments ask for it. Returns the model."""
-    check_asked(training, model_args.calibrate)
-    if data.streaming:
-        check_streaming(training)
-        if training.freeze_encoder:
-            raise ValueError(
-                "--streaming holds no post, while a frozen encoder, its members and its trees need the vectors of all "
-                "posts at once: add configuration/trained_encoder.yaml after configuration/default.yaml."
-            )
-    if model_args.view:
-        check_view()
-        if not training.do_predict:
-            raise ValueError("--view shows the posts that --do_predict predicts: give both.")
-    with lock_folder(training.output_dir, training.process_index == 0):
-        return run_locked(model_args, data, training)
-
-
-def run_locked(
-    model_args: ModelArguments, data: DataTrainingArguments, training: StreamTrainingArguments
-) -> StreamPreTrainedModel:
-    """As `run`, in an output folder that no other run writes to."""
-    set_seed(training.seed)
-
-    # Configuration of the checkpoint
-    config = AutoConfig.from_pretrained(model_args.source, **model_args.download_settings)
-    is_saved = isinstance(config, StreamFields)
-    if is_saved:
-        check_checkpoint(model_args, data, config)
-    if not training.do_train and not (is_saved and has_head(config)):
-        raise ValueError(
-            f"{model_args.source} is a '{config.model_type}' and not a TempoFormer with a head: without --do_train "
-            "there is nothing to evaluate or to predict with."
-        )
-
-    # Data: posts, label names, timelines of each part
-    splits = load_splits(data, model_args.cache_dir, model_args.token)
-    if is_saved:
-        names = [config.id2label[index] for index in range(config.num_labels)]
-    else:
-        posts = splits.get("train", next(iter(splits.values())))
-        names = data.labels or label_names(posts, data.label_column or "label")
-    validates = training.do_eval or model_args.calibrate
-    asked = {"train": training.do_train, "validation": validates, "test": training.do_predict}
-    wanted = [part for part in asked if asked[part]]
-    # Members share the encoder, so that they can only hold out posts if it learns from none.
-    members = 1 if is_saved else count_members(model_args, config)
-    members = members if training.freeze_encoder else 1
-    parts = (wanted, training.seed, model_args.model_name_or_path, members)
-    timelines, surveys, split = split_posts(splits, data, names, *parts)
-    if model_args.calibrate:
-        check_calibration(surveys["validation"].labels, names)
-    if training.do_train:
-        check_posts(training, surveys["train"].fingerprint)
-    timed = all(found.timed for found in surveys.values())
-
-    # Model
-    model = load_model(model_args, config, data.window, names)
-    if training.do_train:
-        model.config.class_weights = choose_class_weights(surveys["train"].labels, names)
-        model.config.timed = timed
-        # An old calibration does not fit the new weights, nor old trees the vectors of an encoder that learns.
-        if model.config.calibration and not model_args.calibrate:
-            logger.warning(
-                "The model's calibration is left out: it is of its weights as they were. --calibrate fits one."
-            )
-        model.config.calibration = None
-        if getattr(model.config, "tree_weights", None) and not training.freeze_encoder:
-            model.config.tree_weights = None
-            logger.warning(
-                "The model's trees are left out: they read the encoder as it was. --freeze_encoder keeps them."
-            )
-        if not timed and data.task_name is None:
-            logger.warning("The posts have no column of times: the model knows only their order.")
-
-    # Tokenizer. Its limit is saved with the model, so that the pipeline truncates posts as training does.
+def load_tokenizer(
+    model_args: ModelArguments, model: StreamPreTrainedModel, max_tokens: int | None
+) -> PreTrainedTokenizerBase:
+    """
+    The tokenizer, with a limit of `max_tokens`, or less if the model reads fewer. The limit is saved with the model,
+    so that the pipeline truncates posts as training does.
+    """
     tokenizer = AutoTokenizer.from_pretrained(
         model_args.tokenizer_name or model_args.source, **model_args.download_settings
     )
     longest = min(tokenizer.model_max_length, model.max_tokens)
-    tokenizer.model_max_length = min(data.max_seq_length or (longest if is_saved else DEFAULT_LENGTH), longest)
+    tokenizer.model_max_length = min(max_tokens or longest, longest)
+    return tokenizer
 
-    # Rows and batches
-    window = model.config.window
-    rows = {
+
+def set_training_facts(model: StreamPreTrainedModel, splits: Splits, names: list[str]):
+    """Writes into the model's configuration the class weights of the loss, and whether posts have times."""
+    model.config.class_weights = choose_class_weights(splits.surveys["train"].labels, names)
+    model.config.timed = splits.timed
+
+
+def drop_outdated(model: StreamPreTrainedModel, freezes_encoder: bool, calibrates: bool):
+    """Removes the calibration of a model that is trained further, and trees over an encoder that learns."""
+    if model.config.calibration and not calibrates:
+        logger.warning("The model's calibration is left out: it is of its weights as they were. --calibrate fits one.")
+    model.config.calibration = None
+    if getattr(model.config, "tree_weights", None) and not freezes_encoder:
+        model.config.tree_weights = None
+        logger.warning("The model's trees are left out: they read the encoder as it was. --freeze_encoder keeps them.")
+
+
+def make_rows(
+    timelines: Mapping[str, list[Timeline] | TimelineStream],
+    wanted: Sequence[str],
+    tokenizer: PreTrainedTokenizerBase,
+    window: int,
+    data: DataTrainingArguments,
+) -> dict[str, Dataset | IterableDataset]:
+    """The rows of each wanted split. Only test rows have targets without a label."""
+    return {
         part: to_rows(timelines[part], tokenizer, window, data.targets_per_row, only_labelled=part != "test")
-        for part in timelines
-        if asked[part]
+        for part in wanted
     }
-    if training.freeze_encoder:
-        freeze_encoder(model)
-        rows = embed_rows(rows, model.to(training.device), tokenizer)
-
-    if data.streaming:
-        rows["train"] = shuffle_forever(rows["train"], training.seed)
-        timelines["train"] = first_timelines(timelines["train"])
-    elif training.do_train:
-        training.extend_epochs(len(rows["train"]))
-
-    # Trainer
-    trainer = StreamTrainer(
-        model=model,
-        args=training,
-        train_dataset=rows.get("train"),
-        eval_dataset=rows.get("validation"),
-        processing_class=tokenizer,
-        data_collator=StreamCollator(tokenizer, window, timed=timed),
-    )
-    if training.do_train:
-        trainer.levels = labelled_levels(timelines["train"])
-    run_steps(trainer, rows, timelines, surveys, split, model_args, data)
-    return trainer.model.eval()

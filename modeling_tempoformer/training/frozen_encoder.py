@@ -1,7 +1,8 @@
-"""Training over a frozen encoder: each post is read once, and its vector is kept, also in a cache on disk."""
+"""Embeds posts by a frozen encoder. Each post is read once, and its vector is kept, also in a cache on disk."""
 
 import hashlib
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..data.files import written_whole
-from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification, StreamPreTrainedModel
+from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from ..modeling_streams_tempoformer import StreamPreTrainedModel
+from ..timeline_tempoformer import Timeline
 
 
 logger = logging.get_logger(__name__)
@@ -24,11 +27,11 @@ BATCH_SIZE = 64  # posts
 
 def freeze_encoder(model: StreamPreTrainedModel):
     """
-    Keeps the encoder's weights as they are.
+    Keeps the encoder's weights as they are. Raises a `ValueError` for the paper's model, whose stream layers are the
+    encoder's.
 
     Args:
-        model (`PostTempoFormerForStreamClassification`): The model. Raises a `ValueError` for the paper's, whose
-            stream layers are the encoder's.
+        model (`PostTempoFormerForStreamClassification`): The model.
     """
     if not isinstance(model, PostTempoFormerForStreamClassification):
         raise ValueError("--freeze_encoder needs a `post_tempoformer`: in a `tempoformer` the encoder's layers learn.")
@@ -39,33 +42,33 @@ def embed_rows(
     rows: dict[str, Dataset], model: PostTempoFormerForStreamClassification, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Dataset]:
     """
-    Puts the vectors of posts in the place of their tokens. Equal posts are read once, and all vectors are kept in the
-    cache on disk, so that another run on the same posts reads them there.
+    Replaces the tokens of posts by their vectors. Equal posts are read once, and all vectors are kept in the cache on
+    disk, where another run on the same posts reads them.
 
     Args:
-        rows (`dict[str, Dataset]`): Rows of each part, as [`to_rows`] returns them.
-        model (`PostTempoFormerForStreamClassification`): Its encoder must not change any more. It is put in
-            evaluation mode.
-        tokenizer (`PreTrainedTokenizerBase`): Pads the posts.
+        rows (`dict[str, Dataset]`): Rows of each split, as [`to_rows`] returns them.
+        model (`PostTempoFormerForStreamClassification`): The model, whose encoder must not change any more. It is put
+            in evaluation mode.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer, which pads the posts.
 
     Returns:
-        For each part rows with `post_embeds` (posts, hidden) in float32 as [`StreamCollator`] takes them.
+        Rows of each split with `post_embeds` (posts, hidden) in float32, as [`StreamCollator`] takes them.
     """
-    places: dict[tuple, int] = {}
+    numbers: dict[tuple, int] = {}
     indexed = {}
-    for part, part_rows in rows.items():
-        names = [name for name in tokenizer.model_input_names if name in part_rows.column_names]
+    for split, split_rows in rows.items():
+        names = [name for name in tokenizer.model_input_names if name in split_rows.column_names]
         index = []
-        for row in part_rows:
+        for row in split_rows:
             posts = zip(*([(name, tuple(tokens)) for tokens in row[name]] for name in names), strict=True)
-            index.append([places.setdefault(post, len(places)) for post in posts])
-        indexed[part] = part_rows.remove_columns(names).add_column("post_index", index)
-    # Sorted, so that every split of the same posts finds them in the cache.
-    known = sorted(places)
-    posts = [{name: list(tokens) for name, tokens in post} for post in known]
-    order = {post: place for place, post in enumerate(known)}
-    vectors = torch.from_numpy(embed(posts, model, tokenizer))[[order[post] for post in places]]
-    return {part: part_rows.with_transform(partial(look_up, vectors)) for part, part_rows in indexed.items()}
+            index.append([numbers.setdefault(post, len(numbers)) for post in posts])
+        indexed[split] = split_rows.remove_columns(names).add_column("post_index", index)
+    # The posts are sorted, so that the same posts are found in the cache however they are split.
+    in_order = sorted(numbers)
+    posts = [{name: list(tokens) for name, tokens in post} for post in in_order]
+    position = {post: number for number, post in enumerate(in_order)}
+    vectors = torch.from_numpy(embed(posts, model, tokenizer))[[position[post] for post in numbers]]
+    return {split: split_rows.with_transform(partial(look_up, vectors)) for split, split_rows in indexed.items()}
 
 
 @torch.no_grad()
@@ -82,7 +85,7 @@ def embed(
         return np.load(path, allow_pickle=False)
     model.eval()
     vectors = np.zeros((len(posts), model.config.encoder_config.hidden_size), dtype=np.float32)
-    # Posts of similar lengths share a batch, for little padding.
+    # Posts of similar lengths share a batch, so that there is little padding.
     order = sorted(range(len(posts)), key=lambda post: len(posts[post]["input_ids"]))
     for begin in tqdm(range(0, len(order), BATCH_SIZE), desc="Reading posts", leave=False, delay=2):
         chosen = order[begin : begin + BATCH_SIZE]
@@ -94,7 +97,7 @@ def embed(
 
 
 def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
-    """A hash of all that decides the vectors: the encoder's configuration and weights, and the posts."""
+    """A hash of everything on which the vectors depend: the encoder's configuration and weights, and the posts."""
     digest = hashlib.sha256(json.dumps([encoder.config.to_json_string(use_diff=False), posts]).encode())
     for name, weights in encoder.state_dict().items():
         digest.update(name.encode())
@@ -102,15 +105,18 @@ def hash_inputs(encoder: PreTrainedModel, posts: Any) -> str:
     return digest.hexdigest()
 
 
-def vectors_of(rows: Dataset, post_ids: list[str]) -> np.ndarray:
-    """The vectors (posts, hidden) of posts by id, from rows of [`embed_rows`]; 0 for one that no row classifies."""
-    known = {
-        post_id: vector
-        for row in rows
-        for post_id, vector in zip(row["post_ids"], row["post_embeds"].numpy()[row["num_context"] :], strict=True)
-    }
-    absent = np.zeros_like(next(iter(known.values())))
-    return np.stack([known.get(post_id, absent) for post_id in post_ids])
+def post_vectors(rows: Dataset, timelines: Sequence[Timeline]) -> np.ndarray:
+    """
+    Returns the vectors (posts, hidden) of all posts of timelines, in their order, from rows of [`embed_rows`]; 0 for a
+    post that no row classifies.
+    """
+    first_posts = np.cumsum([0, *map(len, timelines)])
+    vectors = np.zeros((first_posts[-1], rows[0]["post_embeds"].shape[-1]), dtype=np.float32)
+    for row in rows:
+        targets = row["post_embeds"][row["num_context"] :].numpy()
+        first = first_posts[row["timeline"]] + row["num_before"] + row["num_context"]
+        vectors[first : first + len(targets)] = targets
+    return vectors
 
 
 def look_up(vectors: torch.Tensor, rows: dict[str, list[Any]]) -> dict[str, list[Any]]:

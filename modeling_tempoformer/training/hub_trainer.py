@@ -1,4 +1,4 @@
-"""The Trainer with our model card. Everything it pushes has code and card and can be loaded, and holds no token."""
+"""The Trainer with our model card. What it pushes can be loaded, has its code and its card, and holds no token."""
 
 import json
 import logging
@@ -39,13 +39,18 @@ COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
 SPLITS = {"eval": "validation", "predict": "test"}
 
 
-# A `__repr__` made by the dataclass would show the Hub token.
+# The `__repr__` of a dataclass would show the Hub token.
 @dataclass(repr=False)
 class HubTrainingArguments(TrainingArguments):
     """
-    [`TrainingArguments`] plus `model_card`, arguments of [`Trainer.create_model_card`] as a dict or as JSON. Other
-    values of `hub_strategy` push checkpoints, which hold local paths; the collators read columns that are not
-    arguments of `forward`.
+    [`TrainingArguments`] plus `model_card`.
+
+    Args:
+        model_card (`dict` or `str`, *optional*): Arguments of [`Trainer.create_model_card`], as a dict or as JSON.
+        hub_strategy (`str`, *optional*, defaults to `"end"`): Must be `"end"`. Other strategies push checkpoints,
+            which hold local paths.
+        remove_unused_columns (`bool`, *optional*, defaults to `False`): Must be `False`. The collators read columns
+            that are not arguments of `forward`.
     """
 
     model_card: dict | str | None = field(
@@ -64,12 +69,12 @@ class HubTrainingArguments(TrainingArguments):
         check_positive(self, *BATCHES)
         if not 0 < self.num_train_epochs < math.inf:
             raise ValueError(f"--num_train_epochs must be more than 0, got {self.num_train_epochs}.")
-        # Pinned memory is for accelerators; without one PyTorch warns in every loop.
+        # Pinned memory is for accelerators. Without one, PyTorch warns in every loop.
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.accelerator.is_available()
         super().__post_init__()
-        # Batches of a stream differ in their posts and tokens, so that one process could not join and send them.
+        # Batches of a stream differ in their posts and tokens, so that one process cannot join and send them.
         self.accelerator_config.dispatch_batches = False
-        # The library does not say of Flyte whether it is there.
+        # The library cannot tell whether Flyte is installed.
         if missing := sorted(set(self.report_to) - {*get_available_reporting_integrations(), "flyte"}):
             raise ValueError(
                 f"--report_to {missing[0]} needs a package that is not installed: install it, or give none."
@@ -83,33 +88,49 @@ class HubTrainingArguments(TrainingArguments):
 
 
 class HubTrainer(Trainer):
-    """The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`]."""
+    """
+    The Trainer, except that our models get their own card, and that a push sends only [`pushed_files`].
 
-    # Where training started from, if the model's configuration does not name it.
-    base_model: str | None = None
+    Args:
+        args, kwargs: As in [`Trainer`].
+        base_model (`str`, *optional*): The checkpoint that training starts from, for the card. Default: the one that
+            the model's configuration names.
+        dataset, dataset_config (`str`, *optional*): Hub id and configuration of the dataset, for the card, unless
+            `args.model_card` names another one.
+    """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(
+        self,
+        *args,
+        base_model: str | None = None,
+        dataset: str | None = None,
+        dataset_config: str | None = None,
+        **kwargs,
+    ):
         super().__init__(*args, **kwargs)
+        self.base_model = base_model
+        is_public = public_id(dataset) is not None
+        self.dataset_facts = {"dataset_tags": dataset, "dataset_args": dataset_config} if is_public else {}
         if self.is_fsdp_enabled and "SHARDED" in str(self.accelerator.state.fsdp_plugin.state_dict_type):
             raise ValueError(
                 "FSDP would save no model.safetensors, only a part of the weights for each process: give the script "
                 "--fsdp, or `accelerate launch` --fsdp_state_dict_type FULL_STATE_DICT."
             )
         if self.args.get_process_log_level() > logging.INFO:
-            # Lines of raw numbers.
+            # It prints raw numbers.
             self.remove_callback(PrinterCallback)
             if self.pop_callback(ProgressCallback) is not None:
                 self.add_callback(QuietProgressCallback)
-        # Those of each split that were saved since the last training.
+        # The metrics of each split that were saved since the last training
         self.saved_metrics: dict[str, dict[str, Any]] = {}
 
     def train(self, *args, **kwargs):
-        """As in the library. Forgets the scores of the weights before."""
+        """Trains as the library does, and forgets the scores of the earlier weights."""
         self.saved_metrics.clear()
         return super().train(*args, **kwargs)
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:
-        """A learning rate and the parameters that it is for. Without one, all learn at `args.learning_rate`."""
+        """A learning rate and its parameters. Without one, all parameters learn at `args.learning_rate`."""
         return None, []
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
@@ -118,21 +139,15 @@ class HubTrainer(Trainer):
         learning_rate, parameters = self.own_learning_rate()
         if is_new and learning_rate is not None:
             wanted = set(map(id, parameters))
-            # New groups, which differ from the old ones only in the learning rate.
+            # The new groups differ from the old ones only in the learning rate.
             for group in list(optimizer.param_groups):
                 if own := [parameter for parameter in group["params"] if id(parameter) in wanted]:
                     group["params"] = [parameter for parameter in group["params"] if id(parameter) not in wanted]
                     optimizer.add_param_group({**group, "params": own, "lr": learning_rate})
         return optimizer
 
-    def name_sources(self, base_model: str | None, dataset: str | None, dataset_config: str | None):
-        """Names for the card the model and the dataset of a training; `args.model_card` may name another dataset."""
-        self.base_model = base_model
-        if public_id(dataset) is not None:
-            self.args.model_card = {"dataset_tags": dataset, "dataset_args": dataset_config, **self.args.model_card}
-
     def finish(self, has_changed: bool):
-        """Ends a run: names its figures, and pushes the model if asked to; else writes the card of a changed one."""
+        """Ends a run: names its figures, and pushes the model, or writes the card of a changed model."""
         if self.is_world_process_zero():
             print_figures(self.args.output_dir)
         if self.args.push_to_hub:
@@ -145,7 +160,8 @@ class HubTrainer(Trainer):
         if not self.is_world_process_zero():
             return
         folder = Path(self.args.output_dir)
-        facts = {**self.args.model_card, **{name: value for name, value in kwargs.items() if value is not None}}
+        given = {name: value for name, value in kwargs.items() if value is not None}
+        facts = {**self.dataset_facts, **self.args.model_card, **given}
         model = self.accelerator.unwrap_model(self.model)
         if not has_card(model):
             super().create_model_card(**facts)
@@ -153,8 +169,8 @@ class HubTrainer(Trainer):
             return
         base_model = public_id(facts.pop("finetuned_from", None) or self.base_model or model.config.name_or_path)
         if base_model == self.hub_model_id:
-            base_model = None  # trained further in its own repository
-        # Looks up the licence of the base model. Without one, "" keeps it from guessing a base model.
+            base_model = None  # The model was trained further in its own repository.
+        # The summary looks up the licence of the base model. Without one, "" keeps it from guessing a base model.
         summary = TrainingSummary.from_trainer(
             self, finetuned_from=base_model or "", license=facts.pop("license", None), tags=facts.pop("tags", None)
         )
@@ -179,29 +195,31 @@ class HubTrainer(Trainer):
     def save_model(self, output_dir: str | None = None, *args, **kwargs):
         kind = type(self.accelerator.unwrap_model(self.model))
         if kind.__module__.startswith("torch."):
-            # FSDP derives a class from the model's, in a module of its own, whose code would be saved as the model's.
+            # FSDP derives a class in a module of its own, whose code would be saved as the model's.
             kind.__module__ = kind.__bases__[-1].__module__
         super().save_model(output_dir, *args, **kwargs)
         if output_dir in (None, self.args.output_dir):
             self.create_model_card()
 
     def save_metrics(self, split: str, metrics: dict[str, float], combined: bool = True):
-        """Writes the metrics of all splits of this run to `all_results.json`, in the place of older ones."""
+        """Writes the metrics of all splits of this run to `all_results.json`."""
         self.saved_metrics[split] = metrics
         if self.is_world_process_zero():
             self.write_results()
 
     def write_results(self):
+        """Writes `all_results.json` from the saved metrics."""
         write_json(Path(self.args.output_dir) / RESULTS, dict(ChainMap(*self.saved_metrics.values())))
 
     def push_to_hub(
         self, commit_message="End of training", blocking=True, token=None, revision=None, private=None, **kwargs
     ) -> CommitInfo | Future[CommitInfo] | None:
-        """As [`Trainer.push_to_hub`], which would send every subfolder, and local paths with the Trainer's state."""
+        """Pushes [`pushed_files`]. The library would send every subfolder, and local paths in the Trainer's state."""
         token = token or self.args.hub_token
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         if self.hub_model_id is None:
             self.init_hf_repo(token, private)
+        # Without this argument, `save_model` would push as well.
         self.save_model(_internal_call=True)
         if not self.is_world_process_zero():
             return None
@@ -216,25 +234,29 @@ class HubTrainer(Trainer):
         return upload(*where, commit_message, blocking, (RESULTS, *FIGURES))
 
     def card_scores(self) -> dict[str, dict[str, float]]:
-        """Scores of the current weights, by split."""
+        """The scores of the current weights, by split."""
         best = self.args.load_best_model_at_end and not self.is_in_train
-        known = ChainMap(*self.saved_metrics.values(), kept_evaluation(self.state, best))
-        # Validation was scored before calibration, so those scores do not describe this model.
+        metrics = ChainMap(*self.saved_metrics.values(), kept_evaluation(self.state, best))
+        # Validation scores are measured before the calibration, so that they do not describe a calibrated model.
         splits = {"predict": "test"} if getattr(self.model.config, "calibration", None) else SPLITS
         return {
-            split: {name.removeprefix(f"{prefix}_"): known[name] for name in known if name.startswith(f"{prefix}_")}
+            split: {
+                name.removeprefix(f"{prefix}_"): value
+                for name, value in metrics.items()
+                if name.startswith(f"{prefix}_")
+            }
             for prefix, split in splits.items()
         }
 
     def card_verdict(self) -> list[str]:
-        """What the test says of the model, in sentences."""
+        """A summary of the model's test, in sentences."""
         return []
 
     def training_facts(self, summary: TrainingSummary) -> dict[str, Any]:
-        """How the model was trained: arguments, devices, time and loss."""
+        """Arguments, devices, time and loss of the training."""
         end = next((entry for entry in self.state.log_history if "train_runtime" in entry), {})
         device = torch.cuda.get_device_name() if self.args.device.type == "cuda" else self.args.device.type.upper()
-        # What the summary does not know.
+        # The summary lacks these.
         own = {
             **{name: value for name, value in vars(self.args).items() if name.endswith("_learning_rate")},
             "freeze_encoder": getattr(self.args, "freeze_encoder", False) or None,
@@ -246,7 +268,7 @@ class HubTrainer(Trainer):
 
 
 def kept_evaluation(state: TrainerState, best: bool) -> dict[str, float]:
-    """The metrics of the last evaluation, or with `best` of the one whose weights are kept; empty if there is none."""
+    """The metrics of the last evaluation, or of the one whose weights are kept with `best`; empty if there is none."""
     evaluations = [entry for entry in state.log_history if "eval_loss" in entry]
     if best:
         evaluations = [entry for entry in evaluations if entry["step"] == state.best_global_step] or evaluations

@@ -1,4 +1,4 @@
-"""One bar for each long step, in place of the library's lines of raw numbers."""
+"""Shows one bar for each long step, in place of the library's lines of raw numbers."""
 
 import sys
 
@@ -6,14 +6,14 @@ from tqdm.auto import tqdm
 from transformers import ProgressCallback
 
 
-# Beside the bar of a training, and what they are called there.
+# Scores beside the bar of a training, and their names there
 SHOWN = {"loss": "loss", "eval_loss": "validation loss", "eval_macro_f1": "macro F1"}
 
 
 class QuietProgressCallback(ProgressCallback):
     """
-    The library's bars, with the newest scores beside that of the training. Predictions have one while they last, if
-    they last for two seconds. A log file gets few lines.
+    Shows the library's bars, with the newest scores beside the bar of a training. Predictions have a bar while they
+    last, if they take more than two seconds. A log file gets few lines.
     """
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""Command lines, recipes of defaults for them, and what a script says of a user's error."""
+"""Reads command lines and recipes of defaults for them, and prints the error of a user in one line."""
 
 import json
 import logging
@@ -20,8 +20,8 @@ from transformers.utils import logging as transformers_logging
 logger = logging.getLogger(__name__)
 
 RECIPES = (".yaml", ".yml", ".json")
-# Fields of configurations that other arguments set (--window, --labels, --calibrate, the checkpoint) or the
-# training posts (times, class weights).
+# Fields of configurations that other arguments set (--window, --labels, --calibrate, the checkpoint), or the training
+# posts (times, class weights)
 SET_ELSEWHERE = {
     *("window", "num_labels", "id2label", "label2id", "calibration", "encoder_config"),
     *("embedding_size", "timed", "class_weights"),
@@ -30,17 +30,20 @@ SET_ELSEWHERE = {
 
 @dataclass
 class ConsoleArguments:
-    """How much a script says. The Trainer's arguments have it, too."""
+    """The level of a script's log, as in the Trainer's arguments."""
 
     log_level: str = "passive"
 
 
-def run_script(main: Callable[[list[str]], None]):
-    """Runs a script's `main` on the command line. A user's error is one line; a bug keeps its traceback."""
+def run_script(main: Callable[[list[str]], None], *packages: str):
+    """
+    Runs a script's `main` on the command line, and shows what this package and `packages` say. A user's error is one
+    line; a bug keeps its traceback.
+    """
     arguments = sys.argv[1:]
     try:
-        known = [word for word in arguments if word not in ("-h", "--help")]
-        set_up_console(*parse([ConsoleArguments], known, only_these=False))
+        without_help = [word for word in arguments if word not in ("-h", "--help")]
+        set_up_console(*parse([ConsoleArguments], without_help, only_these=False), packages)
         with logging_redirect_tqdm():
             main(arguments)
     except (ValueError, OSError, ImportError, StrictDataclassError) as problem:
@@ -48,16 +51,19 @@ def run_script(main: Callable[[list[str]], None]):
         sys.exit(f"error: {' '.join(str(problem).split())}")
 
 
-def set_up_console(console: ConsoleArguments):
-    """By default this package says what it does and other libraries only warn; `--log_level info` shows all."""
+def set_up_console(console: ConsoleArguments, packages: Collection[str] = ()):
+    """
+    Sets the levels of all loggers. By default this package and `packages` log their steps, and other libraries only
+    warn. With `--log_level info` all log their steps.
+    """
     level = transformers_logging.get_log_levels_dict().get(console.log_level, logging.INFO)
     if console.log_level != "passive" and level <= logging.INFO:
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
         return
     logging.basicConfig(format="%(message)s")
-    for name in (__package__.split(".")[0], "__main__"):
+    for name in (__package__.split(".")[0], "__main__", *packages):
         logging.getLogger(name).setLevel(level)
-    # No level: from WARNING on the library would go through its plans for many devices, and warn of them.
+    # A level of WARNING or more would make the library check its plans for many devices, and warn of them.
     logging.getLogger("transformers.modeling_utils").addFilter(lambda record: record.levelno > logging.WARNING)
     transformers_logging.disable_progress_bar()
     disable_progress_bars()
@@ -65,11 +71,13 @@ def set_up_console(console: ConsoleArguments):
 
 def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True) -> tuple[Any, ...]:
     """
-    One object of each dataclass, from recipes of defaults and the command line, which wins over them; later recipes
-    win over earlier ones, and dicts are merged. Arguments of no dataclass are an error only with `only_these`.
+    Parses recipes of defaults and a command line into one object of each dataclass.
+
+    The command line wins over recipes, and later recipes win over earlier ones. Dicts are merged. An argument that no
+    dataclass has is an error only with `only_these`.
     """
     parser = HfArgumentParser(dataclasses, allow_abbrev=False)
-    known = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
+    names = {field.name for dataclass in dataclasses for field in fields(dataclass) if field.init}
     recipe: dict = {}
     paths, arguments = split_recipes(arguments)
     for path in paths:
@@ -79,10 +87,9 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
             raise ValueError(f"{path} is not a recipe: {problem}")
         if not isinstance(values, dict):
             raise ValueError(f"{path} is not a recipe: it must hold names and values, got {values!r:.80}")
-        if (unknown := sorted(set(values) - known)) and only_these:
+        if (unknown := sorted(set(values) - names)) and only_these:
             raise ValueError(f"{path} has unknown arguments: {', '.join(unknown)}")
-        recipe = merge(without_least_steps(recipe, values), values)
-    recipe = without_least_steps(recipe, [argument.removeprefix("--").split("=")[0] for argument in arguments])
+        recipe = merge(recipe, values)
     objects = parser.parse_args_into_dataclasses(
         [*recipe_arguments(recipe), *arguments], look_for_args_file=False, return_remaining_strings=not only_these
     )
@@ -94,18 +101,13 @@ def parse(dataclasses: list[type], arguments: list[str], only_these: bool = True
 
 
 def split_recipes(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The recipes that the command line begins with, and the other arguments."""
+    """The recipes at the beginning of the command line, and the other arguments."""
     recipes = list(takewhile(lambda argument: argument.endswith(RECIPES), arguments))
     return recipes, arguments[len(recipes) :]
 
 
-def without_least_steps(recipe: dict, given: Collection[str]) -> dict:
-    """The recipe without `min_steps` where epochs are given after it."""
-    return {name: value for name, value in recipe.items() if name != "min_steps" or "num_train_epochs" not in given}
-
-
 def merge(first: dict, second: dict) -> dict:
-    """Both dicts merged, at every depth; where they differ, the second wins."""
+    """Merges two dicts at every depth. Where they differ, the second wins."""
     merged = {**first, **second}
     for name in first.keys() & second.keys():
         if isinstance(first[name], dict) and isinstance(second[name], dict):
@@ -114,7 +116,7 @@ def merge(first: dict, second: dict) -> dict:
 
 
 def recipe_arguments(recipe: dict) -> list[str]:
-    """A recipe as command-line arguments, so that its values are checked in the same way."""
+    """Writes a recipe as command-line arguments, so that its values are checked in the same way."""
     arguments = []
     for name, value in recipe.items():
         if isinstance(value, dict):
@@ -127,7 +129,7 @@ def recipe_arguments(recipe: dict) -> list[str]:
 
 
 def read_overrides(value: dict | str | None) -> dict | None:
-    """`--config_overrides` as a dict. Raises a `ValueError` unless it is a JSON object, or null for none."""
+    """Reads `--config_overrides`. Raises a `ValueError` unless it is a JSON object, or null for none."""
     try:
         overrides = json.loads(value) if isinstance(value, str) else value
     except json.JSONDecodeError:
@@ -139,8 +141,8 @@ def read_overrides(value: dict | str | None) -> dict | None:
 
 def check_overrides(overrides: dict | None, config_class: type[PreTrainedConfig]):
     """Raises a `ValueError` for fields that do not exist, or that other arguments or the training posts set."""
-    known = set(config_class.__dataclass_fields__) - SET_ELSEWHERE
-    if refused := sorted(set(overrides or {}) - known):
+    allowed = set(config_class.__dataclass_fields__) - SET_ELSEWHERE
+    if refused := sorted(set(overrides or {}) - allowed):
         raise ValueError(
             f"--config_overrides has fields that do not exist or that other arguments set: {', '.join(refused)}."
         )

@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,63 +24,55 @@ from ..view.timelines import TIMELINES
 
 logger = logging.getLogger(__name__)
 
-# The Trainer writes it as the last file of a checkpoint, and into the output folder when a training has ended.
+# The Trainer writes this file last into a checkpoint, and into the output folder when a training has ended.
 TRAINER_STATE = "trainer_state.json"
 # Files whose names begin with an underscore are never pushed.
 TRAINED_ON = "_trained_on.json"
-# Arguments of the Trainer that decide which model a training ends with.
-TRAINING_SETTINGS = (
-    *("learning_rate", "new_parameters_learning_rate", "time_learning_rate", "freeze_encoder", "lr_scheduler_type"),
-    *("lr_scheduler_kwargs", "warmup_steps", "num_train_epochs", "max_steps", "per_device_train_batch_size"),
-    *("world_size", "gradient_accumulation_steps", "train_sampling_strategy", "seed", "data_seed"),
-    *("optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
-    *("bf16", "fp16", "neftune_noise_alpha", "load_best_model_at_end", "metric_for_best_model", "greater_is_better"),
-    *("eval_strategy", "eval_steps", "save_strategy", "save_steps", "early_stopping_patience"),
-)
-# Arguments of the scripts that may change when a run resumes. Training posts are compared themselves.
-NOT_COMPARED = (
-    *("train_file", "validation_file", "test_file", "train_files", "validation_files", "test_files", "folds_file"),
-    *("max_predict_samples", "calibrate", "view", "cache_dir", "token", "trust_remote_code"),
-    "no_text",
+# Settings that may change when a training resumes, as patterns of their names. All others must be the same.
+MAY_CHANGE = (
+    # Places. The training posts are compared by their fingerprint.
+    *("*_file", "*_files", "*_dir", "resume_from_checkpoint", "token", "trust_remote_code"),
+    # What a run does besides its training, and what it says
+    *("do_*", "max_predict_samples", "calibrate", "view", "no_text", "push_to_hub", "hub_*", "model_card"),
+    *("log*", "disable_tqdm", "report_to", "run_name", "project", "trackio_*", "debug", "skip_memory_metrics"),
+    # Devices, workers and memory. The number of processes, `world_size`, is compared.
+    *("use_cpu", "local_rank", "ddp_*", "fsdp*", "deepspeed", "accelerator_config", "dataloader_*"),
+    *("torch_*", "tf32", "*_checkpointing*", "save_total_limit", "save_only_model", "save_on_each_node"),
+    *("per_device_eval_batch_size", "eval_accumulation_steps", "*_full_eval"),
+    # `num_train_epochs` is compared, which follows from them.
+    *("min_epochs", "min_steps"),
 )
 
 
-def train(trainer: Trainer, posts: str, *arguments: Any, split: Mapping[str, Sequence[str]] | None = None):
+def train_or_resume(trainer: Trainer, posts: str, *arguments: Any, split: Mapping[str, Sequence[str]] | None = None):
     """
-    Trains, saves and reports. Resumes from the last checkpoint of the output folder, which must be of the same posts
-    (`posts` is their fingerprint) and settings (the Trainer's and the script's other `arguments`), or from
-    `args.resume_from_checkpoint`, whose settings may differ. A training that has ended is loaded. One that starts anew
-    writes `split` to `_split.json`.
+    Trains a model and saves it, with its metrics and its learning curve.
+
+    The training resumes from the last checkpoint of the output folder, or from `args.resume_from_checkpoint`. A
+    training that has ended is loaded. The last checkpoint must be of the same posts and settings; a named one, of the
+    same posts.
+
+    Args:
+        trainer (`Trainer`): The Trainer with its model and its data.
+        posts (`str`): Fingerprint of the training posts.
+        arguments: The script's arguments besides the Trainer's. All are compared, except those of [`MAY_CHANGE`].
+        split (`Mapping[str, Sequence[str]]`, *optional*): What a training that starts anew writes to `_split.json`.
     """
     args, output_dir = trainer.args, Path(trainer.args.output_dir)
-    trained_on = what_decides(trainer, posts, arguments)
-    last = get_last_checkpoint(output_dir)
-    if last is not None:
-        check_same(Path(last), trained_on)
-        with args.main_process_first():
-            last = drop_incomplete(output_dir)
-    if args.resume_from_checkpoint is not None:
-        checkpoint = Path(args.resume_from_checkpoint)
-        # The folder of a training that has ended has a state, too, but no optimizer.
-        if not checkpoint.name.startswith(PREFIX_CHECKPOINT_DIR) or not is_complete(checkpoint):
-            raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
-        if (checkpoint.parent / TRAINED_ON).exists():
-            check_same(checkpoint, {"posts": trained_on["posts"]})
-    else:
-        checkpoint = last
+    trained_on = compared_settings(trainer, posts, arguments)
+    last = find_last_checkpoint(args, trained_on)
     if args.resume_from_checkpoint is None and last is not None and is_complete(output_dir):
-        if trainer.is_fsdp_enabled:
-            raise ValueError(f"The training in {output_dir} has ended, and --fsdp shards a training: leave it out.")
         metrics = load_ended(trainer)
         clear_results(args)
     else:
+        checkpoint = last if args.resume_from_checkpoint is None else find_named_checkpoint(args, posts)
         if checkpoint is not None:
             if args.save_only_model:
                 raise ValueError(f"{checkpoint} has no optimizer to resume with: give another --output_dir.")
             logger.warning("Resuming from %s.", checkpoint)
         clear_results(args)
         if trainer.is_world_process_zero():
-            # It is of a training that was here before.
+            # A leftover of an earlier training
             (output_dir / TRAINER_STATE).unlink(missing_ok=True)
             write_json(output_dir / TRAINED_ON, trained_on)
             if last is None and split is not None:
@@ -87,39 +80,133 @@ def train(trainer: Trainer, posts: str, *arguments: Any, split: Mapping[str, Seq
         metrics = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint)).metrics
         trainer.save_model()
     if not has_length(trainer.train_dataset):
-        # The library takes a stream's `max_steps` for an epoch.
+        # The library takes the `max_steps` of a stream for an epoch.
         metrics.pop("epoch", None)
-    report(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
+    report_metrics(trainer, "train", {"train_parameters": trainer.get_num_trainable_parameters(), **metrics})
     trainer.save_state()
     draw_learning_curve(trainer)
 
 
-def what_decides(trainer: Trainer, posts: str, arguments: Sequence[Any]) -> dict[str, Any]:
-    """The posts and settings that decide with which model a training ends."""
-    settings = {name: getattr(trainer.args, name, None) for name in TRAINING_SETTINGS}
+def compared_settings(trainer: Trainer, posts: str, arguments: Sequence[Any]) -> dict[str, Any]:
+    """The fingerprint of the posts and all settings of a training, except those of [`MAY_CHANGE`]."""
+    settings = {**trainer.args.to_dict(), "world_size": trainer.args.world_size}
     for script_arguments in arguments:
-        settings |= {name: value for name, value in vars(script_arguments).items() if name not in NOT_COMPARED}
+        settings |= vars(script_arguments)
     settings["labels"] = getattr(trainer.model.config, "id2label", None)
-    # Through JSON, as the record is read back.
-    return json.loads(json.dumps({"posts": posts, **settings}, sort_keys=True, default=str))
+    compared = {
+        name: value
+        for name, value in settings.items()
+        if not any(fnmatchcase(name, pattern) for pattern in MAY_CHANGE)
+    }
+    # Through JSON, because the record is read from JSON
+    return json.loads(json.dumps({"posts": posts, **compared}, sort_keys=True, default=str))
+
+
+def check_same(checkpoint: Path, trained_on: Mapping[str, Any]):
+    """Raises a `ValueError` that names the first difference if a checkpoint belongs to another training."""
+    record = read_record(checkpoint)
+    if "posts" not in record or record["posts"] != trained_on["posts"]:
+        refuse(checkpoint, "other training posts")
+    for name in sorted(record.keys() | trained_on.keys()):
+        if name not in record or name not in trained_on:
+            versions = "another script, or another version of this package or of Transformers"
+            refuse(checkpoint, f"{versions} (only one of the two has --{name})")
+        if record[name] != trained_on[name]:
+            refuse(checkpoint, f"--{name} {record[name]}, not {trained_on[name]}")
+
+
+def check_posts(training: TrainingArguments, posts: str):
+    """Raises a `ValueError` if the checkpoint that a training would resume from belongs to other training posts."""
+    checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
+    if checkpoint is not None and read_record(Path(checkpoint)).get("posts", posts) != posts:
+        refuse(Path(checkpoint), "other training posts")
+
+
+def read_record(checkpoint: Path) -> dict[str, Any]:
+    """The settings of the training that wrote a checkpoint; empty without a record."""
+    path = checkpoint.parent / TRAINED_ON
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def refuse(checkpoint: Path, difference: str):
+    """Raises the `ValueError` for a checkpoint of another training."""
+    raise ValueError(
+        f"{checkpoint} was trained with {difference}: give another --output_dir to keep its model, or delete this "
+        "one's checkpoints to train in its place."
+    )
+
+
+def find_last_checkpoint(args: TrainingArguments, trained_on: Mapping[str, Any]) -> Path | None:
+    """The last complete checkpoint of the output folder, which must be of the same training; None without one."""
+    newest = get_last_checkpoint(args.output_dir)
+    if newest is None:
+        return None
+    check_same(Path(newest), trained_on)
+    with args.main_process_first():
+        return drop_incomplete(Path(args.output_dir))
+
+
+def find_named_checkpoint(args: TrainingArguments, posts: str) -> Path:
+    """The checkpoint of `--resume_from_checkpoint`. Raises a `ValueError` unless it is whole and of the same posts."""
+    checkpoint = Path(args.resume_from_checkpoint)
+    # The folder of a training that has ended has a state, too, but no optimizer.
+    if not checkpoint.name.startswith(PREFIX_CHECKPOINT_DIR) or not is_complete(checkpoint):
+        raise ValueError(f"--resume_from_checkpoint {checkpoint} is not a complete checkpoint.")
+    check_posts(args, posts)
+    return checkpoint
+
+
+def drop_incomplete(output_dir: Path) -> Path | None:
+    """The last complete checkpoint. Deletes later ones, whose writing was interrupted."""
+    while (checkpoint := get_last_checkpoint(output_dir)) is not None:
+        if is_complete(Path(checkpoint)):
+            return Path(checkpoint)
+        logger.warning("Deleting %s, which was not written to its end.", checkpoint)
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def is_complete(folder: Path) -> bool:
+    """Tells whether a checkpoint, or a training in its output folder, was written to its end."""
+    try:
+        json.loads((folder / TRAINER_STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def load_ended(trainer: Trainer) -> dict[str, float]:
-    """Loads the model of a training that has ended, and its state. Returns its metrics."""
+    """Loads the model and the state of a training that has ended. Returns the metrics of the training."""
     output_dir = Path(trainer.args.output_dir)
+    if trainer.is_fsdp_enabled:
+        raise ValueError(f"The training in {output_dir} has ended, and --fsdp shards a training: leave it out.")
     logger.warning("The training in %s has ended: loading its model.", output_dir)
     model, info = type(trainer.model).from_pretrained(
         output_dir, dtype=torch.float32, use_safetensors=True, output_loading_info=True
     )
     check_whole(output_dir, info["missing_keys"])
     trainer.model.load_state_dict(model.state_dict())
-    # They belong to the weights.
+    # Fields that belong to the weights
     for name in ("calibration", "tree_weights"):
         if hasattr(model.config, name):
             setattr(trainer.model.config, name, getattr(model.config, name))
     trainer.state = TrainerState.load_from_json(str(output_dir / TRAINER_STATE))
     *_, end = (entry for entry in trainer.state.log_history if "train_runtime" in entry)
     return {name: value for name, value in end.items() if name != "step"}
+
+
+def clear_results(training: TrainingArguments):
+    """Removes the scores, predictions and figures of an earlier run from the output folder."""
+    if training.process_index == 0:
+        figures = [name for figure in FIGURES for name in all_forms(figure)]
+        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, *figures):
+            (Path(training.output_dir) / name).unlink(missing_ok=True)
+
+
+def report_metrics(trainer: Trainer, split: str, metrics: dict[str, float]):
+    """Prints the metrics of a split, and saves them in `all_results.json`."""
+    trainer.log_metrics(split, metrics)
+    trainer.save_metrics(split, metrics)
 
 
 def draw_learning_curve(trainer: Trainer):
@@ -131,56 +218,3 @@ def draw_learning_curve(trainer: Trainer):
     figure = learning_curve(state.log_history, kept_step, trainer.model.config.num_labels)
     if figure is not None:
         save_figure(figure, Path(args.output_dir) / LEARNING_CURVE)
-
-
-def clear_results(training: TrainingArguments):
-    """Removes an earlier run's scores, predictions and figures, before another run writes its own."""
-    if training.process_index == 0:
-        figures = [name for figure in FIGURES for name in all_forms(figure)]
-        for name in (RESULTS, PREDICTIONS, PREDICTIONS_PARQUET, TIMELINES, *figures):
-            (Path(training.output_dir) / name).unlink(missing_ok=True)
-
-
-def drop_incomplete(output_dir: Path) -> Path | None:
-    """The last complete checkpoint. Later ones, whose writing was interrupted, are deleted."""
-    while (checkpoint := get_last_checkpoint(output_dir)) is not None:
-        if is_complete(Path(checkpoint)):
-            return Path(checkpoint)
-        logger.warning("Deleting %s, which was not written to its end.", checkpoint)
-        shutil.rmtree(checkpoint)
-    return None
-
-
-def is_complete(folder: Path) -> bool:
-    """Whether a checkpoint, or a training in its output folder, was written to its end."""
-    try:
-        json.loads((folder / TRAINER_STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def check_same(checkpoint: Path, trained_on: dict[str, Any]):
-    """Raises a `ValueError` that names what differs if a checkpoint belongs to another training."""
-    record = checkpoint.parent / TRAINED_ON
-    before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-    for name, value in trained_on.items():
-        if name not in before or before[name] != value:
-            what = "other training posts" if name == "posts" else f"--{name} {before.get(name)}, not {value}"
-            raise ValueError(
-                f"{checkpoint} was trained with {what}: give another --output_dir to keep its model, or delete "
-                "this one's checkpoints to train in its place."
-            )
-
-
-def report(trainer: Trainer, split: str, metrics: dict[str, float]):
-    """Prints the metrics of a split, and saves them, also in `all_results.json`."""
-    trainer.log_metrics(split, metrics)
-    trainer.save_metrics(split, metrics)
-
-
-def check_posts(training: TrainingArguments, posts: str):
-    """Raises the error of [`train`] for a checkpoint of posts with another fingerprint, before a model is made."""
-    checkpoint = training.resume_from_checkpoint or get_last_checkpoint(training.output_dir)
-    if checkpoint is not None and (Path(checkpoint).parent / TRAINED_ON).exists():
-        check_same(Path(checkpoint), {"posts": posts})

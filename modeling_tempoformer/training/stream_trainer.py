@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,23 +14,19 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSequenceClassification, EarlyStoppingCallback, PreTrainedModel
 
-from ..configuration_post_tempoformer import StreamFields
-from ..data.arguments import DataTrainingArguments, check_positive
+from ..configuration_streams_tempoformer import StreamFields
+from ..data.arguments import check_positive
 from ..data.files import write_json
-from ..data.splits import SPLIT
-from ..data.surveys import Survey
+from ..decisions_tempoformer import decide
 from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
-from ..evaluation.predictions import in_order, labels_of, post_ids_of, prediction_rows, targets_of, write_predictions
-from ..evaluation.report import results_line, results_table, training_line, warn_of_worthless, worth
-from ..evaluation.results import RESULTS, nest, read_test, score_part
-from ..pipeline_tempoformer import check_finite, decide
-from ..view.timelines import TIMELINES, write_view
-from .arguments import ModelArguments
-from .frozen_encoder import vectors_of
+from ..evaluation.predictions import all_labels, attach_logits, decide_posts, prediction_rows, write_predictions
+from ..evaluation.report import results_line, results_table, test_summary, training_line, warn_of_worthless
+from ..evaluation.results import RESULTS, group_by_class, score_part
+from ..timeline_tempoformer import Timeline
+from .frozen_encoder import post_vectors
 from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation
-from .resuming import clear_results, report, train
 from .tree_growing import grow_trees
 
 
@@ -45,26 +40,32 @@ class StreamTrainingArguments(HubTrainingArguments):
 
     Args:
         model_card, hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
-        new_parameters_learning_rate (`float`, *optional*): Of everything outside the pretrained encoder. Default:
-            `learning_rate`.
-        min_steps (`int`, *optional*, defaults to 0): Train for more than `num_train_epochs` where these are fewer
-            optimiser steps than this.
-        freeze_encoder (`bool`, *optional*, defaults to `False`): Train only what is new, over vectors of posts that
-            are computed once. For a `post_tempoformer`.
-        early_stopping_patience (`int`, *optional*): Stop after this many evaluations without a better
-            `metric_for_best_model`.
+        num_train_epochs (`float`, *optional*): Number of epochs, in the place of `min_epochs` and `min_steps`.
+        min_epochs (`float`, *optional*, defaults to 3.0): Fewest epochs.
+        min_steps (`int`, *optional*, defaults to 0): Fewest optimiser steps. The training has as many epochs as it
+            takes.
+        new_parameters_learning_rate (`float`, *optional*): Learning rate of everything outside the pretrained encoder.
+            Default: `learning_rate`.
+        freeze_encoder (`bool`, *optional*, defaults to `False`): Whether to train only what is new, over vectors of
+            posts that are computed once. For a `post_tempoformer`.
+        early_stopping_patience (`int`, *optional*): Number of evaluations without a better `metric_for_best_model`
+            after which the training stops.
         restore_callback_states_from_checkpoint (`bool`, *optional*, defaults to `True`): Whether early stopping keeps
             its patience when a training resumes.
     """
 
+    num_train_epochs: float | None = field(
+        default=None, metadata={"help": "Epochs, in the place of --min_epochs and --min_steps."}
+    )
+    min_epochs: float = field(default=3.0, metadata={"help": "Train for at least as many epochs."})
+    min_steps: int = field(
+        default=0, metadata={"help": "Train for more epochs where --min_epochs would be fewer steps than this."}
+    )
     new_parameters_learning_rate: float | None = field(
         default=None,
         metadata={
             "help": "Learning rate of stream attention, fusion and head, which are new. Default: --learning_rate."
         },
-    )
-    min_steps: int = field(
-        default=0, metadata={"help": "Train for more epochs where --num_train_epochs would be fewer steps than this."}
     )
     freeze_encoder: bool = field(
         default=False,
@@ -81,6 +82,12 @@ class StreamTrainingArguments(HubTrainingArguments):
         check_positive(self, "early_stopping_patience")
         if self.min_steps < 0:
             raise ValueError(f"--min_steps must be at least 0, got {self.min_steps}.")
+        if not 0 < self.min_epochs < math.inf:
+            raise ValueError(f"--min_epochs must be more than 0, got {self.min_epochs}.")
+        if self.num_train_epochs is None:
+            self.num_train_epochs = self.min_epochs
+        else:
+            self.min_steps = 0
         super().__post_init__()
         is_evaluated = self.metric_for_best_model is not None and self.eval_strategy != "no"
         if self.do_train and self.early_stopping_patience is not None and not is_evaluated:
@@ -100,13 +107,15 @@ class StreamTrainer(HubTrainer):
 
     Args:
         args, kwargs: As in [`Trainer`]. `compute_metrics` defaults to [`compute_metrics`].
+        base_model, dataset, dataset_config: As in [`HubTrainer`].
+        levels (`np.ndarray` of shape `(posts,)`, *optional*): The levels of the labelled training posts, from which
+            the trees of a model over a frozen encoder learn.
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, levels: np.ndarray | None = None, **kwargs):
         super().__init__(*args, **kwargs)
         config = self.model.config
-        # Of the training posts that have a label, if they have levels.
-        self.levels: np.ndarray | None = None
+        self.levels = levels
         self.class_names = [config.id2label[label] for label in range(config.num_labels)]
         if self.compute_metrics is None:
             self.compute_metrics = compute_metrics(self.class_names)
@@ -117,18 +126,18 @@ class StreamTrainer(HubTrainer):
             self.add_callback(EarlyStoppingCallback(self.args.early_stopping_patience))
 
     def train(self, *args, **kwargs):
-        """As in the library; then grows trees ([`grow_trees`]), and warns of a model that has learned nothing."""
+        """Trains as the library does. Then grows trees ([`grow_trees`]), and warns of a model that learned nothing."""
         result = super().train(*args, **kwargs)
         kept = kept_evaluation(self.state, self.args.load_best_model_at_end)
         model, rows = self.accelerator.unwrap_model(self.model), self.train_dataset
         if getattr(model, "trees", None) is not None and "held_out" in (getattr(rows, "column_names", None) or ()):
-            # Not the Trainer's own loader: of several processes each grows the same trees, on all posts.
+            # Each process grows the same trees on all posts, which the Trainer's own loader would share out.
             batches = DataLoader(rows, self.args.eval_batch_size, collate_fn=self.data_collator)
             if self.levels is not None:
                 logger.info("The trees learn from the levels of %d labelled posts.", np.isfinite(self.levels).sum())
             grow_trees(model, batches, self.args.seed, self.levels)
             if kept:
-                # As part of the training: afterwards `--bf16_full_eval` would leave the weights in 16 bits.
+                # As a part of the training. After it, `--bf16_full_eval` would leave the weights in 16 bits.
                 self.is_in_train = True
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
                 self.is_in_train = False
@@ -138,8 +147,22 @@ class StreamTrainer(HubTrainer):
             warn_of_worthless(kept, self.class_names)
         return result
 
+    def evaluate(self, *args, **kwargs) -> dict[str, float]:
+        """
+        Evaluates as the library does. In a training, an evaluation that ties with the best one becomes the best if its
+        loss is lower. The library keeps the first, and models that predict only one class all tie.
+        """
+        metrics = super().evaluate(*args, **kwargs)
+        metric = (self.args.metric_for_best_model or "").removeprefix("eval_")
+        is_tied = self.state.best_metric is not None and metrics.get(f"eval_{metric}") == self.state.best_metric
+        best_loss = kept_evaluation(self.state, best=True).get("eval_loss", -math.inf)
+        if self.is_in_train and is_tied and metrics.get("eval_loss", math.inf) < best_loss:
+            # The library compares next, and finds no best evaluation.
+            self.state.best_metric = None
+        return metrics
+
     def whole_model(self) -> PreTrainedModel:
-        """The model; where FSDP shards it, a copy in the first process, for which all processes must call this."""
+        """The model. Where FSDP shards it, all processes must call this, and the first one gets a whole copy."""
         model = self.accelerator.unwrap_model(self.model)
         if not self.is_fsdp_enabled:
             return model
@@ -160,22 +183,20 @@ class StreamTrainer(HubTrainer):
         new = [parameter for name, parameter in self.model.named_parameters() if encoder not in name]
         return self.args.new_parameters_learning_rate, new
 
-    def _determine_best_metric(self, metrics: dict[str, float], trial) -> bool:
-        # A tie goes to the lower loss. The Trainer keeps the first, and models that predict one class only all tie.
-        metric = (self.args.metric_for_best_model or "").removeprefix("eval_")
-        is_tied = self.state.best_metric is not None and metrics.get(f"eval_{metric}") == self.state.best_metric
-        best_loss = kept_evaluation(self.state, best=True).get("eval_loss", -math.inf)
-        if is_tied and metrics.get("eval_loss", math.inf) < best_loss:
-            self.state.best_metric = None
-        return super()._determine_best_metric(metrics, trial)
-
     def predict_posts(
-        self, items: Dataset, wanted: Sequence[str], metric_key_prefix: str = "predict"
-    ) -> tuple[torch.Tensor, dict[str, float]]:
+        self, items: Dataset, timelines: Sequence[Timeline], metric_key_prefix: str = "predict"
+    ) -> dict[str, float]:
         """
-        The logits (posts, classes) of the posts whose ids are `wanted`, in float32, and the metrics of
-        [`Trainer.predict`]. `items` are rows from [`to_rows`], or have one post each, their `post_id`. Raises a
-        `ValueError` that names the first post with a logit that is NaN or infinite.
+        Predicts posts, and attaches the logits to their timelines.
+
+        Args:
+            items (`Dataset`): Rows from [`to_rows`], or items of one post, as [`attach_logits`] takes them.
+            timelines (`Sequence[Timeline]`): The timelines of the rows.
+            metric_key_prefix (`str`, *optional*, defaults to `"predict"`): Prefix of the metrics.
+
+        Returns:
+            The metrics of [`Trainer.predict`]. Raises a `ValueError` that names the first post with a logit that is
+            NaN or infinite.
         """
         # With `group_by_length` the Trainer would reorder what it predicts, too.
         strategy, self.args.train_sampling_strategy = self.args.train_sampling_strategy, "sequential"
@@ -183,64 +204,62 @@ class StreamTrainer(HubTrainer):
             output = self.predict(items, metric_key_prefix=metric_key_prefix)
         finally:
             self.args.train_sampling_strategy = strategy
-        # An item of a baseline is one post, without a dimension for posts.
+        # An item may be one post, without a dimension for posts.
         logits = output.predictions if output.predictions.ndim == 3 else output.predictions[:, None]
-        logits = torch.from_numpy(in_order(wanted, targets_of(items), logits)).float()
-        check_finite(logits, lambda post: f"Post {wanted[post]!r}")
-        return logits, output.metrics
+        attach_logits(timelines, items, logits)
+        return output.metrics
 
     def predict_timelines(
         self,
         split: Literal["validation", "test"],
         items: Mapping[str, Dataset],
-        timelines: Mapping[str, Dataset],
+        timelines: Mapping[str, Sequence[Timeline]],
+        with_texts: bool = True,
     ) -> dict[str, Any]:
         """
-        Predicts the posts of a split, with the calibration that the model has, and scores them beside what learns
-        from the split `train`, if it is there. Writes predictions (without texts, if the timelines have none) and
-        figures of the test split, and logs the metrics of the validation split. `items` are those of
-        [`StreamTrainer.predict_posts`] for each split.
+        Predicts the posts of a split, with the calibration that the model has, and scores them beside methods that
+        learn from the split `train`, if it is given. Writes the predictions and figures of the test split, and logs
+        the metrics of the validation split.
 
-        Returns the metrics of [`Trainer.predict`], what [`score_part`] finds and `posts_per_second` (over frozen
-        embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
+        Args:
+            split (`"validation"` or `"test"`): The split.
+            items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
+            timelines (`Mapping[str, Sequence[Timeline]]`): Timelines of each split.
+            with_texts (`bool`, *optional*, defaults to `True`): Whether texts are written with the predictions.
+
+        Returns:
+            The metrics of [`Trainer.predict`], the scores of [`score_part`], and `posts_per_second` (over frozen
+            embeddings `embedded_posts_per_second`). All names begin with `eval_` (validation) or `predict_` (test).
         """
-        prefix, of_split = "eval" if split == "validation" else "predict", timelines[split]
-        names, ids = self.class_names, post_ids_of(of_split)
-        asked = set(chain.from_iterable(targets_of(items[split])))
-        targets = [index for index, post_id in enumerate(ids) if post_id in asked]
-        logits, metrics = self.predict_posts(items[split], [ids[index] for index in targets], prefix)
-
-        def of_all_posts(calibration: dict[str, Any] | None) -> tuple[np.ndarray, np.ndarray]:
-            decided, ranked = decide(logits, calibration)
-            predicted, probabilities = np.full(len(ids), -1), np.zeros((len(ids), len(names)))
-            predicted[targets], probabilities[targets] = ranked[:, 0].numpy(), decided.numpy()
-            return predicted, probabilities
-
+        prefix, asked, names = "eval" if split == "validation" else "predict", timelines[split], self.class_names
+        metrics = self.predict_posts(items[split], asked, prefix)
         calibration = getattr(self.model.config, "calibration", None)
-        predicted, vectors = of_all_posts(calibration), None
+        predictions, probabilities = decide_posts(asked, calibration)
         if split == "test" and self.is_world_process_zero():
-            uncalibrated = None if calibration is None else of_all_posts(None)[1]
-            write_predictions(self.args.output_dir, prediction_rows(of_split, *predicted, names))
-            write_test_figures(self.args.output_dir, of_split, *predicted, names, uncalibrated)
+            uncalibrated = None if calibration is None else decide_posts(asked, None)[1]
+            table = prediction_rows(asked, predictions, probabilities, names, with_texts)
+            write_predictions(self.args.output_dir, table)
+            write_test_figures(self.args.output_dir, asked, predictions, probabilities, names, uncalibrated)
+        vectors = None
         if split == "test" and "train" in timelines and "post_index" in (items["train"].column_names or ()):
-            parts = ("train", "test")
-            vectors = tuple(vectors_of(items[part], post_ids_of(timelines[part])) for part in parts)
-        scores = score_part(of_split, *predicted, names, timelines.get("train"), vectors)
+            vectors = tuple(post_vectors(items[part], timelines[part]) for part in ("train", "test"))
+        scores = score_part(asked, predictions, probabilities, names, timelines.get("train"), vectors)
         if seconds := metrics[f"{prefix}_runtime"]:
-            # Over frozen embeddings the encoder's time is not in it.
+            # Over frozen embeddings, this time does not include the encoder's.
             embedded = self.args.freeze_encoder or not self.model.base_model_prefix
-            scores["embedded_posts_per_second" if embedded else "posts_per_second"] = len(targets) / seconds
+            number = np.count_nonzero(predictions >= 0)
+            scores["embedded_posts_per_second" if embedded else "posts_per_second"] = number / seconds
         if not scores["labelled_posts"]:
             metrics.pop(f"{prefix}_loss", None)
-        # The Trainer's own scores know no calibration.
-        found = metrics | {f"{prefix}_{name}": value for name, value in scores.items()}
+        # The Trainer's own scores ignore the calibration.
+        results = metrics | {f"{prefix}_{name}": value for name, value in scores.items()}
         if split == "validation":
-            self.log({name: found[name] for name in metrics})
-        return found
+            self.log({name: results[name] for name in metrics})
+        return results
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
         """Prints a table of the last split, and a line of each other one."""
-        name, results = SPLITS.get(split, split), nest(metrics, split, self.class_names)
+        name, results = SPLITS.get(split, split), group_by_class(metrics, split, self.class_names)
         if not self.is_world_process_zero():
             return
         if split == "train":
@@ -254,66 +273,30 @@ class StreamTrainer(HubTrainer):
             print(f"All numbers: {Path(self.args.output_dir) / RESULTS}")
 
     def card_verdict(self) -> list[str]:
-        return worth(nest(self.saved_metrics.get("predict", {}), "predict", self.class_names))
+        return test_summary(group_by_class(self.saved_metrics.get("predict", {}), "predict", self.class_names))
 
     def write_results(self):
-        parts = {SPLITS.get(of, of): nest(saved, of, self.class_names) for of, saved in self.saved_metrics.items()}
-        write_json(Path(self.args.output_dir) / RESULTS, parts)
+        results = {
+            SPLITS.get(split, split): group_by_class(metrics, split, self.class_names)
+            for split, metrics in self.saved_metrics.items()
+        }
+        write_json(Path(self.args.output_dir) / RESULTS, results)
 
-    def calibrate(self, items: Dataset, timelines: Dataset):
+    def calibrate(self, items: Dataset, timelines: Sequence[Timeline]):
         """
         Fits a temperature and decision thresholds to the labelled posts of validation timelines, and saves the model
         with them. `items` are as in [`StreamTrainer.predict_posts`].
         """
-        labels = labels_of(timelines)
-        labelled, ids = np.flatnonzero(labels >= 0), post_ids_of(timelines)
-        logits, _ = self.predict_posts(items, [ids[index] for index in labelled])
+        self.predict_posts(items, timelines)
+        labels = all_labels(timelines)
+        labelled = labels >= 0
+        logits = torch.cat([timeline.logits for timeline in timelines])[torch.from_numpy(labelled)]
         temperature = fit_temperature(logits.numpy(), labels[labelled])
         probabilities, _ = decide(logits, {"temperature": temperature})
         thresholds = tune_thresholds(probabilities.numpy(), labels[labelled])
         self.model.config.calibration = {"temperature": temperature, "thresholds": thresholds}
         if not self.args.do_train:
-            # The weights may be in another folder yet.
+            # The weights may still be only in another folder.
             self.save_model()
         elif self.is_world_process_zero():
             self.model.config.save_pretrained(self.args.output_dir)
-
-
-def run_steps(
-    trainer: StreamTrainer,
-    items: Mapping[str, Dataset],
-    timelines: Mapping[str, Dataset],
-    surveys: Mapping[str, Survey],
-    split: Mapping[str, Sequence[str]],
-    model_args: ModelArguments,
-    data: DataTrainingArguments,
-):
-    """Does what the Trainer's arguments ask for, in this order; `split` is what [`make_split`] returns."""
-    training, config = trainer.args, trainer.model.config
-    trainer.name_sources(model_args.model_name_or_path, data.dataset_name, data.dataset_config_name)
-    if training.do_train:
-        train(trainer, surveys["train"].fingerprint, model_args, data, split=split)
-    elif training.do_eval or training.do_predict or model_args.calibrate:
-        clear_results(training)
-    if model_args.calibrate:
-        # It is fitted anew below, to the scores of the plain model.
-        config.calibration = None
-    if training.do_eval:
-        report(trainer, "eval", trainer.predict_timelines("validation", items, timelines))
-    if model_args.calibrate:
-        if not training.do_train and trainer.is_world_process_zero():
-            write_json(Path(training.output_dir) / SPLIT, split)
-        trainer.calibrate(items["validation"], timelines["validation"])
-    if training.do_predict:
-        shown = timelines["test"]
-        if data.no_text:
-            timelines = {**timelines, "test": shown.remove_columns("texts")}
-        report(trainer, "predict", trainer.predict_timelines("test", items, timelines))
-        model = trainer.whole_model() if model_args.view else None
-        if model is not None and trainer.is_world_process_zero():
-            page = Path(training.output_dir) / TIMELINES
-            said = trainer.card_verdict()
-            if not training.do_train:
-                said = worth(read_test(model_args.source, **model_args.downloads))
-            write_view(page, model, trainer.processing_class, shown, "Test timelines", said)
-    trainer.finish(has_changed=training.do_train or model_args.calibrate)

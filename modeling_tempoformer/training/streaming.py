@@ -1,16 +1,21 @@
-"""Training on posts or texts that are read as they are needed."""
+"""Trains on posts or texts that are read as they are needed."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 
-from datasets import Dataset, IterableDataset
+from datasets import IterableDataset
 from transformers import TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
 
+from ..data.timelines import TimelineStream
+from ..timeline_tempoformer import Timeline
 
-# Rows among which the next one is drawn.
+
+# Number of rows among which the next one is drawn
 SHUFFLED_ROWS = 256
-# Timelines that methods of comparison learn from, which hold all their posts.
+# Number of timelines from which other methods learn, which hold all their posts
 COMPARED_TIMELINES = 2000
 
 logger = logging.getLogger(__name__)
@@ -29,15 +34,24 @@ def check_streaming(training: TrainingArguments):
 
 def shuffle_forever(rows: IterableDataset, seed: int) -> IterableDataset:
     """
-    Shuffles a stream and repeats it without end, as one epoch: so that all processes have as many batches however long
-    their files are, and a training that resumes finds its place after any number of passes. Every pass has the same
-    order: that of the files is drawn, and then each row from the next 256.
+    Shuffles a stream and repeats it without end, as one epoch.
+
+    All processes then have as many batches, however long their files are, and a training that resumes finds its place
+    after any number of passes. Every pass has the same order: the files are shuffled, and then each row is drawn from
+    the next 256.
     """
     return rows.shuffle(seed=seed, buffer_size=SHUFFLED_ROWS).repeat(None)
 
 
-def first_timelines(timelines: IterableDataset) -> Dataset:
-    """The first 2,000 timelines of a stream, without texts, for what a report compares a model with."""
+def begin_streams(timelines: Mapping[str, list[Timeline] | TimelineStream]) -> dict[str, list[Timeline]]:
+    """The timelines of each split, where a stream is replaced by its first timelines."""
+    return {
+        name: first_timelines(split) if isinstance(split, TimelineStream) else split
+        for name, split in timelines.items()
+    }
+
+
+def first_timelines(timelines: TimelineStream) -> list[Timeline]:
+    """The first 2,000 timelines of a stream, without texts, for the methods that a report compares the model with."""
     logger.info("Position and time, beside the scores, learn from the first %d timelines at most.", COMPARED_TIMELINES)
-    kept = ({name: timeline[name] for name in timeline if name != "texts"} for timeline in timelines)
-    return Dataset.from_list(list(islice(kept, COMPARED_TIMELINES)))
+    return [replace(timeline, texts=[]) for timeline in islice(timelines, COMPARED_TIMELINES)]

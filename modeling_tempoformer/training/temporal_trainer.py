@@ -7,19 +7,19 @@ from torch import nn
 from .hub_trainer import HubTrainer, HubTrainingArguments
 
 
-# Time embeddings, W_T and b_T, alpha.
+# Time embeddings; W_T and b_T; alpha
 TIME_PARAMETERS = ("time_embeddings.", ".attention.self.time.", ".attention.self.residual.")
 
 
 @dataclass(repr=False)
 class TemporalTrainingArguments(HubTrainingArguments):
     """
-    TrainingArguments plus a learning rate for the parameters of time, with defaults for dated texts.
+    [`HubTrainingArguments`] plus a learning rate for the parameters of time.
 
     Args:
         model_card, hub_strategy, remove_unused_columns: As in [`HubTrainingArguments`].
-        time_learning_rate (`float`, *optional*): Of time embeddings, W_T and alpha, which are new. Default:
-            `learning_rate`.
+        time_learning_rate (`float`, *optional*): Learning rate of time embeddings, W_T and alpha, which are new.
+            Default: `learning_rate`.
     """
 
     time_learning_rate: float | None = field(
@@ -35,6 +35,7 @@ class TemporalTrainer(HubTrainer):
 
     Args:
         args, kwargs: As in [`Trainer`].
+        base_model, dataset, dataset_config: As in [`HubTrainer`].
     """
 
     def own_learning_rate(self) -> tuple[float | None, list[nn.Parameter]]:

@@ -1,4 +1,4 @@
-"""Grows the trees of a post model over a frozen encoder, when its members are trained."""
+"""Grows the trees of a post model over a frozen encoder, after its members are trained."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,17 +15,17 @@ from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
 from ..trees_tempoformer import DEPTH, SPLITS, Trees
 
 
-# Posts that go to a leaf at least, and the share of the features among which a split is chosen.
-LEAST_POSTS, SHARE_OF_FEATURES = 3, 0.3
+# Fewest posts of a leaf, and the share of the features among which a split is chosen
+MIN_SAMPLES_LEAF, SHARE_OF_FEATURES = 3, 0.3
 POSTS_AT_ONCE = 512
-# A component counts nothing whose spread is less than this share of the largest one's, nor another feature whose
-# spread is less than this: divided by the spread, rounding errors would be as large as what it says.
+# Smallest spread of a feature that counts; of a component, as a share of the spread of the largest one. Features are
+# divided by their spread, and with a smaller one rounding errors would be as large as the feature.
 LEAST_SPREAD = 1e-2
-# So finely a tree, which splits softly, tells posts apart: equal texts, read in other batches, are not split.
+# Decimals to which features are rounded, so that no split separates equal texts that were read in other batches
 DECIMALS = 3
-# Where the experts separate all posts, the likelihood has no maximum.
+# Largest weight of an expert. If the experts separate all posts, the likelihood has no maximum.
 LARGEST_WEIGHT = 5.0
-# Among which a cross-validation chooses how strongly the prediction of a level is held back.
+# Ridge penalties of the prediction of a level, among which a cross-validation chooses
 PENALTIES = np.logspace(-2, 3, 11)
 
 
@@ -37,22 +37,23 @@ def grow_trees(
     levels: np.ndarray | None = None,
 ):
     """
-    Grows the trees of each member on the posts that it learns from, and weighs them against the members where neither
-    has learned.
+    Grows the trees of each member on the posts from which it learns, and weighs trees and members on the posts from
+    which neither has learned.
 
     Args:
-        model ([`PostTempoFormerForStreamClassification`]): Its members are trained; gets trees and `tree_weights`.
+        model ([`PostTempoFormerForStreamClassification`]): The model, whose members are trained. It gets trees and
+            `tree_weights`.
         batches (`Iterable[Mapping[str, torch.Tensor]]`): All training posts, with their `labels` and `held_out`.
         seed (`int`): Seed of the trees.
-        levels (`np.ndarray` of shape `(posts,)`, *optional*): The level of each labelled post, NaN for none. The trees
-            then read what a line through the vectors says of a post's level, in the place of the last component.
+        levels (`np.ndarray` of shape `(posts,)`, *optional*): The level of each labelled post, NaN for none. With
+            levels, the trees read a level that is predicted from a post's vector, in the place of the last component.
     """
     trees = model.trees
     model.config.tree_weights = None
     model.eval()
-    found = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
-    pairs, alike, place, *known = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
-    logits, labels, held_out = (values.numpy() for values in known)
+    read = [read_batch(model, {name: values.to(model.device) for name, values in batch.items()}) for batch in batches]
+    pairs, cosines, position_and_gap, *rest = (torch.cat(parts).cpu() for parts in zip(*read, strict=True))
+    logits, labels, held_out = (values.numpy() for values in rest)
 
     trees.cpu()
     newest = pairs[:, 1].numpy()
@@ -63,7 +64,7 @@ def grow_trees(
     directions = None if levels is None else level_directions(newest, levels, held_out, model.config.num_members)
     trees.center.zero_()
     trees.scale.fill_(1)
-    features = read_features(trees, pairs, alike, place, held_out, directions)
+    features = read_features(trees, pairs, cosines, position_and_gap, held_out, directions)
     trees.center.copy_(features.mean(0))
     spread = features.std(0)
     counts = spread > least_spread(trees, spread)
@@ -74,7 +75,7 @@ def grow_trees(
         forest = ExtraTreesClassifier(
             model.config.num_trees,
             max_depth=DEPTH,
-            min_samples_leaf=LEAST_POSTS,
+            min_samples_leaf=MIN_SAMPLES_LEAF,
             max_features=SHARE_OF_FEATURES,
             class_weight="balanced",
             random_state=seed + member,
@@ -90,67 +91,70 @@ def grow_trees(
 
 
 def least_spread(trees: Trees, spread: torch.Tensor) -> torch.Tensor:
-    """The standard deviation from which each of the trees' features counts, from that of all of them."""
-    # If all texts are the same, the largest component is nothing but rounding errors of their vector.
+    """The standard deviation from which each of the trees' features counts. `spread` is that of each feature."""
+    # If all texts are the same, the largest component holds only the rounding errors of their vector.
     largest = torch.maximum(spread[0], LEAST_SPREAD * trees.mean.norm())
-    # A direction of levels has any length, those of components 1.
-    of_components = (largest * trees.components.norm(dim=-1)).repeat(3)
-    return LEAST_SPREAD * torch.cat((of_components, torch.ones(len(spread) - len(of_components))))
+    # The direction of levels may have any length, and those of components have length 1.
+    scales = (largest * trees.components.norm(dim=-1)).repeat(3)
+    return LEAST_SPREAD * torch.cat((scales, torch.ones(len(spread) - len(scales))))
 
 
 def level_directions(
     vectors: np.ndarray, levels: np.ndarray, held_out: np.ndarray, members: int
 ) -> torch.Tensor | None:
     """
-    For each member the direction of vectors in which the level grows (members, hidden), learned from the posts that
-    the member learns from; None where levels do not differ.
+    The direction of vectors in which the level grows (members, hidden), fitted to the posts from which each member
+    learns; None if their levels do not differ.
     """
     learned = [~np.isnan(levels) & (held_out != member) for member in range(members)]
-    if min(len(np.unique(levels[of_member])) for of_member in learned) < 2:
+    if min(len(np.unique(levels[posts])) for posts in learned) < 2:
         return None
-    fits = (RidgeCV(PENALTIES).fit(vectors[of_member], levels[of_member]) for of_member in learned)
+    fits = (RidgeCV(PENALTIES).fit(vectors[posts], levels[posts]) for posts in learned)
     return torch.from_numpy(np.stack([fit.coef_ for fit in fits]))
 
 
 def read_features(
     trees: Trees,
     pairs: torch.Tensor,
-    alike: torch.Tensor,
-    place: torch.Tensor,
+    cosines: torch.Tensor,
+    position_and_gap: torch.Tensor,
     held_out: np.ndarray,
     directions: torch.Tensor | None,
 ) -> torch.Tensor:
     """
-    What the trees read of the training posts. The level of each post is predicted by a direction that was not learned
-    from it, since the trees would trust it too much; that of new posts is by the mean of the directions.
+    The features of the training posts that the trees read. The level of a training post is predicted by the direction
+    of the member that does not learn from it, because trees would trust another one too much. The level of a new post
+    is predicted by the mean of the directions.
     """
     if directions is None:
-        return trees.read(pairs, alike, place)
+        return trees.read(pairs, cosines, position_and_gap)
     features = torch.empty(len(pairs), len(trees.center))
     for member, direction in enumerate(directions):
-        of_member = torch.from_numpy(held_out == member)
+        posts = torch.from_numpy(held_out == member)
         trees.components[-1] = direction
-        features[of_member] = trees.read(pairs[of_member], alike[of_member], place[of_member])
+        features[posts] = trees.read(pairs[posts], cosines[posts], position_and_gap[posts])
     trees.components[-1] = directions.mean(0)
     return features
 
 
 def read_batch(model: PostTempoFormerForStreamClassification, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
     """
-    Of each labelled post what the trees read, its logits by the member that has not learned from it, its label and
-    that member.
+    Returns, for each labelled post, the arguments of [`Trees.read`], its logits by the member that has not learned
+    from it, its label and that member.
     """
-    labels, held_out, place = (batch.pop(name) for name in ("labels", "held_out", "place"))
+    labels, held_out, timeline_position = (batch.pop(name) for name in ("labels", "held_out", "timeline_position"))
     outputs = model.base_model(**batch, return_dict=True)
     rows = torch.arange(len(held_out), device=held_out.device)
-    arguments = (outputs, place, batch.get("elapsed"))
+    arguments = (outputs, timeline_position, batch.get("elapsed"))
     logits = model.classify_streams(*arguments)[held_out, rows]
     values = (*model.tree_inputs(*arguments), logits, labels, held_out.unsqueeze(-1).expand_as(labels))
     return [tensor[labels >= 0] for tensor in values]
 
 
 def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold: torch.Tensor, leaves: torch.Tensor):
-    """Copies a tree of scikit-learn to a row of each buffer. A leaf above the last level is there for all below it."""
+    """
+    Copies a tree of scikit-learn to a row of each buffer, and a leaf above the last level to all leaves below it.
+    """
     waiting = [(0, 0)]
     while waiting:
         place, node = waiting.pop()
@@ -169,12 +173,12 @@ def weigh(
     network: np.ndarray, trees: np.ndarray, labels: np.ndarray, class_weights: list[float] | None
 ) -> list[float]:
     """
-    The weights of two experts' logits, 0 to 5, that give the labels the largest likelihood.
+    The weights of two experts' logits, from 0 to 5, that give the labels the largest likelihood.
 
     Args:
-        network, trees (`np.ndarray` of shape `(posts, classes)`): Logits of posts that neither has learned from.
+        network, trees (`np.ndarray` of shape `(posts, classes)`): Logits of posts from which neither has learned.
         labels (`np.ndarray` of shape `(posts,)`): Class ids.
-        class_weights (`list[float]`, *optional*): What a post of each class counts, as in the loss; 1 if omitted.
+        class_weights (`list[float]`, *optional*): The weight of a post of each class, as in the loss. Default: 1.
     """
     counts = np.ones(len(labels)) if class_weights is None else np.asarray(class_weights)[labels]
 

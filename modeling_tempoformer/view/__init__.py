@@ -1,4 +1,4 @@
-"""Pages that a person looks at."""
+"""HTML pages of timelines and of words."""
 
 from .page import check_view
 from .timelines import show

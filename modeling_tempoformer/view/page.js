@@ -1,35 +1,35 @@
 "use strict";
-// What all pages share: the embedded data, elements, and charts.
+// Shared by all pages: the embedded data, elements, and charts.
 
 const page = JSON.parse(document.getElementById("page-data").textContent);
 
-// An element with properties and children. Texts become text nodes, never markup.
+// Creates an element with properties and children. Texts become text nodes, never markup.
 function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
+  const created = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
+    if (name in created) created[name] = value;
+    else created.setAttribute(name, value);
   }
-  made.append(...children);
-  return made;
+  created.append(...children);
+  return created;
 }
 
 function byId(id) {
   return document.getElementById(id);
 }
 
-// Draws a chart as SVG in an element. `data` holds rows by the name of a data set. Returns a promise of its view, for
-// `view.data(name, rows)`, `view.signal(name, value)` and `view.run()`.
+// Draws a chart as SVG in an element. `data` holds the rows of data sets by name. Returns a promise of the view, which
+// has `view.data(name, rows)`, `view.signal(name, value)` and `view.run()`.
 async function draw(name, into, data = {}) {
   const chart = page.charts[name];
   const sets = chart.data.map((set) => (set.name in data ? { ...set, values: data[set.name] } : set));
-  // 1: errors alone. That a data set is still empty is no news.
+  // Level 1 logs errors only, because data sets may still be empty.
   const options = { mode: "vega", renderer: "svg", actions: false, defaultStyle: false, tooltip: false, logLevel: 1 };
   return (await vegaEmbed(into, { ...chart, data: sets }, options)).view;
 }
 
-// Makes a chart as wide as its element, or its plot `least` pixels wide if that is more. The words of the axis on its
-// left may take another room at the new width, so it is measured twice. What stands on the right gets `RIGHT` pixels.
+// Makes a chart as wide as its element, or its plot `least` pixels wide if that is more. The new width may change the
+// labels of the axis on the left, so it is measured twice. `RIGHT` pixels stay free on the right.
 const RIGHT = 12;
 
 async function fitWidth(view, into, least = 0) {
@@ -42,7 +42,7 @@ async function fitWidth(view, into, least = 0) {
   await view.runAsync();
 }
 
-// Saves a chart as an SVG file, in the colours of the light page, which are those of paper.
+// Saves a chart as an SVG file in the colours of the light page.
 async function saveChart(view, name) {
   const colours = document.styleSheets[0].cssRules[0].style;
   const svg = await view.toSVG();
@@ -53,6 +53,6 @@ async function saveChart(view, name) {
 function saveFile(name, type, content) {
   const link = element("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
   link.click();
-  // Not at once: the browser reads it later.
+  // Later, because the browser reads it after this call.
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -1,6 +1,6 @@
 """
-Pages that a person opens from disk: one HTML file with its style, its script, its charts and its data, which asks
-no other machine for anything. Needs the extra `view`.
+Renders pages that a person opens from disk: one HTML file with its style, script, charts and data, which makes no
+request to any server. Needs the extra `view`.
 """
 
 import importlib.util
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 LIBRARIES = {"altair": "altair", "vl_convert": "vl-convert-python"}
-# A post cannot end the script element that holds it, or begin a comment in it.
+# Characters that are escaped, so that a post cannot end its script element or begin a comment in it.
 ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-# The colours of classes and groups, in order; page.css says what they are in the light, in the dark and on paper.
+# The colours of classes and groups, in order. page.css defines them for light and dark screens and for paper.
 COLOURS = [f"var(--group-{number})" for number in range(8)]
-# Legends stand one below the other where there is no room beside.
+# The entries of a legend are in a column if the chart is narrow.
 LEGENDS = {"top": {"anchor": "start", "direction": {"signal": "width < 480 ? 'vertical' : 'horizontal'"}}}
-# Charts take all colours from the page, so that they follow it into the dark and onto paper.
+# Charts take all colours from the page, so that dark screens and paper change them too.
 CHART_CONFIG = {
     "background": "transparent",
-    # Named, so that Vega measures words as the browser draws them.
+    # Explicit, so that Vega measures words in the font that the browser draws.
     "font": "system-ui, sans-serif",
     "view": {"stroke": None},
     "axis": {
@@ -54,7 +54,7 @@ def check_view():
 
 
 def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
-    """A chart of altair as a Vega specification. `draw` in page.js runs it, and gives its named data."""
+    """Compiles a chart of altair to a Vega specification, which `draw` in page.js draws with its named data."""
     import vl_convert
 
     return vl_convert.vegalite_to_vega({**chart.to_dict(), "config": CHART_CONFIG})
@@ -62,36 +62,41 @@ def compile_chart(chart: "altair.TopLevelMixin") -> dict[str, Any]:
 
 def render_page(template: str, data: Any, charts: "dict[str, altair.TopLevelMixin]", **values: Any) -> str:
     """
-    A page as one HTML text, of a template that extends `page.html.jinja`. Its script gets `data` as `page.data`, and
-    the charts' Vega specifications as `page.charts`; the template shows `values`, `title` among them.
+    Renders a page as one HTML text.
+
+    Args:
+        template: The name of a template that extends `page.html.jinja`.
+        data: The data that the page's script reads as `page.data`.
+        charts: The charts by name; the script reads their Vega specifications as `page.charts`.
+        values: Values that the template shows, including `title`.
     """
     settings = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, **settings)
     environment.globals["own_file"] = own_file
-    given = {"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}
-    return environment.get_template(template).render(vega=vega_bundle(), data=embed(given), **values)
+    page_data = {"data": data, "charts": {name: compile_chart(chart) for name, chart in charts.items()}}
+    return environment.get_template(template).render(vega=vega_bundle(), data=embed(page_data), **values)
 
 
 @cache
 def vega_bundle() -> Markup:
-    """The script that draws charts; putting it together takes a second or more."""
+    """Bundles the script that draws charts, which takes a second or more."""
     import vl_convert
 
     return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def own_file(name: str) -> Markup:
-    """A style or a script of this folder, for a template: it is ours, and not escaped."""
+    """Returns a style or a script of this folder for a template, unescaped because it is ours."""
     return Markup((FOLDER / name).read_text(encoding="utf-8"))
 
 
 def embed(value: Any) -> Markup:
-    """JSON for a script element."""
+    """Writes a value as JSON for a script element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(ESCAPED))
 
 
 def write_page(path: str | Path, html: str):
-    """Writes a page, which is there whole or not at all."""
+    """Writes a page whole or not at all."""
     with written_whole(Path(path)) as partial:
         partial.write_text(html, encoding="utf-8")

@@ -1,11 +1,11 @@
-"""The charts of the page of timelines. Its script gives them their data, in the named data sets, and their signals."""
+"""Charts of the page of timelines, whose script fills their named data sets and sets their signals."""
 
 from collections.abc import Collection, Sequence
 
 import altair as alt
 
 
-# What became of a post at the threshold: its shape and its colour. The page says each as a word as well.
+# The shape and the colour of each outcome of a post at the threshold. The page also writes the outcome.
 OUTCOMES = {
     "hit": ("circle", "var(--good)"),
     "miss": ("cross", "var(--bad)"),
@@ -13,13 +13,13 @@ OUTCOMES = {
     "alarm": ("square", "var(--accent)"),
     "no alarm": ("circle", "var(--edge)"),
 }
-# Read without colour too.
+# The dashes of classes, which can be told apart without colour.
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1], [1, 3], [10, 2, 2, 2, 2, 2]]
-WIDTH = 800  # The script sets the true one.
+WIDTH = 800  # replaced by the script
 CLASS_ROW = 22
-LEAST_REACH = 0.5  # of an axis of changes of log-odds
+LEAST_REACH = 0.5  # of the axis of effects, in log-odds
 WATCHED = alt.param(name="watched", value="")
-# Where the script says what stands below the axis.
+# The script sets the positions and the words of ticks.
 TICKS, TICK_WORDS = alt.param(name="ticks", value=[]), alt.param(name="tick_words", value=[])
 PROBABILITY = alt.Y("p:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(values=[0, 0.5, 1]))
 LEGEND = alt.Legend(
@@ -28,15 +28,15 @@ LEGEND = alt.Legend(
 
 
 def rows(name: str) -> alt.Chart:
-    """A chart of a data set that the page's script fills. Its values are numbers and words already."""
+    """Makes a chart of a data set that the page's script fills. Its values need no parsing."""
     return alt.Chart(alt.NamedData(name=name, format=alt.DataFormat(parse=None)))
 
 
 def timeline_charts(
     names: Sequence[str], watched: int, labelled: Collection[bool], layers: int
 ) -> dict[str, alt.TopLevelMixin]:
-    """The charts by name; `labelled` has whether there are posts with a label (True), and posts without (False)."""
-    # The class to watch has a line without gaps.
+    """Makes the charts, by name; `labelled` contains True if any post has a label, and False if any has none."""
+    # The watched class comes first, whose line is solid.
     classes = [names[watched], *(name for name in names if name != names[watched])]
     outcomes = [outcome for outcome in OUTCOMES if outcome != "alarm" or False in labelled]
     labels = names
@@ -47,11 +47,11 @@ def timeline_charts(
 
 
 def timeline_chart(classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str]) -> alt.VConcatChart:
-    """Probabilities and alarms over time, and below them, where there are labels, those and what is predicted."""
+    """Charts probabilities and alarms over time and, if there are labels, labels and predictions below them."""
     words = f"{TICK_WORDS.name}[indexof({TICKS.name}, datum.value)]"
     axis = alt.Axis(grid=False, values=alt.ExprRef(TICKS.name), labelExpr=words, labelOverlap=False, labelAlign="left")
     x = alt.X("x:Q", title=None, scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
-    # One axis, below both.
+    # Both parts share the axis of the lower one.
     above = x.copy()
     if labels:
         above.axis = alt.Axis(labels=False, ticks=False, grid=False)
@@ -69,7 +69,7 @@ def silence_layer(x: alt.X) -> alt.LayerChart:
 
 
 def line_layers(x: alt.X, classes: Sequence[str]) -> list[alt.Chart]:
-    """The probability of the class to watch; of the others, where there are several, faintly; and the threshold."""
+    """Draws the probabilities of the watched class and, more faintly, of other classes, and the threshold."""
     is_watched = f"datum.class === {WATCHED.name}"
     legend = LEGEND if len(classes) > 2 else None
     dash = alt.StrokeDash("class:N", scale=alt.Scale(domain=classes, range=DASHES), legend=legend)
@@ -90,7 +90,7 @@ def line_layers(x: alt.X, classes: Sequence[str]) -> list[alt.Chart]:
 
 
 def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
-    """A mark for each post, a ring around the one that is pointed at, and a rule through the one that is explained."""
+    """Draws a mark for each post, a ring around the current one, and a rule through the one that is explained."""
     shapes, fills = (list(column) for column in zip(*map(OUTCOMES.get, outcomes), strict=True))
     marks = (
         rows("posts")
@@ -110,7 +110,7 @@ def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
 
 
 def label_chart(x: alt.X, names: Sequence[str]) -> alt.LayerChart:
-    """A row for each class: an open square where posts have it, a dot where they are predicted as it."""
+    """Charts a row for each class: an open square is a post's label, a dot is its prediction."""
     y = alt.Y("class:N", title=None, scale=alt.Scale(domain=list(names)), axis=alt.Axis(grid=True, labelLimit=90))
     actual = rows("actual").mark_point(shape="square", size=70, stroke="var(--ink)", opacity=1, aria=False)
     predicted = rows("predicted").mark_point(
@@ -121,10 +121,10 @@ def label_chart(x: alt.X, names: Sequence[str]) -> alt.LayerChart:
 
 
 def why_chart(layers: int) -> alt.VConcatChart:
-    """How the posts of a stream moved the newest, in log-odds, and below that the attention of each layer."""
+    """Charts the effects of a stream's posts on its newest, in log-odds, and each layer's attention below them."""
     x = alt.X("post:O", title="post", axis=alt.Axis(labelAngle=0, labelOverlap=True), scale=alt.Scale(padding=0.2))
     hidden = alt.X("post:O", title=None, axis=alt.Axis(labels=False, ticks=False), scale=alt.Scale(padding=0.2))
-    # As far up as down, and never so near that a change of no account looks large.
+    # Symmetric, and with a least reach, so that a small effect does not look large.
     reach = alt.param(name="reach", value=LEAST_REACH)
     scale = alt.Scale(domain=[alt.ExprRef(f"-{reach.name}"), alt.ExprRef(reach.name)], nice=False)
     axis = alt.Axis(format="+.1f", tickCount=5, labelOverlap=True)
@@ -143,7 +143,7 @@ def why_chart(layers: int) -> alt.VConcatChart:
 
 
 def sparkline() -> alt.Chart:
-    """The probability of the watched class over the posts of a timeline."""
+    """Charts the probability of the watched class over the posts of a timeline."""
     chart = rows("posts").mark_line(stroke="var(--accent)", strokeWidth=1.25, aria=False)
     y = alt.Y("p:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
     return chart.encode(x=alt.X("x:Q", axis=None, scale=alt.Scale(nice=False)), y=y).properties(width=100, height=24)

@@ -1,5 +1,5 @@
-// What the page of timelines counts at a threshold. Probabilities and thresholds are whole numbers of 1 / UNIT, so that
-// comparing them is exact; a label is a class id, -1 without one.
+// Counts alarms at a threshold. Probabilities and thresholds are integers, in 1 / UNIT, so that they compare exactly. A
+// label is a class id, -1 without one.
 
 const UNIT = 10000;
 
@@ -15,23 +15,23 @@ function outcomeOf(timeline, post, watched, threshold) {
   return alarm ? "false alarm" : "no alarm";
 }
 
-// The posts that begin a run of neighbouring posts of a class. Posts without a label are left out before.
+// Returns the indices into `labelled` of the posts that begin a run of consecutive posts of a class.
 function runStarts(timeline, labelled, watched) {
-  return labelled.flatMap((post, place) => {
-    const continues = place > 0 && timeline.actual[labelled[place - 1]] === watched;
-    return timeline.actual[post] === watched && !continues ? [place] : [];
+  return labelled.flatMap((post, index) => {
+    const continues = index > 0 && timeline.actual[labelled[index - 1]] === watched;
+    return timeline.actual[post] === watched && !continues ? [index] : [];
   });
 }
 
-// The delay of each run in labelled posts and in seconds, null where no alarm comes before the next run.
+// Returns the delay of each run in labelled posts and in seconds, null if no alarm comes before the next run.
 function delaysOf(timeline, labelled, watched, threshold) {
   const starts = runStarts(timeline, labelled, watched);
   return starts.map((start, run) => {
     const end = starts[run + 1] ?? labelled.length;
-    for (let place = start; place < end; place++) {
-      if (!isAlarm(timeline, labelled[place], watched, threshold)) continue;
-      const seconds = timeline.times ? timeline.times[labelled[place]] - timeline.times[labelled[start]] : null;
-      return { posts: place - start, seconds };
+    for (let index = start; index < end; index++) {
+      if (!isAlarm(timeline, labelled[index], watched, threshold)) continue;
+      const seconds = timeline.times ? timeline.times[labelled[index]] - timeline.times[labelled[start]] : null;
+      return { posts: index - start, seconds };
     }
     return null;
   });

@@ -1,12 +1,12 @@
-// The page of timelines: the settings, the list, one timeline, and why.
+// The page of timelines: its settings, the list, one timeline, and the explanation of a post.
 
 const { names, timelines } = page.data;
 const AT_ONCE = 50; // timelines in the list
 const NARROWEST_POST = 7; // pixels, by position
-const LETTER = 7; // pixels, below the axis
+const LETTER = 7; // pixels, of a label below the axis
 const LOG_ODDS_UNIT = 100;
 const LEAST_REACH = 0.5; // of the axis of effects, in log-odds
-const STRONGEST = 6; // of what moved a post, before all is shown
+const STRONGEST = 6; // causes in the table, until all are shown
 const isLabelled = timelines.some((timeline) => timeline.actual.some((label) => label >= 0));
 const isTimed = timelines.some((timeline) => timeline.times);
 
@@ -14,17 +14,17 @@ const state = {
   watched: page.data.watched,
   threshold: page.data.thresholds[page.data.watched],
   timeline: 0,
-  current: 0, // the post that is pointed at
-  chosen: 0, // the post that is explained
+  current: 0, // the post under the pointer
+  chosen: 0, // the explained post
   axis: isTimed ? "time" : "position",
   search: "",
   listed: AT_ONCE,
 };
-let counts = []; // of each timeline
-let places = []; // of the posts that are shown, on the horizontal axis
-const views = {}; // of the charts, by name
+let counts = []; // for each timeline
+let positions = []; // of the timeline's posts on the horizontal axis
+const views = {}; // charts by name
 
-// ---- The settings and what they count
+// ---- Settings and counts
 
 function recount() {
   counts = timelines.map((timeline) => countTimeline(timeline, state.watched, state.threshold));
@@ -40,7 +40,7 @@ function showSettings() {
 }
 
 function scoreRows(count) {
-  const found = count.delays.filter((delay) => delay !== null).length;
+  const numDetected = count.delays.filter((delay) => delay !== null).length;
   const rows = { posts: plainNumber(count.posts), alarms: plainNumber(count.alarms) };
   if (!isLabelled) return rows;
   return {
@@ -48,7 +48,7 @@ function scoreRows(count) {
     precision: share(count.hits, count.judged),
     recall: share(count.hits, count.ofClass),
     "median delay": medianDelay(count.delays),
-    "runs found": count.delays.length ? `${plainNumber(found)} of ${plainNumber(count.delays.length)}` : "–",
+    "runs found": count.delays.length ? `${plainNumber(numDetected)} of ${plainNumber(count.delays.length)}` : "–",
   };
 }
 
@@ -95,7 +95,7 @@ const ORDERS = {
   length: (a, b) => counts[b].posts - counts[a].posts,
   id: (a, b) => collator.compare(timelines[a].id, timelines[b].id),
 };
-const lowered = new Map(); // texts in lower case, made when they are searched for the first time
+const lowered = new Map(); // texts in lower case, by timeline, from the first search on
 
 function loweredTexts(index) {
   if (!lowered.has(index)) lowered.set(index, timelines[index].texts.map((text) => text.toLowerCase()));
@@ -106,12 +106,12 @@ function matchingPosts(index) {
   return state.search ? loweredTexts(index).filter((text) => text.includes(state.search)).length : 0;
 }
 
-function foundTimelines() {
+function matchingTimelines() {
   const all = [...timelines.keys()].map((index) => ({ index, matches: matchingPosts(index) }));
-  const isFound = ({ index, matches }) =>
+  const isMatch = ({ index, matches }) =>
     !state.search || matches > 0 || timelines[index].id.toLowerCase().includes(state.search);
   const order = ORDERS[byId("sort").value];
-  return all.filter(isFound).sort((a, b) => order(a.index, b.index));
+  return all.filter(isMatch).sort((a, b) => order(a.index, b.index));
 }
 
 function countWords(index, matches) {
@@ -131,7 +131,7 @@ function listItem({ index, matches }) {
   return element("li", {}, button);
 }
 
-// A sparkline is drawn when it comes on the screen.
+// Draws a sparkline when it scrolls into view.
 const sparklines = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
@@ -142,16 +142,16 @@ const sparklines = new IntersectionObserver((entries) => {
 });
 
 function showList() {
-  const found = foundTimelines();
+  const matching = matchingTimelines();
   sparklines.disconnect();
-  byId("timelines").replaceChildren(...found.slice(0, state.listed).map(listItem));
-  byId("more").hidden = found.length <= state.listed;
+  byId("timelines").replaceChildren(...matching.slice(0, state.listed).map(listItem));
+  byId("more").hidden = matching.length <= state.listed;
   byId("found").textContent = state.search
-    ? `${plainNumber(found.length)} of ${plural(timelines.length, "timeline")} match`
+    ? `${plainNumber(matching.length)} of ${plural(timelines.length, "timeline")} match`
     : plural(timelines.length, "timeline");
 }
 
-// While the threshold slides, the order stays: a list that jumps cannot be read.
+// Updates counts but not the order, so that the list does not jump while the threshold slides.
 function updateCountsInList() {
   for (const button of byId("timelines").querySelectorAll("button")) {
     const { timeline, matches } = button.dataset;
@@ -169,14 +169,14 @@ function isByTime() {
   return state.axis === "time" && shown().times !== null;
 }
 
-// By time, in seconds: what is silent has at most a quarter of the width, divided evenly.
-function placesByTime({ times, silences, silence }) {
+// Returns the positions of posts by time, in seconds. Silences share at most a quarter of the width evenly.
+function positionsByTime({ times, silences, silence }) {
   const isSilent = new Set(silences);
   const gaps = times.map((time, post) => (post ? time - times[post - 1] : 0));
   const rest = gaps.reduce((sum, gap, post) => (isSilent.has(post) ? sum : sum + gap), 0);
   const silent = Math.min(silence, rest / 3 / silences.length);
-  let place = 0;
-  return gaps.map((gap, post) => (place += isSilent.has(post) ? silent : gap));
+  let position = 0;
+  return gaps.map((gap, post) => (position += isSilent.has(post) ? silent : gap));
 }
 
 function outcome(post) {
@@ -187,7 +187,7 @@ function probabilityOf(post) {
   return shown().probabilities[state.watched][post];
 }
 
-// Where to begin to read: of the alarms, else of all posts, the one that an earlier post moved most.
+// Returns the post to show first: among the alarms, or among all posts, the one that an earlier post moved most.
 function firstPost(index) {
   const { stream, log_odds_effects: effects, texts } = timelines[index];
   const ranks = texts.map((_, post) => {
@@ -229,32 +229,32 @@ function aboutChart() {
 
 function postRows() {
   return shown().texts.map((_, post) => ({
-    x: places[post],
+    x: positions[post],
     p: probabilityOf(post) / UNIT,
     outcome: outcome(post),
     description: postWords(post),
   }));
 }
 
-// A run of a line ends at each silence.
+// Breaks lines at silences.
 function lineRows() {
   const ends = new Set(shown().silences);
   return names.flatMap((name, label) => {
-    // Of two classes the other line is the same, upside down.
+    // With two classes the other line would be the same, upside down.
     if (names.length === 2 && label !== state.watched) return [];
     let run = 0;
     return shown().probabilities[label].map((units, post) => {
       if (ends.has(post)) run++;
-      return { x: places[post], p: units / UNIT, class: name, run };
+      return { x: positions[post], p: units / UNIT, class: name, run };
     });
   });
 }
 
 function silenceRows(width) {
   const { times, silences, texts } = shown();
-  const span = places[texts.length - 1] - places[0];
+  const span = positions[texts.length - 1] - positions[0];
   return silences.map((post) => {
-    const [x, end] = [places[post - 1], places[post]];
+    const [x, end] = [positions[post - 1], positions[post]];
     const words = duration(times[post] - times[post - 1]);
     if (((end - x) / span) * width < LETTER * words.length) return { x, end };
     return { x, end, middle: (x + end) / 2, words };
@@ -262,11 +262,11 @@ function silenceRows(width) {
 }
 
 function classRows(labels) {
-  return labels.flatMap((label, post) => (label < 0 ? [] : [{ x: places[post], class: names[label] }]));
+  return labels.flatMap((label, post) => (label < 0 ? [] : [{ x: positions[post], class: names[label] }]));
 }
 
 function pointRows(post) {
-  return [{ x: places[post], p: probabilityOf(post) / UNIT }];
+  return [{ x: positions[post], p: probabilityOf(post) / UNIT }];
 }
 
 function changeChart(data) {
@@ -275,29 +275,29 @@ function changeChart(data) {
   view.run();
 }
 
-// As many posts as have room say below the axis when they were written, or which they are.
+// Labels as many posts as have room below the axis with their times or their numbers.
 function showTicks() {
   const { times } = shown();
   const view = views.timeline_chart;
   const [ticks, words] = [[], []];
   let [end, before] = [-Infinity, undefined];
-  for (const post of places.keys()) {
-    const pixel = view.scale("x")(places[post]);
-    const said = isByTime() ? nextMoment(times[post], before) : String(post + 1);
-    const right = pixel + LETTER * said.length;
+  for (const post of positions.keys()) {
+    const pixel = view.scale("x")(positions[post]);
+    const label = isByTime() ? nextMoment(times[post], before) : String(post + 1);
+    const right = pixel + LETTER * label.length;
     if (pixel < end || (post > 0 && right > view.width() + RIGHT)) continue;
-    ticks.push(places[post]);
-    words.push(said);
+    ticks.push(positions[post]);
+    words.push(label);
     before = times?.[post];
     end = right + 14;
   }
-  // The words below the axis need room.
+  // Resized, because the labels need room.
   view.signal("ticks", ticks).signal("tick_words", words).resize().run();
 }
 
 async function showChart() {
   const into = byId("chart");
-  places = isByTime() ? placesByTime(shown()) : shown().texts.map((_, post) => post + 1);
+  positions = isByTime() ? positionsByTime(shown()) : shown().texts.map((_, post) => post + 1);
   views.timeline_chart.signal("watched", names[state.watched]);
   changeChart({
     posts: postRows(),
@@ -310,7 +310,7 @@ async function showChart() {
   });
   into.ariaLabel = `Probabilities of the ${plural(shown().texts.length, "post")} of ${shown().id}`;
   byId("about-chart").textContent = aboutChart();
-  await fitWidth(views.timeline_chart, byId("timeline_chart"), isByTime() ? 0 : NARROWEST_POST * places.length);
+  await fitWidth(views.timeline_chart, byId("timeline_chart"), isByTime() ? 0 : NARROWEST_POST * positions.length);
   showTicks();
 }
 
@@ -346,18 +346,18 @@ function hideTip() {
   byId("tip").hidden = true;
 }
 
-// The pixels in which posts are drawn.
+// Returns the rectangle in which posts are drawn, in pixels.
 function plotBox() {
   return byId("timeline_chart").querySelector(".concat_0_group .background").getBoundingClientRect();
 }
 
 function pixelOf(post) {
-  return plotBox().left + views.timeline_chart.scale("x")(places[post]);
+  return plotBox().left + views.timeline_chart.scale("x")(positions[post]);
 }
 
 function nearestPost(clientX) {
   const wanted = views.timeline_chart.scale("x").invert(clientX - plotBox().left);
-  const distance = (post) => Math.abs(places[post] - wanted);
+  const distance = (post) => Math.abs(positions[post] - wanted);
   return shown().texts.reduce((best, _, post) => (distance(post) < distance(best) ? post : best), 0);
 }
 
@@ -377,7 +377,7 @@ function showTipAtPost() {
   const chart = byId("chart");
   const visible = chart.getBoundingClientRect();
   const pixel = pixelOf(state.current);
-  // By position a long timeline is wider than the screen.
+  // A long timeline by position is wider than the screen.
   if (pixel < visible.left || pixel > visible.right) chart.scrollLeft += pixel - (visible.left + visible.right) / 2;
   showTip(state.current, pixelOf(state.current), plotBox().top);
 }
@@ -397,13 +397,12 @@ function postHead(post) {
       `${names[state.watched]} ${probability(probabilityOf(post))} `,
       element("span", { className: `outcome ${kind.replace(" ", "-")}` }, kind),
     ),
-    // A hit or a miss has the class to watch.
+    // The label of a hit or a miss is the watched class.
     ...(label < 0 || label === state.watched ? [] : [element("span", {}, `labelled ${names[label]}`)]),
   );
 }
 
-// A text with what is searched for marked. Places are those of the text in lower case, so it is cut only if both have
-// the same length.
+// Marks the search in a text. Its position is that in lower case, so nothing is marked if the two differ in length.
 function markedText(post) {
   const text = shown().texts[post];
   const lower = text.toLowerCase();
@@ -448,7 +447,7 @@ function updatePosts() {
   postButtons().forEach((button, post) => button.firstElementChild.replaceWith(postHead(post)));
 }
 
-// ---- Why
+// ---- The explanation of a post
 
 function choose(post) {
   state.chosen = state.current = post;
@@ -458,7 +457,7 @@ function choose(post) {
     button.ariaCurrent = String(isChosen);
     button.tabIndex = isChosen ? 0 : -1;
   }
-  // The list scrolls, and the page does not.
+  // Scrolls the list but not the page.
   const list = byId("posts");
   const item = buttons[post].parentElement;
   if (!list.contains(document.activeElement)) list.scrollTop = item.offsetTop - list.offsetTop - 60;
@@ -466,27 +465,28 @@ function choose(post) {
   showWhy();
 }
 
-// What moved the chosen post: the posts of its stream, oldest first, itself last; the time before it; its position.
+// Returns the causes that moved the chosen post: the posts of its stream, oldest first and itself last, the time since
+// the post before, and its position in the timeline.
 function causes() {
   const { stream, attention, effects, log_odds_effects, times, speakers, texts } = shown();
   const post = state.chosen;
-  const found = stream[post].map((earlier, place) => {
+  const all = stream[post].map((earlier, index) => {
     const before = times ? `${duration(times[post] - times[earlier])} earlier` : `${plural(post - earlier, "post")} earlier`;
     const about = [`post ${earlier + 1}`, speakers[earlier], before].filter(Boolean).join(", ");
-    const weights = attention[post].map((layer) => layer[place] / UNIT);
+    const weights = attention[post].map((layer) => layer[index] / UNIT);
     return earlier === post
       ? { post: post + 1, about: "what the post itself says", attention: weights }
       : { post: earlier + 1, about, text: texts[earlier], attention: weights };
   });
-  found.push({ about: times && post ? `the ${duration(times[post] - times[post - 1])} since the post before` : null });
-  found.push({ about: `being post ${post + 1} of the timeline` });
-  found.forEach((cause, place) => {
-    cause.effect = log_odds_effects[state.watched][post][place] / LOG_ODDS_UNIT;
-    cause.inProbability = effects[state.watched][post][place] / UNIT;
+  all.push({ about: times && post ? `the ${duration(times[post] - times[post - 1])} since the post before` : null });
+  all.push({ about: `being post ${post + 1} of the timeline` });
+  all.forEach((cause, index) => {
+    cause.effect = log_odds_effects[state.watched][post][index] / LOG_ODDS_UNIT;
+    cause.inProbability = effects[state.watched][post][index] / UNIT;
     cause.description = `${cause.about}: ${signed(cause.effect, 2)} log-odds`;
     cause.attention?.forEach((weight, layer) => (cause[`attention_${layer}`] = weight));
   });
-  return found.filter((cause) => cause.about);
+  return all.filter((cause) => cause.about);
 }
 
 function showWhy() {
@@ -500,7 +500,7 @@ function showWhy() {
   const hasEarlier = ofPosts.length > 1;
   for (const id of ["why_chart", "why-table", "save-why"]) byId(id).hidden = !hasEarlier;
   byId("why-words").replaceChildren(...(hasEarlier ? whyWords(watched, layers) : [
-    "The model saw no earlier post with this one: nothing but the post itself decided.",
+    "This post has no earlier posts: its prediction comes from its own text.",
   ]));
   if (!hasEarlier) return;
   const largest = Math.max(...ofPosts.map((cause) => Math.abs(cause.effect)));
@@ -514,16 +514,16 @@ function showWhy() {
 function whyWords(watched, layers) {
   const words = [
     element("strong", {}, "Moved it by"),
-    ` is a measurement: what ${watched} has, less what it would have had the earlier post never been written; had the ` +
-      "post itself said what the one before it said; had it come at once after that one; had it begun the timeline. " +
-      "Log-odds tell effects apart also where the model is sure: +0.7 doubles the odds, +2.3 makes them tenfold.",
+    ` is a measurement: the prediction for ${watched} less the prediction without the earlier post, with the text of ` +
+      "the post before instead of the post's own, without the time between the two, or as the first post of the " +
+      "timeline. Log-odds show effects even if the model is sure: +0.7 doubles the odds, +2.3 makes them tenfold.",
   ];
   if (!layers) return words;
   return [
     ...words,
     " ",
     element("strong", {}, "Attention"),
-    " is not: it is how much each stream layer looks at a post, and looking at a post need not change anything.",
+    " is not: it is the weight that each stream layer gives a post, which need not change the prediction.",
   ];
 }
 
@@ -561,9 +561,9 @@ function showWhyTable(all, layers, most) {
 
 // The arrow keys, Home and End move the focus between the buttons of a list.
 function moveFocus(event, buttons) {
-  const place = buttons.indexOf(document.activeElement);
-  const moves = { ArrowUp: place - 1, ArrowDown: place + 1, Home: 0, End: buttons.length - 1 };
-  if (place < 0 || !(event.key in moves)) return;
+  const index = buttons.indexOf(document.activeElement);
+  const moves = { ArrowUp: index - 1, ArrowDown: index + 1, Home: 0, End: buttons.length - 1 };
+  if (index < 0 || !(event.key in moves)) return;
   buttons[Math.min(Math.max(moves[event.key], 0), buttons.length - 1)].focus();
   event.preventDefault();
 }
@@ -639,7 +639,7 @@ function listenToPosts() {
 
 async function start() {
   document.body.classList.toggle("alone", timelines.length === 1);
-  // Charts are made once, and then change their data.
+  // Charts are drawn once; later only their data change.
   for (const name of ["timeline_chart", "why_chart"]) views[name] = await draw(name, byId(name));
   recount();
   listenToSettings();
@@ -648,7 +648,7 @@ async function start() {
   listenToChart();
   showSettings();
   showList();
-  showTimeline(foundTimelines()[0].index);
+  showTimeline(matchingTimelines()[0].index);
 }
 
 start();

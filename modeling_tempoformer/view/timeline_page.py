@@ -1,25 +1,26 @@
-"""The page of timelines: every post with its probabilities, what is an alarm at a threshold, and why."""
+"""The page of timelines: posts with their probabilities, alarms at a threshold, and explanations."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..timeline_tempoformer import Timeline
 from .page import render_page
 from .timeline_charts import timeline_charts
 
 
-# The numbers of the page are whole ten-thousandths: short in the file, and exact to compare with a threshold.
+# The page's probabilities are integers, in 1 / UNIT: short in the file, and compared with a threshold exactly.
 UNIT = 10_000
 LOG_ODDS_UNIT = 100
-# A silence is so many times as long as the timeline's median time between two posts.
+# A silence is more than this many times the timeline's median time between two posts.
 SILENCE = 10
 
 
 def timeline_page(
-    timelines: Iterable[dict],
+    timelines: Sequence[Timeline],
     names: Sequence[str],
     thresholds: Sequence[float] | None = None,
     title: str = "Timelines",
@@ -27,20 +28,18 @@ def timeline_page(
     watched_speakers: Sequence[str] | None = None,
 ) -> str:
     """
-    One HTML file in which a person looks at timelines. It needs no server and asks no other machine for anything.
+    Renders timelines as one HTML file that a person looks at. It makes no request to any server.
 
     Args:
-        timelines: Each a dict of `id` (a string) and `posts`, what `explain` of the pipeline returns for the timeline:
-            a list of dicts, to each of which may be added `actual`, the name of its class (None without a label), and
-            `speaker`, who wrote it.
+        timelines (`Sequence[Timeline]`): Timelines that the pipeline has explained.
         names (`Sequence[str]`): The classes in the order of their ids.
         thresholds (`Sequence[float]`, *optional*): The decision thresholds of the model's calibration. With two
-            classes the page's threshold begins at what they mean for the class to watch; else at 0.5.
+            classes they set the page's first threshold, which is 0.5 otherwise.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
-        verdict (`Sequence[str]`, *optional*): What the model's own test says of it, in sentences.
+        verdict (`Sequence[str]`, *optional*): Sentences on the results of the model's test.
         watched_speakers (`Sequence[str]`, *optional*): Only posts of these speakers give alarms; all if omitted.
     """
-    packed = [pack_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
+    packed = [pack_timeline(timeline, names) for timeline in timelines]
     for timeline in packed:
         speakers = timeline["speakers"]
         timeline["heeded"] = [watched_speakers is None or speaker in watched_speakers for speaker in speakers]
@@ -54,38 +53,35 @@ def timeline_page(
         "timelines": packed,
     }
     charts = timeline_charts(names, data["watched"], {label >= 0 for label in labels}, layers)
-    said = {"title": title, "verdict": verdict, "speakers": watched_speakers}
-    said |= {"posts": len(labels), "timelines": len(packed)}
-    return render_page("timeline_page.html.jinja", data, charts, **said)
+    values = {"title": title, "verdict": verdict, "speakers": watched_speakers}
+    values |= {"posts": len(labels), "timelines": len(packed)}
+    return render_page("timeline_page.html.jinja", data, charts, **values)
 
 
-def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str]) -> dict[str, Any]:
+def pack_timeline(timeline: Timeline, names: Sequence[str]) -> dict[str, Any]:
     """
-    A timeline as the page's script reads it: lists with a value for each post, in order of time. Labels are class ids,
-    -1 without one; `stream` has places in these lists.
+    Packs a timeline for the page's script: lists with a value for each post, in the order of time. Labels are class
+    ids, -1 without a label; `stream` holds indices into these lists.
     """
-    timed = all(post["timestamp"] is not None for post in posts)
-    order = sorted(range(len(posts)), key=lambda post: posts[post]["timestamp"] if timed else post)
-    place = {post: index for index, post in enumerate(order)}
-    posts = [posts[post] for post in order]
-    times = [post["timestamp"] for post in posts]
-    silence, silences = find_silences(times) if timed else (None, [])
+    posts, times = timeline.explanations, timeline.timestamps
+    silence, silences = (None, []) if times is None else find_silences(times)
+    lengths = [len(post["stream"]) for post in posts]
     ids = {name: index for index, name in enumerate(names)}
 
     def effects(measure: str, unit: int) -> list[list[list[int]]]:
         return [[[round(effect * unit) for effect in post[measure][name]] for post in posts] for name in names]
 
     return {
-        "id": timeline_id,
-        "texts": [post["text"] for post in posts],
-        "speakers": [post.get("speaker", "") for post in posts],
-        "times": [round(time, 3) for time in times] if timed else None,
+        "id": timeline.timeline_id,
+        "texts": timeline.texts,
+        "speakers": timeline.speakers or [""] * len(timeline),
+        "times": None if times is None else [round(time, 3) for time in times],
         "silence": silence,
         "silences": silences,
-        "actual": [ids.get(post.get("actual"), -1) for post in posts],
+        "actual": [max(label, -1) for label in timeline.labels],
         "predicted": [ids[post["label"]] for post in posts],
         "probabilities": [[floor_units(post["probabilities"][name]) for post in posts] for name in names],
-        "stream": [[place[other] for other in post["stream"]] for post in posts],
+        "stream": [list(range(post - length + 1, post + 1)) for post, length in enumerate(lengths)],
         "attention": [[[round(weight * UNIT) for weight in layer] for layer in post["attention"]] for post in posts],
         "effects": effects("effects", UNIT),
         "log_odds_effects": effects("log_odds_effects", LOG_ODDS_UNIT),
@@ -93,13 +89,13 @@ def pack_timeline(timeline_id: str, posts: Sequence[dict], names: Sequence[str])
 
 
 def floor_units(probability: float) -> int:
-    """A probability in whole units, rounded down, so that it reaches a threshold in them only if it is as large."""
-    # What is added is less than its own rounding error in the pipeline's 32 bits.
+    """Rounds a probability down to units, so that it reaches a threshold in units only if it is as large."""
+    # The addition is smaller than the rounding error of the pipeline's 32 bits.
     return math.floor(probability * UNIT + 1e-6)
 
 
 def find_silences(times: Sequence[float]) -> tuple[float | None, list[int]]:
-    """The longest time between two posts, in seconds, that is not yet a silence, and the posts that end a silence."""
+    """Returns the longest time between two posts that is no silence, in seconds, and the posts that end silences."""
     gaps = np.diff(times)
     if not gaps.any():
         return None, []
@@ -108,7 +104,7 @@ def find_silences(times: Sequence[float]) -> tuple[float | None, list[int]]:
 
 
 def rarest_class(timelines: Sequence[dict], num_classes: int) -> int:
-    """The class that the fewest posts have: by label where labels have several classes, else by probability."""
+    """Returns the class with the fewest posts: by labels if there are several classes, else by probabilities."""
     counts = Counter(label for timeline in timelines for label in timeline["actual"] if label >= 0)
     if len(counts) > 1:
         return min(counts, key=counts.__getitem__)
@@ -117,9 +113,9 @@ def rarest_class(timelines: Sequence[dict], num_classes: int) -> int:
 
 
 def first_thresholds(thresholds: Sequence[float] | None, num_classes: int) -> list[int]:
-    """For each class the threshold at which the page begins, in thousandths as its slider has them, in units."""
+    """Returns the page's first threshold for each class, in units, rounded to the thousandths of its slider."""
     shares = [0.5] * num_classes
     if thresholds is not None and num_classes == 2:
-        # p / t is largest for a class where its p is above its share of both thresholds.
+        # p / t is largest for a class if its p exceeds its share of the sum of both thresholds.
         shares = [threshold / sum(thresholds) for threshold in thresholds]
     return [round(share * 1000) * UNIT // 1000 for share in shares]

@@ -1,6 +1,6 @@
-// How the page of timelines says numbers.
+// Formats numbers, times and durations.
 
-// Each with the number of seconds, and up to how many of them it is used.
+// Units, their seconds, and the number of units from which the next one is used.
 const DURATIONS = [
   ["s", 1, 90],
   ["min", 60, 90],
@@ -19,7 +19,7 @@ function plainNumber(value) {
   return value.toLocaleString("en", { maximumFractionDigits: 4 });
 }
 
-// All times lie in 1970: they count seconds from some start, and are no dates.
+// Times that all lie in 1970 are seconds since some start, not dates.
 const isSinceStart = page.data.timelines.every(({ times }) => !times || times.every((time) => time >= 0 && time < 365 * 86400));
 
 function moment(seconds) {
@@ -29,7 +29,7 @@ function moment(seconds) {
   return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(rest)}`;
 }
 
-// A moment below the axis, after another one there: without its day if it is the same.
+// Formats a moment below the axis, without its day if the moment before it has the same day.
 function nextMoment(seconds, before) {
   const iso = (time) => new Date(time * 1000).toISOString();
   if (isSinceStart || before === undefined || iso(seconds).slice(0, 10) !== iso(before).slice(0, 10)) return moment(seconds);
@@ -53,9 +53,9 @@ function share(part, whole) {
 }
 
 function medianDelay(delays) {
-  const found = delays.filter((delay) => delay !== null);
-  if (!found.length) return "–";
-  const posts = plural(median(found.map((delay) => delay.posts)), "post");
-  if (found.some((delay) => delay.seconds === null)) return posts;
-  return `${posts}, ${duration(median(found.map((delay) => delay.seconds)))}`;
+  const detected = delays.filter((delay) => delay !== null);
+  if (!detected.length) return "–";
+  const posts = plural(median(detected.map((delay) => delay.posts)), "post");
+  if (detected.some((delay) => delay.seconds === null)) return posts;
+  return `${posts}, ${duration(median(detected.map((delay) => delay.seconds)))}`;
 }

@@ -1,4 +1,4 @@
-"""From a model and timelines to the page that shows them, in a file or in a notebook."""
+"""Shows a model's explanations of timelines on a page, in a file or in a notebook."""
 
 import logging
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from datasets import Dataset
 from huggingface_hub.utils import tqdm
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..checks_tempoformer import check_whole
-from ..configuration_post_tempoformer import PostTempoFormerConfig, StreamFields
+from ..configuration_post_tempoformer import PostTempoFormerConfig
+from ..configuration_streams_tempoformer import StreamFields
 from ..configuration_tempoformer import TempoFormerConfig
-from ..modeling_post_tempoformer import StreamPreTrainedModel
-from ..modeling_temporal_post_tempoformer import TemporalPostTempoFormerConfig
+from ..modeling_streams_tempoformer import StreamPreTrainedModel
 from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..timeline_tempoformer import NO_LABEL, Post, Timeline
 from .page import check_view, write_page
 
 
@@ -24,21 +24,21 @@ logger = logging.getLogger(__name__)
 
 # Files whose names begin with an underscore are never pushed.
 TIMELINES = "_timelines.html"
-MODELS = (PostTempoFormerConfig, TemporalPostTempoFormerConfig, TempoFormerConfig)
+MODELS = (PostTempoFormerConfig, TempoFormerConfig)
 
 
 def load_pipeline(
     name: str, dtype: torch.dtype | str = torch.float32, **downloads: Any
 ) -> StreamClassificationPipeline:
     """
-    The pipeline of a TempoFormer, made of this package's own classes: code beside the weights is never run.
+    Loads the pipeline of a TempoFormer with the classes of this package, so that code beside the weights never runs.
 
     Args:
         name (`str`): A folder or a Hub id.
-        dtype (`torch.dtype` or `str`, *optional*, defaults to `torch.float32`): As in Transformers.
-        downloads: `token`, `revision` or `cache_dir`, as in Transformers.
+        dtype (`torch.dtype` or `str`, *optional*, defaults to `torch.float32`): The dtype of the weights.
+        downloads: The arguments `token`, `revision` or `cache_dir` of Transformers.
 
-    Raises a `ValueError` for a model of another kind or without a head, and an `OSError` for one that is not there.
+    Raises a `ValueError` for a model of another kind or without a head, and an `OSError` if there is no model.
     """
     kind = PreTrainedConfig.get_config_dict(name, **downloads)[0].get("model_type")
     if kind not in [config.model_type for config in MODELS]:
@@ -46,7 +46,7 @@ def load_pipeline(
     own_code = {"trust_remote_code": False, **downloads}
     settings = {"dtype": dtype, "output_loading_info": True, **own_code}
     model, info = AutoModelForSequenceClassification.from_pretrained(name, **settings)
-    # Also those of a head, which nothing here trains.
+    # Including a head's weights, because nothing here trains them.
     check_whole(name, info["missing_keys"])
     tokenizer = AutoTokenizer.from_pretrained(name, **own_code)
     return StreamClassificationPipeline(model=model, tokenizer=tokenizer)
@@ -56,42 +56,34 @@ def write_view(
     path: str | Path,
     model: StreamPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    timelines: Dataset,
+    timelines: Sequence[Timeline],
     title: str,
     verdict: Sequence[str],
     watched_speakers: Sequence[str] | None = None,
 ):
-    """Explains timelines, as [`to_timelines`] returns them, on the model's device, and writes their page."""
-    # Here, because the extra `view` is not always installed.
+    """Explains timelines of [`to_timelines`] on the model's device, and writes their page."""
+    # Imported here, because the extra `view` may not be installed.
     from .timeline_page import timeline_page
 
     pipe = StreamClassificationPipeline(model=model.eval(), tokenizer=tokenizer, device=model.device)
-    explained = explain_timelines(pipe, timelines)
-    write_page(path, timeline_page(explained, *classes_of(model.config), title, verdict, watched_speakers))
+    explain_timelines(pipe, timelines)
+    write_page(path, timeline_page(timelines, *classes_of(model.config), title, verdict, watched_speakers))
     logger.info("Timelines to look at: %s", path)
 
 
-def explain_timelines(pipe: StreamClassificationPipeline, timelines: Dataset) -> list[dict[str, Any]]:
-    """The explained timelines as [`timeline_page`] takes them, with the labels and speakers that the posts have."""
-    names, _ = classes_of(pipe.model.config)
-    inputs = ({"text": timeline["texts"], "timestamp": timeline.get("timestamps")} for timeline in timelines)
-    explained = []
-    for timeline, posts in zip(timelines, tqdm(pipe.explain(inputs), "Explaining", len(timelines)), strict=True):
-        for post, label in zip(posts, timeline["labels"], strict=True):
-            post["actual"] = names[label] if label >= 0 else None
-        for post, speaker in zip(posts, timeline.get("speakers", ())):
-            post["speaker"] = speaker
-        explained.append({"id": timeline["timeline_id"], "posts": posts})
-    return explained
+def explain_timelines(pipe: StreamClassificationPipeline, timelines: Sequence[Timeline]):
+    """Attaches the pipeline's explanations to timelines."""
+    for _ in tqdm(pipe.explain(iter(timelines)), "Explaining", len(timelines)):
+        pass
 
 
 def classes_of(config: StreamFields) -> tuple[list[str], list[float] | None]:
-    """The names of the classes by id, and their decision thresholds if the model is calibrated."""
+    """Returns the names of the classes by id, and their decision thresholds if the model is calibrated."""
     return [config.id2label[label] for label in range(config.num_labels)], (config.calibration or {}).get("thresholds")
 
 
 class NotebookPage(NamedTuple):
-    """A page, `html`, which a notebook shows in a frame of its own."""
+    """A page, `html`, that a notebook shows in a frame."""
 
     html: str
 
@@ -104,11 +96,11 @@ class NotebookPage(NamedTuple):
 
 def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "Timelines") -> NotebookPage:
     """
-    The page of timelines in a notebook: `show(pipe.explain(timeline))`.
+    Makes the page of timelines for a notebook: `show(pipe.explain(timeline))`.
 
     Args:
-        explanation: What `explain` of the pipeline returns for a timeline, or for a list of them. Each post may have
-            `actual` too, the name of its class.
+        explanation: The result of the pipeline's `explain` for a timeline, or for a list of timelines. Each post may
+            also have `actual`, the name of its class.
         title (`str`, *optional*, defaults to `"Timelines"`): Heading of the page.
 
     Returns:
@@ -118,9 +110,22 @@ def show(explanation: Sequence[dict] | Sequence[Sequence[dict]], title: str = "T
     check_view()
     from .timeline_page import timeline_page
 
-    timelines = [explanation] if explanation and isinstance(explanation[0], dict) else explanation
-    posts = [post for timeline in timelines for post in timeline]
+    explanations = [explanation] if explanation and isinstance(explanation[0], dict) else explanation
+    posts = [post for posts in explanations for post in posts]
     if not posts:
         raise ValueError("There is no post to show.")
-    named = [{"id": f"Timeline {number}", "posts": posts} for number, posts in enumerate(timelines, 1)]
-    return NotebookPage(timeline_page(named, list(posts[0]["probabilities"]), title=title))
+    names = list(posts[0]["probabilities"])
+    timelines = [to_timeline(f"Timeline {number}", posts, names) for number, posts in enumerate(explanations, 1)]
+    return NotebookPage(timeline_page(timelines, names, title=title))
+
+
+def to_timeline(name: str, explanations: Sequence[dict], names: Sequence[str]) -> Timeline:
+    """Returns the timeline of explained posts."""
+    labels = [names.index(post["actual"]) if post.get("actual") in names else NO_LABEL for post in explanations]
+    posts = [
+        Post(row, post["text"], post["timestamp"], label=label, speaker=post.get("speaker"))
+        for row, (post, label) in enumerate(zip(explanations, labels, strict=True))
+    ]
+    timeline = Timeline.of_posts(name, posts)
+    timeline.explanations = [explanations[row] for row in timeline.input_rows]
+    return timeline

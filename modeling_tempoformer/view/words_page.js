@@ -1,10 +1,10 @@
-// The table of words, and what is shown of the chosen one.
+// The page of words: the table, and the chosen word.
 
 const { times, columns, words } = page.data;
 const state = { column: null, down: false, word: null, sense: -1, usage: -1 };
 const rows = words.map((word, index) => ({ ...word, index }));
 const charts = {};
-// The usages to save, each by the index of its word, the list that it is in, and its index there.
+// The usages to save, each as the index of its word, the name of its list, and its index there.
 const citations = new Set();
 
 function percent(share) {
@@ -45,7 +45,7 @@ function style(kind, main) {
 function sortBy(index) {
   const { kind, cells } = columns[index];
   const again = state.column === index;
-  // Words, ranks and p-values begin with the first or smallest, other numbers with the largest.
+  // Words, ranks and p-values are sorted in ascending order at first, other numbers in descending order.
   state.down = again ? !state.down : !["word", "rank", "p"].includes(kind);
   state.column = index;
   const sign = state.down ? -1 : 1;
@@ -82,11 +82,11 @@ function drawRows() {
 
 // One word ------------------------------------------------------------------------------------------------------------
 
-// What a quotation is: a box to choose it, its date and source, and the sentence.
+// Creates a quotation: a box to choose it, its date and source, and the sentence.
 function quotation(usages, index, ...before) {
-  const of = `${state.word} ${usages === words[state.word].earliest ? "earliest" : "usages"} ${index}`;
-  const box = element("input", { type: "checkbox", className: "cite no-print", value: of, ariaLabel: "Cite" });
-  box.checked = citations.has(of);
+  const id = `${state.word} ${usages === words[state.word].earliest ? "earliest" : "usages"} ${index}`;
+  const box = element("input", { type: "checkbox", className: "cite no-print", value: id, ariaLabel: "Cite" });
+  box.checked = citations.has(id);
   const about = [...before, usages.date[index], usages.source[index]].filter(Boolean).join(", ");
   const [left, form, right] = usages.text[index];
   const sentence = element("span", { className: "text" }, left, element("mark", {}, form), right);
@@ -97,9 +97,9 @@ function senseName({ keywords }, sense) {
   return keywords[sense].length ? `Sense ${sense + 1}: ${keywords[sense].join(", ")}` : `Sense ${sense + 1}`;
 }
 
-// On a chart, where there is little room.
+// Names a sense on a chart, where there is little room.
 function shortName({ keywords }, sense) {
-  return senseName({ keywords: keywords.map((found) => found.slice(0, 3)) }, sense);
+  return senseName({ keywords: keywords.map((all) => all.slice(0, 3)) }, sense);
 }
 
 function withInterval([value, low, high], write, unit) {
@@ -108,8 +108,8 @@ function withInterval([value, low, high], write, unit) {
 
 function chooseWord() {
   const name = decodeURIComponent(location.hash.slice(1));
-  const found = words.findIndex(({ word, usages }) => usages && word === name);
-  const index = found < 0 ? words.findIndex(({ usages }) => usages) : found;
+  const named = words.findIndex(({ word, usages }) => usages && word === name);
+  const index = named < 0 ? words.findIndex(({ usages }) => usages) : named;
   if (index === state.word) return;
   Object.assign(state, { word: index, sense: -1, usage: -1 });
   const { word, usages, earliest } = words[index];
@@ -120,20 +120,20 @@ function chooseWord() {
     .join(" · ");
   byId("announced").textContent = `Showing ${word}`;
   const [across, up] = usages.variance.map(percent);
-  const beside = times.map((time, index) => [time, usages.collocates[index].join(", ")]).filter(([, found]) => found);
-  byId("collocates").textContent = beside.length
-    ? `Within ten words of it more often than at other times: ${beside.map((pair) => pair.join(": ")).join(" · ")}`
+  const collocates = times.map((time, index) => [time, usages.collocates[index].join(", ")]).filter(([, list]) => list);
+  byId("collocates").textContent = collocates.length
+    ? `Within ten words of it more often than at other times: ${collocates.map((pair) => pair.join(": ")).join(" · ")}`
     : "";
   byId("variance").textContent =
-    `The directions in which the vectors of all times differ most (PCA): they have ${across} and ${up} of the ` +
-    "variance, so that usages that are near each other here may differ otherwise.";
+    `The first two principal components of the vectors of all times, with ${across} and ${up} of the variance. ` +
+    "Usages that are near each other here may differ in other directions.";
   byId("all-title").textContent = `All ${usages.text.length} usages`;
   const options = (names, every) => [every, ...names].map((text, value) => element("option", { value }, text));
   const senses = usages.counts.map((_, sense) => senseName(usages, sense));
   byId("word").classList.toggle("one-sense", senses.length === 1);
   byId("of-time").replaceChildren(...options(times, "all"));
   byId("of-sense").replaceChildren(...options(senses, "all"));
-  byId("earliest").replaceChildren(...earliest.text.map((_, place) => quotation(earliest, place)));
+  byId("earliest").replaceChildren(...earliest.text.map((_, index) => quotation(earliest, index)));
   byId("of-corpus").hidden = !earliest.text.length;
   byId("senses").replaceChildren(...senses.map((title, sense) => senseSection(usages, sense, title)));
   fillCharts(words[index]);
@@ -150,12 +150,12 @@ function senseSection(usages, sense, name) {
     const count = usages.counts[sense][index];
     const total = usages.counts.reduce((sum, counts) => sum + counts[index], 0);
     const share = withInterval(usages.shares[sense][index], (value) => Math.round(100 * value), " %");
-    const found = usages.nearest[sense][index].map((usage) => quotation(usages, usage));
+    const nearest = usages.nearest[sense][index].map((usage) => quotation(usages, usage));
     return element(
       "div",
       {},
       element("h5", {}, `${time}: ${share}, ${count} of ${total}`),
-      found.length ? element("ul", { className: "sentences" }, ...found) : element("p", { className: "quiet" }, "no usage"),
+      nearest.length ? element("ul", { className: "sentences" }, ...nearest) : element("p", { className: "quiet" }, "no usage"),
     );
   });
   const title = element("div", { className: "title" }, element("h4", {}, name), button);
@@ -198,7 +198,7 @@ function cite({ target }) {
   showCitations();
 }
 
-// A usage may stand in several places.
+// Updates all boxes, because a usage may be in several lists.
 function showCitations() {
   for (const box of document.querySelectorAll(".cite")) box.checked = citations.has(box.value);
   const many = citations.size;
@@ -207,13 +207,13 @@ function showCitations() {
 }
 
 function saveCitations() {
-  const rows = [...citations].map((of) => {
-    const [place, list, index] = of.split(" ");
-    const { word, [list]: found } = words[place];
-    const about = [found.date[index], found.source[index], times[found.time[index]]];
+  const rows = [...citations].map((id) => {
+    const [wordIndex, list, index] = id.split(" ");
+    const { word, [list]: usages } = words[wordIndex];
+    const about = [usages.date[index], usages.source[index], times[usages.time[index]]];
     // Only usages of the sample have a sense.
-    const sense = found.sense ? [found.sense[index] + 1, found.keywords[found.sense[index]].join(", ")] : ["", ""];
-    return [word, ...sense, ...about, ...found.text[index]];
+    const sense = usages.sense ? [usages.sense[index] + 1, usages.keywords[usages.sense[index]].join(", ")] : ["", ""];
+    return [word, ...sense, ...about, ...usages.text[index]];
   });
   const names = ["word", "sense", "keywords", "date", "source", "time", "left", "form", "right"];
   const quoted = (cell) => `"${String(cell).replaceAll('"', '""')}"`;
@@ -253,7 +253,7 @@ function fillCharts({ usages, frequency }) {
     const mean = (axis) => members.reduce((sum, point) => sum + point[axis], 0) / members.length;
     return { name: String(sense + 1), x: mean("x"), y: mean("y") };
   });
-  // A map has one scale, and the shape of its data.
+  // Both directions of the map have one scale, so its height follows its data.
   state.tall = Math.max(0.4, ...usages.y.map(Math.abs));
   charts.map.data("usages", points).data("means", means).signal("tall", state.tall).signal("sense", -1).signal("chosen", -1);
   const series = (values, index, name, write) =>
@@ -288,7 +288,7 @@ function showUsage() {
   );
 }
 
-// Steps through the usages from left to right, those of the chosen sense if there is one.
+// Steps from left to right through the usages, or through those of the chosen sense.
 function stepUsage(event) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!step) return;
@@ -298,18 +298,18 @@ function stepUsage(event) {
     .map((_, index) => index)
     .filter((index) => state.sense < 0 || usages.sense[index] === state.sense)
     .sort((one, other) => usages.x[one] - usages.x[other]);
-  const place = reached.indexOf(state.usage) + step;
-  chooseUsage(reached[Math.max(0, Math.min(reached.length - 1, place))]);
+  const next = reached.indexOf(state.usage) + step;
+  chooseUsage(reached[Math.max(0, Math.min(reached.length - 1, next))]);
 }
 
 // The arrow keys go from word to word.
 function stepWord(event) {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const links = [...byId("rows").querySelectorAll("a")];
-  const place = links.indexOf(document.activeElement);
-  if (!step || place < 0) return;
+  const index = links.indexOf(document.activeElement);
+  if (!step || index < 0) return;
   event.preventDefault();
-  const next = links[place + step];
+  const next = links[index + step];
   if (next) next.focus();
 }
 
@@ -317,18 +317,16 @@ drawHeader();
 drawRows();
 byId("search").addEventListener("input", drawRows);
 byId("measures").addEventListener("change", ({ target }) => byId("words").classList.toggle("all", target.checked));
-if (words.some(({ usages }) => usages)) {
-  byId("rows").addEventListener("keydown", stepWord);
-  byId("map").addEventListener("keydown", stepUsage);
-  byId("all").addEventListener("toggle", listUsages);
-  for (const id of ["of-time", "of-sense"]) byId(id).addEventListener("change", listUsages);
-  document.addEventListener("change", cite);
-  byId("save").addEventListener("click", saveCitations);
-  byId("forget").addEventListener("click", () => {
-    citations.clear();
-    showCitations();
-  });
-  window.addEventListener("hashchange", chooseWord);
-  window.addEventListener("resize", fitCharts);
-  makeCharts().then(chooseWord);
-}
+byId("rows").addEventListener("keydown", stepWord);
+byId("map").addEventListener("keydown", stepUsage);
+byId("all").addEventListener("toggle", listUsages);
+for (const id of ["of-time", "of-sense"]) byId(id).addEventListener("change", listUsages);
+document.addEventListener("change", cite);
+byId("save").addEventListener("click", saveCitations);
+byId("forget").addEventListener("click", () => {
+  citations.clear();
+  showCitations();
+});
+window.addEventListener("hashchange", chooseWord);
+window.addEventListener("resize", fitCharts);
+makeCharts().then(chooseWord);

@@ -1,6 +1,6 @@
 """
-A page of words by change of meaning: a table of them, and for each word its frequency, a map of its usages, their
-senses, and quotations to read and to take along. Needs the extra `view`.
+The page of words by change of meaning: a table of words, and for each word its frequency, a map of its usages, their
+senses, and quotations to read and to save. Needs the extra `view`.
 """
 
 import re
@@ -19,40 +19,38 @@ from ..semantic_change.usages import Frequencies, Usage, Usages, context
 from .page import COLOURS, render_page
 
 
-# Files whose names begin with an underscore are never pushed: it holds texts.
+# It holds texts, so its name begins with an underscore: such files are never pushed.
 PAGE = "_changes.html"
-# Characters on each side of the word.
+# Characters of a quotation on each side of the word.
 AROUND = 120
 # Sentences for each sense and time.
 NEAREST = 3
-# Words with usages on the page: with many more a browser is slow.
+# Words with usages on the page; many more make browsers slow.
 MAX_WORDS = 200
 SHAPES = ["circle", "triangle-up", "square", "cross", "diamond", "triangle-down", "triangle-left", "triangle-right"]
 SURE = "more than chance"
-# Kind and meaning of columns of changes.csv. The kind says how the page writes and sorts a column; others are scores.
+# The kind of a column of changes.csv, which sets how the page writes and sorts it, and its meaning. Other columns are
+# scores.
 COLUMNS = {
     "rank": ("rank", "1 changed most."),
     "word": ("word", ""),
     "change": (
         "points",
-        "From 0 to 100: how far apart the usages of the two times are, each by each (apd) and in the mean (prt), less "
-        "chance: the geometric mean of both.",
+        "From 0 to 100: the geometric mean of apd and of prt less chance, two measures of the distance between the "
+        "usages of the two times.",
     ),
     "change_low": ("points", "Lower end of the 95 % interval of change (bootstrap over usages)."),
     "change_high": ("points", "Upper end of the 95 % interval of change."),
-    SURE: ("sure", f"Whether the usages differ more than chance makes them: p_fdr is below {LEVEL}."),
+    SURE: ("sure", f"Whether the usages differ more than by chance: p_fdr is below {LEVEL}."),
     "apd": (
         "score",
         "Average pairwise distance: the mean cosine distance (0 to 2) of a usage at the first time and one at the "
-        "last. It is large also for words of many senses that stayed as they were.",
+        "last. It is also large for words of many senses that did not change.",
     ),
-    "prt": ("score", "Cosine distance (0 to 2) of the mean vectors. It is large also for rare words."),
-    "prt_corrected": ("score", "prt, less the one that chance makes."),
+    "prt": ("score", "Cosine distance (0 to 2) of the mean vectors. It is also large for rare words."),
+    "prt_corrected": ("score", "prt less its mean by chance."),
     "p": ("p", "How often chance alone makes the prt as large (permutation test)."),
     "p_fdr": ("p", "p, adjusted for the number of words (Benjamini and Hochberg)."),
-    "time_diff": ("score", "How sure the model is of when the sentences were written (0 to 1)."),
-    "sgns": ("score", "Distance (0 to 2) of static vectors, aligned across times."),
-    "neighbours": ("score", "Share of nearest neighbours that differ (0 to 1), by static vectors."),
     "gold": ("score", "The score that people gave."),
 }
 
@@ -67,16 +65,16 @@ def words_page(
     earliest: Mapping[str, list[Usage]] | None = None,
 ) -> str:
     """
-    The page of words as HTML. Words without vectors, and after the first [`MAX_WORDS`], are only in the table;
-    `earliest` has usages of the whole corpora, as of [`keep_earliest`].
+    Renders the page of words as HTML. Only the first [`MAX_WORDS`] words show their usages; the table has all words.
+    `earliest` has the usages of [`keep_earliest`].
     """
     names = [escape_control_characters(time) for time in times]
     columns = table_columns(table, times)
-    shown = {word for word in table["word"][:MAX_WORDS] if word in vectors}
+    shown = set(table["word"][:MAX_WORDS])
     words = [
         {
             "word": escape_control_characters(word),
-            "frequency": [with_interval(*of_time, unit=1e6) for of_time in frequencies[word].values()]
+            "frequency": [with_interval(*frequency, unit=1e6) for frequency in frequencies[word].values()]
             if frequencies
             else None,
             "usages": describe_usages(usages[word], vectors[word], seed) if word in shown else None,
@@ -93,13 +91,12 @@ def words_page(
         charts,
         title=f"Words by change of meaning, {names[0]} to {names[-1]}",
         columns=columns,
-        has_usages=bool(shown),
         shown_charts=charts,
     )
 
 
 def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, Any]]:
-    """The columns of the page's table with their cells. A reader sees those that are `main` at first."""
+    """Makes the columns of the page's table. At first a reader sees only those that are `main`."""
     if "p_fdr" in table:
         table = table.assign(**{SURE: table["p_fdr"] < LEVEL})
     by_time = "per_million_" if f"per_million_{times[0]}" in table else "usages_"
@@ -109,11 +106,11 @@ def table_columns(table: pd.DataFrame, times: Sequence[str]) -> list[dict[str, A
 
 
 def describe_column(column: pd.Series) -> dict[str, Any]:
-    """Heading, kind, meaning and cells of a column."""
+    """Returns heading, kind, meaning and cells of a column."""
     heading, (kind, meaning) = column.name, COLUMNS.get(column.name, ("score", ""))
-    for prefix, of_time in (("usages_", "count"), ("per_million_", "frequency")):
+    for prefix, prefix_kind in (("usages_", "count"), ("per_million_", "frequency")):
         if heading.startswith(prefix):
-            heading, kind = f"{prefix[:-1].replace('_', ' ')}, {heading.removeprefix(prefix)}", of_time
+            heading, kind = f"{prefix[:-1].replace('_', ' ')}, {heading.removeprefix(prefix)}", prefix_kind
     if kind == "word":
         column = column.map(escape_control_characters)
     if column.dtype == float:
@@ -123,26 +120,26 @@ def describe_column(column: pd.Series) -> dict[str, Any]:
 
 
 def with_interval(count: int, total: int, unit: float = 1) -> list[float]:
-    """A share, in a unit, and the ends of its 95 % interval (Wilson)."""
+    """Returns a share, in a unit, and the ends of its 95 % interval (Wilson)."""
     ends = binomtest(int(count), int(total)).proportion_ci(method="wilson")
     return [round(unit * share, 4) for share in (count / total, ends.low, ends.high)]
 
 
 def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarray], seed: int) -> dict[str, Any]:
-    """What the page has of one word; its usages are numbered from time to time."""
-    found = [usage for of_time in usages.values() for usage in of_time]
-    quotations = describe_quotations(found, list(usages))
+    """Describes the usages of a word and their senses. Usages are numbered in the order of times."""
+    flat = [usage for part in usages.values() for usage in part]
+    quotations = describe_quotations(flat, list(usages))
     time = np.array(quotations["time"])
     senses = find_senses(usages, vectors, seed)
     points, variance = principal_components(np.concatenate(list(vectors.values())), 2)
     points -= (points.max(axis=0) + points.min(axis=0)) / 2
-    # A map has no unit: its longer side is from -1 to 1.
+    # A map has no unit, so its longer side goes from -1 to 1.
     points = np.round(points / (np.abs(points).max() or 1), 3)
     nearest: list[list[list[int]]] = [[[] for _ in usages] for _ in senses.counts]
     for usage in senses.nearest.tolist():
         shown = nearest[senses.labels[usage]][time[usage]]
-        # A sentence may have the word twice, or be there twice.
-        if len(shown) < NEAREST and all(found[usage].text != found[other].text for other in shown):
+        # Each sentence once, even if it has the word twice.
+        if len(shown) < NEAREST and all(flat[usage].text != flat[other].text for other in shown):
             shown.append(usage)
     totals = senses.counts.sum(axis=0)
     return {
@@ -153,7 +150,7 @@ def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarra
         "sense": senses.labels.tolist(),
         "keywords": [[escape_control_characters(word) for word in words] for words in senses.keywords],
         "collocates": [
-            [escape_control_characters(word) for word in words] for words in keywords(map(context, found), time)
+            [escape_control_characters(word) for word in words] for words in keywords(map(context, flat), time)
         ],
         "counts": senses.counts.tolist(),
         "shares": [[with_interval(*pair) for pair in zip(counts, totals, strict=True)] for counts in senses.counts],
@@ -162,7 +159,7 @@ def describe_usages(usages: dict[str, list[Usage]], vectors: dict[str, np.ndarra
 
 
 def describe_quotations(usages: Sequence[Usage], times: Sequence[str]) -> dict[str, list]:
-    """The columns of quotations: the number of their time, text, date and source."""
+    """Returns the columns of quotations: the index of their time, text, date and source."""
     return {
         "time": [times.index(usage.time) for usage in usages],
         "text": [cut_around(usage) for usage in usages],
@@ -172,7 +169,7 @@ def describe_quotations(usages: Sequence[Usage], times: Sequence[str]) -> dict[s
 
 
 def cut_around(usage: Usage) -> list[str]:
-    """The text before a word, the word, and the text after it, both cut; nothing in them is invisible."""
+    """Returns the text before a word, cut, the word, and the text after it, cut, with control characters escaped."""
     before, word, after = usage.text[: usage.start], usage.text[usage.start : usage.end], usage.text[usage.end :]
     if len(before) > AROUND:
         before = "…" + re.sub(r"^\S{0,20}\s", "", before[-AROUND:])
@@ -183,40 +180,40 @@ def cut_around(usage: Usage) -> list[str]:
 
 def usage_map(names: list[str]) -> alt.LayerChart:
     """
-    The map of a word's usages. Its signals are `tall`, the end of its vertical scale where that of the horizontal one
-    is 1, `sense`, beside which the others are faint, and `chosen`, the usage with a ring; -1 is none.
+    Charts a map of a word's usages. The signal `tall` is the end of its vertical scale (that of the horizontal one is
+    1), `sense` the sense whose usages are not faint, `chosen` the usage with a ring; -1 is none.
     """
     sense, chosen = alt.param(name="sense", value=-1), alt.param(name="chosen", value=-1)
     tall = alt.param(name="tall", value=1)
     across = alt.Scale(domainMin=-1.05, domainMax=1.05, nice=False, zero=False)
     up = alt.Scale(domainMin=alt.ExprRef("-tall - 0.05"), domainMax=alt.ExprRef("tall + 0.05"), nice=False, zero=False)
-    place = {"x": alt.X("x:Q", scale=across, axis=None), "y": alt.Y("y:Q", scale=up, axis=None)}
-    # One legend of both.
+    position = {"x": alt.X("x:Q", scale=across, axis=None), "y": alt.Y("y:Q", scale=up, axis=None)}
+    # Colour and shape share a legend.
     legend = alt.Legend(title=None, orient="top", columns=2, symbolSize=90)
     usages, means = (alt.Chart(alt.NamedData(name)) for name in ("usages", "means"))
     points = usages.mark_point(filled=True, size=60, aria=False).encode(
-        **place,
+        **position,
         color=alt.Color("time:N", scale=alt.Scale(domain=names, range=COLOURS), legend=legend),
         shape=alt.Shape("time:N", scale=alt.Scale(domain=names, range=SHAPES), legend=legend),
         opacity=alt.when("sense < 0 || datum.sense == sense").then(alt.value(0.75)).otherwise(alt.value(0.12)),
     )
     is_chosen = usages.transform_filter("datum.index == chosen")
-    ring = is_chosen.mark_point(size=260, strokeWidth=3, color="var(--ink)", aria=False).encode(**place)
+    ring = is_chosen.mark_point(size=260, strokeWidth=3, color="var(--ink)", aria=False).encode(**position)
     style = {"fontSize": 17, "fontWeight": "bold", "aria": False}
-    halo = means.mark_text(stroke="var(--paper)", strokeWidth=5, **style).encode(text="name:N", **place)
+    halo = means.mark_text(stroke="var(--paper)", strokeWidth=5, **style).encode(text="name:N", **position)
     chart = alt.layer(points, ring, halo, halo.mark_text(**style)).add_params(sense, chosen, tall)
     return chart.properties(width=400, height=400, view=alt.ViewConfig(stroke="var(--line)"))
 
 
 def curves(names: list[str], title: str, several: bool = False, **axis: Any) -> alt.LayerChart:
-    """A curve for each series over the times, with intervals; all are faint but the one of the signal `sense`."""
+    """Charts a curve for each series over the times, with intervals. The signal `sense` makes the others faint."""
     sense = alt.param(name="sense", value=-1)
     up = alt.Y("value:Q", title=title, axis=alt.Axis(**axis))
-    # From the last colour on: the first ones are of times.
+    # The colours are reversed, because the first ones stand for times.
     legend = alt.Legend(title=None, orient="top", direction="vertical", labelLimit=340) if several else None
     look = {
         "x": alt.X("time:O", sort=names, title=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        # Intervals stand beside each other.
+        # Beside each other, so that intervals do not overlap.
         "xOffset": alt.XOffset("series:N", sort=None),
         "color": alt.Color("series:N", sort=None, scale=alt.Scale(range=COLOURS[::-1]), legend=legend),
         "opacity": alt.when("sense < 0 || datum.index == sense").then(alt.value(1)).otherwise(alt.value(0.15)),

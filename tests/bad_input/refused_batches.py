@@ -75,7 +75,6 @@ NO_TOKENS = {"input_ids": None, "attention_mask": None}
 # Shapes that would otherwise be read in another way.
 FORWARD = {
     "no tokens": (batch(input_ids=None), "`input_ids`…`inputs_embeds`"),
-    "calendar times for an encoder without": (batch(time_ids=torch.full((2, 6, 7), 3)), "`time_ids`…'bert'"),
     "streams of another number of rows": (
         batch(stream_index=lambda index: index[:1], elapsed=None, labels=None),
         "`stream_index`…2…1",
@@ -105,13 +104,6 @@ def step(**change) -> Callable[[Path], Any]:
     return run
 
 
-def unknown_time_id(folder: Path):
-    encoder = {**tiny_encoder(), "model_type": "temporal_bert", "times": TIMES}
-    tiny_model(encoder_config=encoder).step(
-        torch.full((1, 2), 7), time_ids=torch.full((1, 2), 5), timeline_ids=["ann"]
-    )
-
-
 def broken_state(folder: Path):
     """Reads a state back of which a tensor is missing."""
     tensors = tiny_model().step(torch.full((1, 2), 7), timeline_ids=["ann"]).state.state_dict()
@@ -124,7 +116,6 @@ STEP = {
     "a longer post than the encoder reads": (step(input_ids=torch.full((2, 25), 7)), "25…24"),
     "a new post without tokens": (step(attention_mask=torch.tensor([[1, 1], [0, 0]])), "Post 1…'bob'"),
     "a new post padded on the left": (step(attention_mask=torch.tensor([[1, 1], [0, 1]])), "Post 1…`attention_mask`"),
-    "a time id that the encoder does not have": (unknown_time_id, "Post 0…'ann'…`time_ids`…4…5"),
     "a timeline id that is a number": (step(timeline_ids=["ann", 7]), "Post 1"),
     "a new time that is NaN": (step(timestamps=[1.0, float("nan")]), "Post 1…'bob'…nan"),
     "a new time in milliseconds": (step(timestamps=[1.0, 1.7e12]), "Post 1…'bob'…1700000000000.0"),

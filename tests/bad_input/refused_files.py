@@ -8,7 +8,6 @@ from datasets import Dataset
 from helpers import VOCABULARY
 from transformers import BertTokenizer
 
-from modeling_tempoformer import TemporalBertTokenizer
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.tables import load_table
 from modeling_tempoformer.data.timelines import to_timelines
@@ -123,9 +122,5 @@ POST_CASES = {
     "posts cut to nothing by the tokenizer": (
         rows(BertTokenizer(vocab=VOCABULARY, model_max_length=2)),
         "`max_seq_length`…3…2",
-    ),
-    "a post of a time that the encoder does not know": (
-        rows(TemporalBertTokenizer(vocab=VOCABULARY, times=["1810-1860"])),
-        "'ann'…post 0…2024",
     ),
 }

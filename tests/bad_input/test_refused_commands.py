@@ -4,8 +4,8 @@ Command lines that the scripts refuse before any training, and what the message 
 They run where the files of [`files`] are; OUT stands for a new folder. The names of files say what is wrong in them.
 """
 
+import importlib
 import json
-import runpy
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ CONTENTS = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("files")
-    for name in ("configuration", "tokenization"):
+    for name in ("configuration", "research", "tokenization"):
         (folder / name).symlink_to(ROOT / name)
     posts = list(synthetic_posts(6, seed=0, posts_per_timeline=5))
     write_posts(folder / "posts.csv", posts)
@@ -58,12 +58,14 @@ def files(tmp_path_factory) -> Path:
 
 DEMO = "run_glue_style configuration/demo.yaml --train_file posts.csv --output_dir OUT"
 GLUE = "run_glue_style --output_dir OUT"
-BASELINE = "run_baseline --train_file posts.csv --output_dir OUT --do_train --do_predict"
+BASELINE = "research.run_baseline --train_file posts.csv --output_dir OUT --do_train --do_predict"
 # What is given to all runs, behind `--`.
 RUNS = "-- configuration/demo.yaml --train_file posts.csv"
-CROSS = "run_cross_validation --output_dir OUT"
+CROSS = "research.run_cross_validation --output_dir OUT"
 MLM = "run_temporal_mlm --config_name bert --output_dir OUT --do_train --train_files"
-CHANGE = "run_semantic_change --corpora 1815.txt 1990.txt --output_dir OUT --targets words.list"
+BERT_CHANGE = "run_semantic_change --model_name_or_path bert --output_dir OUT"
+CHANGE = f"{BERT_CHANGE} --corpora 1815.txt 1990.txt --targets words.list"
+METHODS = "research.run_change_methods --corpora 1815.txt 1990.txt --output_dir OUT --targets words.list"
 STREAM = "--streaming --max_steps 3 --eval_strategy no --save_strategy no --load_best_model_at_end false"
 MIXED = "--do_predict false --labels No-Switch Switch --train_file"
 REFUSED = {
@@ -105,6 +107,7 @@ REFUSED = {
     f"{DEMO} --early_stopping_patience 2 --eval_strategy no --load_best_model_at_end false": "--metric_for_best_model",
     f"{DEMO} --early_stopping_patience 0": "--early_stopping_patience…1…0",
     f"{DEMO} --min_steps -5": "--min_steps…0…-5",
+    f"{DEMO} --min_epochs 0": "--min_epochs…0",
     f"{DEMO} --num_train_epochs -1": "--num_train_epochs…0…-1",
     f"{DEMO} --per_device_train_batch_size 0": "--per_device_train_batch_size…1…0",
     f"{DEMO} --per_device_eval_batch_size 0": "--per_device_eval_batch_size…1…0",
@@ -127,7 +130,7 @@ REFUSED = {
     f"{CROSS} --folds_file one_fold.json {RUNS}": "one_fold.json…(5 in all)",
     f"{CROSS} {RUNS} --labels No-Switch Switch Other": "Fold 0…0]",
     f"{CROSS} {RUNS} --test_file other.csv": "--train_file",
-    f"{CROSS} --methods tempoformer -- configuration/baseline_bilstm.yaml": "--method…`--`…--methods",
+    f"{CROSS} --methods tempoformer -- research/baselines/bilstm.yaml": "--method…`--`…--methods",
     f"{MLM} 1815.txt 1990.txt --times 1815": "1815",
     f"{MLM} 1815.txt 1990.txt --config_name distilbert": "'distilbert'",
     f"{MLM} 1815.txt 1990.txt --max_seq_length 513": "--max_seq_length…513…512",
@@ -142,18 +145,18 @@ REFUSED = {
     f"{MLM} 1815.txt 1990.txt --streaming": "--streaming…--max_steps",
     f"{MLM} 1815.txt 1990.txt {STREAM} --do_eval": "validation…--validation_files",
     f"{MLM} empty.txt 1990.txt {STREAM}": "empty.txt",
-    CHANGE: "--measures…--model_name_or_path",
-    "run_semantic_change --corpora 1815.txt 1990.txt --output_dir OUT --measures sgns": "--targets…--truth",
-    f"{CHANGE} --measures sgns --times 1815": "1815",
-    f"{CHANGE} --measures sgns --num_samples 0": "--num_samples",
-    f"{CHANGE} --measures sgns --num_samples 9 --min_usages 10": "--num_samples…9…--min_usages…10",
-    f"{CHANGE} --measures sgns --targets twice.list": "twice.list…line 2…'sad'",
-    f"{CHANGE} --measures sgns --truth no_number.tsv": "no_number.tsv…line 1…much",
-    f"{CHANGE} --measures sgns --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
-    f"{CHANGE} --measures sgns --corpora a.csv": "a…--times",
-    f"{CHANGE} --measures sgns --corpora a.csv --times 1815 1990": "'date'…--time_column",
-    f"{CHANGE} --measures sgns --corpora a.txt --times 1815 1990": "--times…1…2",
-    "run_semantic_change --dwug a.csv --output_dir OUT --targets words.list --measures sgns": "a.csv…uses.csv",
+    f"{BERT_CHANGE} --corpora 1815.txt 1990.txt": "--targets…--truth",
+    f"{CHANGE} --times 1815": "1815",
+    f"{CHANGE} --num_samples 0": "--num_samples",
+    f"{CHANGE} --num_samples 9 --min_usages 10": "--num_samples…9…--min_usages…10",
+    f"{CHANGE} --targets twice.list": "twice.list…line 2…'sad'",
+    f"{CHANGE} --truth no_number.tsv": "no_number.tsv…line 1…much",
+    f"{CHANGE} --corpora 1990.txt 1815.txt": "--corpora…1990…1815",
+    f"{CHANGE} --corpora a.csv": "a…--times",
+    f"{CHANGE} --corpora a.csv --times 1815 1990": "'date'…--time_column",
+    f"{CHANGE} --corpora a.txt --times 1815 1990": "--times…1…2",
+    f"{BERT_CHANGE} --dwug a.csv --targets words.list": "a.csv…uses.csv",
+    f"{METHODS} --measures clusters": "--measures clusters…--model_name_or_path",
 }
 
 
@@ -162,5 +165,5 @@ def test_a_command_is_refused(files, tmp_path, monkeypatch, command):
     monkeypatch.chdir(files)
     script, *arguments = command.replace("OUT", str(tmp_path / "out")).split()
     with pytest.raises(ValueError) as raised:
-        runpy.run_path(str(ROOT / f"{script}.py"))["main"](arguments)
+        importlib.import_module(script).main(arguments)
     assert_named(REFUSED[command], raised.value)

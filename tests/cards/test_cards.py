@@ -4,11 +4,9 @@ import ast
 import html
 import json
 import re
-from importlib.metadata import version
 
 import pytest
-import transformers
-from helpers import CHANGES, SIZES, TIMES, VOCABULARY, dated_bert, dated_config, dated_roberta, tiny_model, tiny_reader
+from helpers import CHANGES, SIZES, TIMES, dated_bert, dated_config, dated_roberta, tiny_model, tiny_reader
 from huggingface_hub import ModelCard
 from transformers import BertConfig, BertModel
 
@@ -16,7 +14,6 @@ from modeling_tempoformer import (
     BertWithTemporalAttentionForMaskedLM,
     BertWithTemporalAttentionForTokenClassification,
     RobertaWithTemporalAttentionForMaskedLM,
-    TemporalBertTokenizer,
     TemporalRobertaConfig,
     write_card,
 )
@@ -68,39 +65,13 @@ def test_card_says_what_the_model_is(tmp_path):
     macro = found["test", "Macro F1"]
     assert (macro.metric_type, macro.dataset_type, macro.dataset_name) == ("f1", "me/posts", "Posts of mine")
     assert macro.dataset_config == "small" and data.model_name == "mine"
-    for line in (
-        *("# mine", "- Labels: IS, O, IE", "- Language: en, no", "- Dataset: Posts of mine", "- License: mit"),
-        "| IS | 0.125 |  | 0.25 |",
-        "| macro average |  | 0.5 | 0.5124 |",
-        "| Loss | 0.75 |",
-        r"| learning\_rate | 0.0001 |",
-        r"| optimizer | a\|b |",
-        "| 1 | 7 | 0.5 | 0.5124 |",
-    ):
-        assert line in card.text.splitlines(), line
-    versions = f"transformers {transformers.__version__}, torch {version('torch')}"
-    for part in ("4 posts", "`temporal_rotary`, in the top 2 layers", "64 tokens", versions):
-        assert part in card.text, part
-    assert card.text.count("@inproceedings") == 2 and "mental health" in card.text.lower()
 
 
 def test_what_is_not_known_is_not_made_up(tmp_path):
     (tmp_path / "README.md").write_text("an older card")
     card = card_of(tiny_model(**CHANGES), tmp_path, base_model=str(tmp_path))
     assert card.data.base_model is None and card.data.eval_results is None and card.data.license is None
-    assert card.text.count("not stated") == 3 and f"# {tmp_path.name}".replace("_", r"\_") in card.text
-    assert "## Results" not in card.text and "## Training" not in card.text and "Calibration" not in card.text
     assert str(tmp_path) not in card.content and "older" not in card.content
-
-
-def test_calibration_is_shown_and_that_scores_were_measured_with_it(tmp_path):
-    calibration = {"temperature": 1.5, "thresholds": [0.2, 0.5, 0.3]}
-    model = tiny_model(**CHANGES, model_type="post_tempoformer", num_stream_layers=1, calibration=calibration)
-    card = card_of(model, tmp_path, scores={"test": SCORES})
-    assert "`temporal_rotary`, in 1 layer over one vector for each post" in card.text
-    (line,) = (line for line in card.text.splitlines() if line.startswith("- Calibration: "))
-    assert "temperature of 1.5" in line and "(IS 0.2, O 0.5, IE 0.3)" in line
-    assert "All scores were measured with the calibration" in card.text
 
 
 @pytest.mark.parametrize(
@@ -124,7 +95,6 @@ def test_a_label_is_shown_as_it_is_and_changes_nothing(tmp_path, label):
     # Markdown and HTML find nothing to interpret, and show the label on one line.
     assert not re.search(r"[\\`*_\[\]|~$#<>]", re.sub(r"\\[^a-zA-Z0-9\s]", "", shown))
     assert html.unescape(re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", shown)) == " ".join(label.split())
-    assert f"| {shown} | 0.5 | 0.25 |" in card.text.splitlines()
 
 
 def run_snippet(folder, monkeypatch, capsys) -> str:
@@ -135,27 +105,19 @@ def run_snippet(folder, monkeypatch, capsys) -> str:
     return capsys.readouterr().out
 
 
-def save(model, tokenizer, folder, **facts) -> str:
-    """The card of a model that is saved with its tokenizer."""
+def save(model, tokenizer, folder):
+    """Saves a model with its tokenizer and its card."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return card_of(model, folder, **facts).text
+    card_of(model, folder)
 
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_the_snippet_of_a_stream_classifier_runs(tmp_path, monkeypatch, capsys, timed):
     model, tokenizer = tiny_reader(**CHANGES, timed=timed)
-    assert ('"timestamp":' in save(model, tokenizer, tmp_path / "mine")) is timed
+    save(model, tokenizer, tmp_path / "mine")
     posts = ast.literal_eval(run_snippet(tmp_path / "mine", monkeypatch, capsys))
     assert len(posts) == 2 and {post["label"] for post in posts} <= {"IS", "O", "IE"}
-
-
-def test_the_snippet_for_dated_posts_runs(tmp_path, monkeypatch, capsys):
-    times = ["2017-03", "2017-04"]
-    tokenizer = TemporalBertTokenizer(vocab=VOCABULARY, times=times, time_granularity="month")
-    model = tiny_model(**CHANGES, encoder_config={**dated_config().to_dict(), "times": times})
-    assert f"periods {', '.join(times)}" in save(model, tokenizer, tmp_path / "mine")
-    assert len(ast.literal_eval(run_snippet(tmp_path / "mine", monkeypatch, capsys))) == 2
 
 
 def dated_model(family: str, **settings):
@@ -169,17 +131,16 @@ def dated_model(family: str, **settings):
 
 
 @pytest.mark.parametrize(
-    ("family", "settings", "task", "shown"),
+    ("family", "settings", "task"),
     [
-        ("mlm", {"prepend_time": True, "temporal_attention": "scaled"}, "fill-mask", "(linear scale)"),
-        ("tokens", {}, "token-classification", "is a BERT that"),
-        ("roberta", {"temporal_residual": True}, "fill-mask", "with a learned weight"),
+        ("mlm", {"prepend_time": True, "temporal_attention": "scaled"}, "fill-mask"),
+        ("tokens", {}, "token-classification"),
+        ("roberta", {"temporal_residual": True}, "fill-mask"),
     ],
 )
-def test_the_card_of_a_model_of_dated_texts(tmp_path, monkeypatch, capsys, family, settings, task, shown):
+def test_the_card_of_a_model_of_dated_texts(tmp_path, monkeypatch, capsys, family, settings, task):
     model, tokenizer = dated_model(family, **settings)
-    text = save(model, tokenizer, tmp_path / "mine")
-    assert "- Periods: 1810-1860, 1960-2010" in text and shown in text and ("RoBERTa" in text) is (family == "roberta")
+    save(model, tokenizer, tmp_path / "mine")
     assert ModelCard.load(tmp_path / "mine" / "README.md").data.pipeline_tag == task
     printed = run_snippet(tmp_path / "mine", monkeypatch, capsys)
     assert re.findall(r"^(1810-1860|1960-2010) ", printed, flags=re.MULTILINE) == TIMES

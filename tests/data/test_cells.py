@@ -38,11 +38,11 @@ def posts_of(labels: list[str]) -> Dataset:
 def test_labels_mean_what_they_seem(case):
     cells, names, ids = TEXT_LABELS[case]
     assert label_names(posts_of(cells)) == names
-    assert to_timelines(posts_of(cells), names)[0]["labels"] == ids
+    assert to_timelines(posts_of(cells), names)[0].labels == ids
 
 
 def test_labels_that_are_given_are_read_as_those_of_the_file():
-    assert to_timelines(posts_of(["1", "0.0", "nan"]), ["1.0", "0"])[0]["labels"] == [0, 1, -100]
+    assert to_timelines(posts_of(["1", "0.0", "nan"]), ["1.0", "0"])[0].labels == [0, 1, -100]
 
 
 ALIKE = [["Switch", "switch", "No"], ["no switch", "No  Switch"], ["Straße", "STRASSE"], ["Switch", "Switch\u200b"]]

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
-from datasets import Dataset
-from helpers import ROOT
+from helpers import ROOT, make_timeline
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 from modeling_tempoformer.data.splits import (
@@ -16,37 +16,38 @@ from modeling_tempoformer.data.splits import (
     select_fold,
     split_timelines,
 )
+from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.recipes import parse
 
 
-def of_lengths(lengths: list[int]) -> Dataset:
+def of_lengths(lengths: list[int]) -> list[Timeline]:
     """Timelines of half as many Switches as posts."""
-    return Dataset.from_list(
-        [{"timeline_id": f"t{number}", "labels": [0, 1] * length} for number, length in enumerate(lengths)]
-    )
+    return [make_timeline([0, 1] * length, f"t{number}") for number, length in enumerate(lengths)]
+
+
+def ids_of(timelines: list[Timeline]) -> list[str]:
+    return [timeline.timeline_id for timeline in timelines]
 
 
 @pytest.fixture
-def timelines() -> Dataset:
+def timelines() -> list[Timeline]:
     """Twenty timelines of two to six posts, every other one with Switches only."""
-    return Dataset.from_list(
-        [{"timeline_id": f"t{number}", "labels": [number % 2] * (2 + number % 5)} for number in range(20)]
-    )
+    return [make_timeline([number % 2] * (2 + number % 5), f"t{number}") for number in range(20)]
 
 
 def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines):
     folds = make_folds(timelines, 5, 0.25, seed=0)
     assert folds == make_folds(timelines, 5, 0.25, seed=0) != make_folds(timelines, 5, 0.25, seed=1)
-    everything = sorted(timelines["timeline_id"])
+    everything = sorted(ids_of(timelines))
     assert sorted(timeline for fold in folds for timeline in fold["test"]) == everything
     for fold in folds:
         assert sorted(fold["train"] + fold["validation"] + fold["test"]) == everything
         # Of 20 timelines 4 are tested, and a quarter of the other 16 validates.
         assert [len(fold[name]) for name in ("train", "validation", "test")] == [12, 4, 4]
         parts = select_fold(timelines, fold)
-        assert list(parts["test"]["timeline_id"]) == sorted(fold["test"], key=lambda name: int(name[1:]))
+        assert ids_of(parts["test"]) == sorted(fold["test"], key=lambda name: int(name[1:]))
         for part in parts.values():
-            assert {label for labels in part["labels"] for label in labels} == {0, 1}
+            assert {label for timeline in part for label in timeline.labels} == {0, 1}
 
 
 @pytest.mark.parametrize("recipes", ["fast", "paper"])
@@ -62,7 +63,7 @@ def test_too_few_timelines_and_other_fractions_are_refused(timelines):
     for split, named in (
         (lambda: split_timelines(of_lengths([2] * 3), 0.25, seed=0), "3 timelines.*at least 4"),
         (lambda: make_folds(of_lengths([2] * 3), 5, 0.25, seed=0), "3 timelines.*at least 5"),
-        (lambda: hold_out(timelines.select([0]), 5, seed=0), "1 timelines.*at least 2"),
+        (lambda: hold_out(timelines[:1], 5, seed=0), "1 timelines.*at least 2"),
         (lambda: split_timelines(timelines, 0.7, seed=0), "0.7.*1/2, 1/3, 1/4"),
         (lambda: split_timelines(timelines, 0, seed=0), "0.*1/2, 1/3, 1/4"),
     ):
@@ -75,17 +76,17 @@ def test_a_part_has_its_share_of_posts_and_no_timeline_is_always_in_it(fraction)
     """Of forty timelines whose lengths double every fifth: of 2 to 256 posts."""
     uneven = of_lengths([2 ** (number // 5) for number in range(40)])
     splits = [split_timelines(uneven, fraction, seed) for seed in range(10)]
-    total = sum(map(len, uneven["labels"]))
+    total = sum(map(len, uneven))
     for rest, part in splits:
-        assert sorted([*rest["timeline_id"], *part["timeline_id"]]) == sorted(uneven["timeline_id"])
-        assert sum(map(len, part["labels"])) / total == pytest.approx(fraction, rel=0.1)
-    assert max(Counter(name for _, part in splits for name in part["timeline_id"]).values()) < 10
+        assert sorted(ids_of(rest) + ids_of(part)) == sorted(ids_of(uneven))
+        assert sum(map(len, part)) / total == pytest.approx(fraction, rel=0.1)
+    assert max(Counter(name for _, part in splits for name in ids_of(part)).values()) < 10
     # The same seed gives the same part.
-    assert split_timelines(uneven, fraction, 3)[1].to_list() == splits[3][1].to_list()
+    assert split_timelines(uneven, fraction, 3)[1] == splits[3][1]
 
     # A timeline that has nine tenths of all posts is never in the part.
     for seed in range(5):
-        assert "t0" not in split_timelines(of_lengths([90, 2, 2, 2, 2, 2]), 0.2, seed)[1]["timeline_id"]
+        assert "t0" not in ids_of(split_timelines(of_lengths([90, 2, 2, 2, 2, 2]), 0.2, seed)[1])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_folds_must_test_every_timeline_once(timelines):
 
 def test_each_member_holds_out_its_share(timelines):
     held_out = hold_out(timelines, 5, seed=0)
-    assert held_out.remove_columns("held_out").to_dict() == timelines.to_dict()
-    counts = Counter(held_out["held_out"])
+    assert [replace(timeline, held_out=None) for timeline in held_out] == timelines
+    counts = Counter(timeline.held_out for timeline in held_out)
     assert sorted(counts) == list(range(5)) and max(counts.values()) - min(counts.values()) <= 2
-    assert sorted(hold_out(timelines.select(range(3)), 5, seed=0)["held_out"]) == [0, 1, 2]
+    assert sorted(timeline.held_out for timeline in hold_out(timelines[:3], 5, seed=0)) == [0, 1, 2]

@@ -1,5 +1,6 @@
 """Datasets streams: posts that are read as they are needed give the timelines and rows of the whole table."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from modeling_tempoformer import label_names, load_table, to_rows, to_timelines
 from modeling_tempoformer.data.surveys import survey
 from modeling_tempoformer.data.synthetic import synthetic_posts
 from modeling_tempoformer.data.tables import find_files, stream_table
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 NAMES = ["No-Switch", "Switch"]
@@ -27,12 +29,12 @@ def write_files(folder: Path, kind: str) -> str:
     return str(folder / f"*.{kind}")
 
 
-def whole(pattern: str) -> list[dict]:
+def whole(pattern: str) -> list[Timeline]:
     """The timelines of files that are read one by one, with the ids that posts have in a stream."""
     timelines = []
     for number, path in enumerate(find_files(pattern)):
         for timeline in to_timelines(load_table(path), NAMES):
-            timelines.append({**timeline, "post_ids": [f"{number}:{post}" for post in timeline["post_ids"]]})
+            timelines.append(replace(timeline, post_ids=[f"{number}:{post}" for post in timeline.post_ids]))
     return timelines
 
 
@@ -50,15 +52,14 @@ def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, k
     assert label_names(posts) == NAMES
     timelines = to_timelines(posts, NAMES)
     expected = whole(pattern)
-    assert isinstance(timelines, IterableDataset) and timelines.num_shards == 3
     # Again in another pass.
     assert list(timelines) == expected and list(timelines) == expected
     settings = {"tokenizer": BertTokenizer(vocab=VOCABULARY), "window": 3, "targets_per_row": 4}
     for only_labelled in (True, False):
         rows = to_rows(timelines, **settings, only_labelled=only_labelled)
-        held = to_rows(Dataset.from_list(expected), **settings, only_labelled=only_labelled)
-        assert isinstance(rows, IterableDataset) and list(rows) == list(held)
-    found, known = survey(timelines), survey(Dataset.from_list(expected))
+        held = to_rows(expected, **settings, only_labelled=only_labelled).remove_columns("timeline")
+        assert isinstance(rows, IterableDataset) and rows.num_shards == 3 and list(rows) == list(held)
+    found, known = survey(timelines), survey(expected)
     assert found == known and found.labels[-100] == 1 and found.timed
 
 
@@ -66,8 +67,8 @@ def test_class_ids_are_read_by_their_names():
     posts = Dataset.from_list(FILES[0]).cast_column("label", ClassLabel(names=NAMES)).to_iterable_dataset()
     assert label_names(posts) == NAMES
     reversed_names = list(to_timelines(posts, NAMES[::-1]))
-    assert [timeline["labels"] for timeline in to_timelines(posts, NAMES)] == [
-        [1 - label for label in timeline["labels"]] for timeline in reversed_names
+    assert [timeline.labels for timeline in to_timelines(posts, NAMES)] == [
+        [1 - label for label in timeline.labels] for timeline in reversed_names
     ]
 
 

@@ -25,7 +25,7 @@ def test_every_kind_of_file_gives_what_was_written(tmp_path, name):
     table = load_table(write_table(tmp_path / name, POSTS))
     assert list(table) == POSTS and table.column_names == list(POSTS[0])
     timelines = to_timelines(table, ["O"])
-    assert timelines["timeline_id"][:] == ["007", "18446744073709551615", "18446744073709551614"]
+    assert [timeline.timeline_id for timeline in timelines] == ["007", "18446744073709551615", "18446744073709551614"]
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
@@ -36,7 +36,7 @@ def test_cells_are_separated_as_the_names_are(tmp_path, mark):
     pd.DataFrame(posts).to_csv(tmp_path / "a.csv", sep=mark, index=False, encoding="utf-8-sig")
     table = load_table(tmp_path / "a.csv")
     assert list(table) == posts
-    assert to_timelines(table, ["O"])["timestamps"][-1] == [1735603200.0]
+    assert to_timelines(table, ["O"])[-1].timestamps == [1735603200.0]
 
 
 def test_numbers_in_json_stay_as_they_are_written(tmp_path):
@@ -62,7 +62,7 @@ def test_parquet_keeps_its_types(tmp_path, dtype):
     pd.DataFrame(posts).to_parquet(tmp_path / "a.parquet")
     table = load_table(tmp_path / "a.parquet")
     (timeline,) = to_timelines(table, label_names(table))
-    found = [timeline[name] for name in ("timeline_id", "timestamps", "texts", "labels")]
+    found = [timeline.timeline_id, timeline.timestamps, timeline.texts, timeline.labels]
     assert found == [str(2**64 - 1), [1704067199.0, 1714554000.0], ["nan"] * 2, [-100, 0]]
 
 
@@ -109,7 +109,7 @@ def test_a_list_of_one_label_is_that_label_and_several_are_refused(tmp_path, kin
     table = load_table(write_table(tmp_path / f"one.{kind}", posts))
     assert label_names(table) == ["IS", "O"]
     expected = [1, 0, -100] if kind == "parquet" else [*[1] * 1500, 0, -100, -100, 1]
-    assert to_timelines(table, ["IS", "O"])["labels"][:] == [expected]
+    assert [timeline.labels for timeline in to_timelines(table, ["IS", "O"])] == [expected]
 
     posts += [{**posts[0], "label": ["O", "IS"]}]
     table = load_table(write_table(tmp_path / f"two.{kind}", posts))
@@ -117,7 +117,7 @@ def test_a_list_of_one_label_is_that_label_and_several_are_refused(tmp_path, kin
         with pytest.raises(PostError, match=rf"Row {len(labels)} .*'label'.*\['O', 'IS'\]"):
             read(table)
     # Nobody reads that column here.
-    assert len(to_timelines(table.rename_column("label", "tags"))[0]["texts"]) == len(posts)
+    assert len(to_timelines(table.rename_column("label", "tags"))[0].texts) == len(posts)
 
 
 def test_lists_of_integers_with_names():
@@ -129,7 +129,7 @@ def test_lists_of_integers_with_names():
     posts = {"timeline_id": ["ann"] * 3, "text": ["so"] * 3, "label": [[1], [], [0]]}
     table = Dataset.from_dict(posts, Features(features))
     assert label_names(table) == ["No", "Yes"]
-    assert to_timelines(table, ["No", "Yes"])[0]["labels"] == [1, -100, 0]
+    assert to_timelines(table, ["No", "Yes"])[0].labels == [1, -100, 0]
 
 
 def test_what_others_have_set_for_csv_stays(tmp_path):

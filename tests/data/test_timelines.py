@@ -16,8 +16,9 @@ from helpers import tiny_reader, write_posts
 from transformers import pipeline
 
 from modeling_tempoformer.data.timelines import PostError, label_names, logger, to_timelines, warn_of_nobody
-from modeling_tempoformer.data_collator_tempoformer import to_date, to_seconds
-from modeling_tempoformer.scoring.corpus import Corpus, check_times
+from modeling_tempoformer.serving.corpus import Corpus, check_times
+from modeling_tempoformer.timeline_tempoformer import Timeline
+from modeling_tempoformer.times_tempoformer import to_date, to_seconds
 
 
 POSTS = [
@@ -66,10 +67,10 @@ def test_speakers_come_along():
     posts = sorted(POSTS, key=lambda post: post["timeline_id"])
     posts = [{**post, "speaker": who} for post, who in zip(posts, (" Ann", None, "Ben", "Cy"), strict=True)]
     spoken = list(to_timelines(Dataset.from_list(posts), ["IS", "O"]))
-    assert [timeline["speakers"] for timeline in spoken] == [["", "Ann", "Ben"], ["Cy"]]
+    assert [timeline.speakers for timeline in spoken] == [["", "Ann", "Ben"], ["Cy"]]
     renamed = Dataset.from_list(posts).rename_column("speaker", "who")
     assert list(to_timelines(renamed, ["IS", "O"], speaker_column="who")) == spoken
-    assert "speakers" not in list(to_timelines(renamed, ["IS", "O"]))[0]
+    assert to_timelines(renamed, ["IS", "O"])[0].speakers is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_column_has_one_kind_of_time(times, bad):
 def test_numbers_in_1970_are_read_as_seconds_with_a_warning(caplog, times, warned):
     (timeline,) = to_timelines(Dataset.from_list(with_times(times)))
     if times[0] is not None:
-        assert timeline["timestamps"] == [to_seconds(time) for time in times]
+        assert timeline.timestamps == [to_seconds(time) for time in times]
     assert (caplog.text.count("1970"), caplog.text.count("milliseconds")) == ((1, 1) if warned else (0, 0))
 
 
@@ -226,32 +227,33 @@ def test_a_timeline_of_nobody_is_counted(caplog, tmp_path, name):
 
 
 EXPECTED = [
-    {
-        "timeline_id": "a",
-        "post_ids": ["2", "0", "3"],
-        "post_rows": [2, 0, 3],
-        "texts": ["glad", "sad", "sad sad glad"],
-        "labels": [-100, 0, 1],
-        "timestamps": [30.0, 60.0, 60.0],
-    },
-    {"timeline_id": "b", "post_ids": ["1"], "post_rows": [1], "texts": [""], "labels": [1], "timestamps": [5.0]},
+    Timeline(
+        timeline_id="a",
+        input_rows=[2, 0, 3],
+        texts=["glad", "sad", "sad sad glad"],
+        timestamps=[30.0, 60.0, 60.0],
+        post_ids=["2", "0", "3"],
+        labels=[-100, 0, 1],
+    ),
+    Timeline(timeline_id="b", input_rows=[1], texts=[""], timestamps=[5.0], post_ids=["1"], labels=[1]),
 ]
 
 
 def test_posts_become_sorted_timelines(caplog):
     posts = Dataset.from_list(POSTS)
     assert label_names(posts) == ["IS", "O"]
-    assert to_timelines(posts, ["IS", "O"]).to_list() == EXPECTED
+    assert to_timelines(posts, ["IS", "O"]) == EXPECTED
     assert "Sorting the posts" in caplog.text
     # Without times they keep their order.
-    assert to_timelines(posts.remove_columns("timestamp"), ["IS", "O"])["labels"][:] == [[0, -100, 1], [1]]
+    untimed = to_timelines(posts.remove_columns("timestamp"), ["IS", "O"])
+    assert [timeline.labels for timeline in untimed] == [[0, -100, 1], [1]]
 
 
 def test_names_of_class_label_columns():
     posts = Dataset.from_list([{"timeline_id": "a", "text": "", "label": label} for label in (1, None, -1)])
     posts = posts.cast_column("label", ClassLabel(names=["No", "Switch"]))
     assert label_names(posts) == ["No", "Switch"]
-    assert to_timelines(posts, ["Switch", "No"])[0]["labels"] == [0, -100, -100]
+    assert to_timelines(posts, ["Switch", "No"])[0].labels == [0, -100, -100]
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ def test_ids_are_text_as_it_is_written(given, name):
     column = pd.Series([given], dtype="uint64" if given == 2**63 + 1 else None)
     posts = Dataset.from_pandas(pd.DataFrame({"timeline_id": column, "text": ["hm"], "id": column}))
     (timeline,) = to_timelines(posts, id_column="id")
-    assert (timeline["timeline_id"], timeline["post_ids"]) == (name, [name])
+    assert (timeline.timeline_id, timeline.post_ids) == (name, [name])
 
 
 @pytest.mark.parametrize("role", ["timeline", "text", "timestamp", "label", "id"])

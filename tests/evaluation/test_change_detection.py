@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from datasets import Dataset
-from helpers import ROOT
+from helpers import ROOT, make_timeline
 from huggingface_hub import HfApi
 from transformers import EvalPrediction
 
 from modeling_tempoformer.evaluation.metrics import change_detection, compute_metrics
-from modeling_tempoformer.evaluation.results import nest, score_part
+from modeling_tempoformer.evaluation.results import group_by_class, score_part
 
 
 FOLDER = ROOT / "hub_cards" / "change_detection"
@@ -133,11 +132,14 @@ def test_the_trainer_and_the_reports_have_the_scores_of_the_metric(alone):
     posts, names = random_posts(), list("abc")
     found = compute_metrics(names)(EvalPrediction(posts["logits"], posts["labels"]))
     assert found == pytest.approx(alone["random"])
-    timelines = Dataset.from_dict({"labels": posts["labels"], "timestamps": posts["times"]})
+    timelines = [
+        make_timeline(labels.tolist(), timestamps=times.tolist())
+        for labels, times in zip(posts["labels"], posts["times"], strict=True)
+    ]
     part = score_part(timelines, posts["logits"].argmax(-1).ravel(), posts["probabilities"].reshape(-1, 3), names)
     expected = alone["random timelines"]
     assert {name: part[name] for name in expected} == pytest.approx(expected)
-    assert expected["window_recall_a"] == nest(part, "predict", names)["classes"]["a"]["window_recall"]
+    assert expected["window_recall_a"] == group_by_class(part, "predict", names)["classes"]["a"]["window_recall"]
 
 
 def test_nothing_is_written_or_imported_before_it_is_needed():

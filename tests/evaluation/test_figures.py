@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from helpers import make_timeline
 from scipy.special import softmax
 
 from modeling_tempoformer.evaluation.calibration import expected_calibration_error
@@ -10,7 +10,6 @@ from modeling_tempoformer.evaluation.figures import (
     confusion_figure,
     figures_in,
     learning_curve,
-    print_figures,
     reliability_figure,
     write_test_figures,
 )
@@ -51,7 +50,6 @@ def test_the_figure_has_actual_classes_as_rows():
     assert {cell: int(text.split("\n")[0]) for cell, text in cells.items()} == {
         (row, column): counts[row][column] for row in range(3) for column in range(3)
     }
-    assert cells[0, 1] == "1\n33%"
     expected = np.array([[2 / 3, 1 / 3, 0], [0, 3 / 4, 1 / 4], [0, 0, 0]])
     assert np.asarray(axes.images[0].get_array()) == pytest.approx(expected)
 
@@ -70,25 +68,19 @@ def test_the_reliability_diagram_has_the_bins_of_the_calibration_error():
         assert [bar.get_height() for bar in bars] == sizes
         expected = [(confidence[bins == number].mean(), is_right[bins == number].mean()) for number in np.unique(bins)]
         assert curves[name] == pytest.approx(np.array(expected))
-        # The title's number is the mean distance of the points from the diagonal, by their posts.
+        # The calibration error is the mean distance of the points from the diagonal, by their posts.
         error = np.average(np.abs(np.subtract(*np.array(expected).T)), weights=[size for size in sizes if size])
-        assert f"{error:.3f} ({name})" in upper.get_title()
         assert error == pytest.approx(expected_calibration_error(probabilities, actual))
 
 
-def test_figures_are_of_labelled_posts_and_named_in_a_line(tmp_path, capsys):
+def test_figures_are_of_labelled_posts(tmp_path):
     names, predicted = ["a", "b"], np.array([0, 1, 1])
     probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]])
-    write_test_figures(tmp_path, Dataset.from_list([{"labels": [-100] * 3}]), predicted, probabilities, names)
+    write_test_figures(tmp_path, [make_timeline([-100] * 3)], predicted, probabilities, names)
     assert figures_in(tmp_path) == {}
-    write_test_figures(tmp_path, Dataset.from_list([{"labels": [0, 0, 1]}]), predicted, probabilities, names)
+    write_test_figures(tmp_path, [make_timeline([0, 0, 1])], predicted, probabilities, names)
     assert list(figures_in(tmp_path)) == ["confusion_matrix.png", "reliability.png"]
     for name in figures_in(tmp_path):
-        # 300 dots to the inch, in a column of 3.3 inches.
-        png = (tmp_path / name).read_bytes()
-        assert png.startswith(b"\x89PNG") and int.from_bytes(png[16:20]) == 990
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / name).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-        assert b'width="237.6pt"' in (tmp_path / name).with_suffix(".svg").read_bytes()
-    print_figures(tmp_path)
-    (line,) = capsys.readouterr().out.splitlines()
-    assert "confusion_matrix.png" in line and "reliability.png" in line
+        assert b"<svg" in (tmp_path / name).with_suffix(".svg").read_bytes()

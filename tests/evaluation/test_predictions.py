@@ -1,46 +1,58 @@
 """From logits of rows to scores and a table of posts."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
+from helpers import make_timeline
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.timelines import to_timelines
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import (
-    in_order,
+    attach_logits,
+    decide_posts,
     labelled_posts,
-    post_ids_of,
     prediction_rows,
     write_predictions,
 )
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 NAMES = ["No-Switch", "Switch"]
 
 
 @pytest.fixture
-def timelines() -> Dataset:
+def timelines() -> list[Timeline]:
     """Two timelines whose posts alternate in the input, one post without a label."""
-    columns = {
-        "timeline_id": ["a", "b"],
-        "post_ids": [["p0", "p2"], ["p1", "p3", "p4"]],
-        "post_rows": [[0, 2], [1, 3, 4]],
-        "labels": [[0, 1], [-100, 1, 1]],
-        "timestamps": [[0, 5], [0, 60, 90]],
-        "texts": [["hm", "so, then"], ["", "ok", "ok"]],
-    }
-    return Dataset.from_dict(columns)
+    first = make_timeline([0, 1], "a", timestamps=[0, 5], input_rows=[0, 2], post_ids=["p0", "p2"])
+    rest = {"timestamps": [0, 60, 90], "input_rows": [1, 3, 4], "post_ids": ["p1", "p3", "p4"]}
+    return [first, make_timeline([-100, 1, 1], "b", **rest)]
 
 
-def test_values_are_found_by_post_whatever_follows_them(timelines):
-    items = [["p3", "p4"], ["p0"], ["p2", "p1"]]
-    values = np.array([[[3.0], [4.0]], [[0.0], [-100.0]], [[2.0], [1.0]]])
-    assert in_order(post_ids_of(timelines), items, values).tolist() == [[0.0], [2.0], [1.0], [3.0], [4.0]]
-    with pytest.raises(KeyError, match="p9"):
-        in_order(["p9"], items, values)
+def test_logits_are_attached_to_their_posts_whatever_follows_them(timelines):
+    """Rows whose first posts are context, and one whose first post is no target."""
+    columns = ("timeline", "num_before", "num_context", "labels")
+    rows = [(1, 0, 1, [None, 1]), (0, 0, 0, [0, 1]), (1, 0, 0, [-100])]
+    items = Dataset.from_list([dict(zip(columns, row, strict=True)) for row in rows])
+    logits = np.array([[[4.0, 5.0], [-100.0] * 2], [[0.0, 1.0], [2.0, 9.0]], [[3.0, 1.0], [-100.0] * 2]])
+    attach_logits(timelines, items, logits)
+    assert timelines[0].logits.tolist() == [[0, 1], [2, 9]]
+    assert timelines[1].logits[[0, 2]].tolist() == [[3, 1], [4, 5]] and timelines[1].logits[1].isnan().all()
+    predictions, probabilities = decide_posts(timelines, None)
+    assert predictions.tolist() == [1, 1, 0, -1, 1]
+    assert probabilities[4] == pytest.approx(np.exp([0, 1]) / np.exp([0, 1]).sum()) and not probabilities[3].any()
+    # A calibration decides: a class that is hardly ever likely enough.
+    assert decide_posts(timelines, {"thresholds": [1e-6, 0.99]})[0].tolist() == [0, 0, 0, -1, 0]
+
+
+def test_a_logit_that_is_not_finite_names_its_post(timelines):
+    items = Dataset.from_list([{"timeline": 1, "num_before": 0, "num_context": 0, "labels": [0, 0, 0]}])
+    with pytest.raises(ValueError, match="'p3'.*nan"):
+        attach_logits(timelines, items, np.array([[[0.0, 1.0], [math.nan, 1.0], [0.0, 1.0]]]))
 
 
 def test_scores_of_labelled_posts_timelines_and_probabilities(timelines):

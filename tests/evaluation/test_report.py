@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from helpers import make_timeline
 
+from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.evaluation.report import remarks, results_table, verdict, worth
-from modeling_tempoformer.evaluation.results import nest, read_test, score_part
+from modeling_tempoformer.evaluation.report import remarks, results_table, verdict
+from modeling_tempoformer.evaluation.results import group_by_class, read_test, score_part
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 NAMES = ["No-Switch", "Switch"]
@@ -33,22 +35,24 @@ NAMES = ["No-Switch", "Switch"]
 def test_one_class_and_guessing_are_called_so(actual, predicted, words):
     names = [*NAMES, "Escalation"][: max(actual + predicted) + 1]
     scores = compute_scores(Predictions(np.array(actual), np.array(predicted), names))
-    said = verdict(nest(scores, "eval", names))
+    said = verdict(group_by_class(scores, "eval", names))
     assert said is None if words is None else all(word in said for word in words)
 
 
-def results_of(timelines: Dataset, predicted: list[int], train: Dataset | None = None, names=NAMES) -> dict:
+def results_of(
+    timelines: list[Timeline], predicted: list[int], train: list[Timeline] | None = None, names=NAMES
+) -> dict:
     scores = score_part(timelines, np.array(predicted), np.eye(2)[predicted] * 0.8 + 0.1, names, train)
-    return nest({f"predict_{name}": value for name, value in scores.items()}, "predict", names)
+    return group_by_class({f"predict_{name}": value for name, value in scores.items()}, "predict", names)
 
 
 PREDICTED = [0, 1, 0, 0, 1, 0]
 
 
-def two_timelines(num_labelled: int = 6) -> Dataset:
+def two_timelines(num_labelled: int = 6) -> list[Timeline]:
     """The last post is predicted wrongly."""
     labels = [label if place < num_labelled else -100 for place, label in enumerate([0, 1, 0, 0, 1, 1])]
-    return Dataset.from_dict({"labels": [labels[:3], labels[3:]], "timestamps": [[0, 60, 90], [0, 10, 20]]})
+    return [make_timeline(labels[:3], timestamps=[0, 60, 90]), make_timeline(labels[3:], timestamps=[0, 10, 20])]
 
 
 def test_the_table_has_the_scores_of_each_class_and_what_costs_nothing():
@@ -58,42 +62,42 @@ def test_the_table_has_the_scores_of_each_class_and_what_costs_nothing():
     assert classes["posts_f1"]["precision"] == pytest.approx(3 / 4)
 
     results = results_of(two_timelines(), PREDICTED, two_timelines())
+    switch = [results["classes"]["Switch"][name] for name in ("precision", "recall", "f1", "posts")]
+    assert switch == pytest.approx([1, 2 / 3, 4 / 5, 3])
     table = results_table("test", results | {"posts_per_second": 12.3})
-    (of_switch,) = (line.split() for line in table.splitlines() if line.startswith("Switch"))
-    assert of_switch == ["Switch", "1.000", "0.667", "0.800", "3"]
-    rows = {line[:16].strip(): line[24:].split() for line in table.splitlines()}
-    assert rows["this model"][0] == f"{results['macro_f1']:.3f}"
     larger = results["compared_with"]["larger_class"]
-    assert rows["always No-Switch"][:2] == [f"{larger['macro_f1']:.3f}", f"{larger['difference']:+.3f}"]
-    assert "12 posts a second" in table and "no better" not in table
+    for value in (*switch[:3], results["macro_f1"], larger["macro_f1"]):
+        assert f" {value:.3f}" in table
 
 
-def test_the_table_says_what_the_model_is_no_better_than():
+def test_a_remark_names_each_rival_that_is_as_good():
     """Position alone is always right."""
-    timelines = Dataset.from_list([{"labels": [0, 1, 1]}] * 40)
-    *_, last = results_table("test", results_of(timelines, [0, 1, 1] * 38 + [1, 1, 0] * 2, timelines)).splitlines()
-    assert "no better than position alone" in last
-    *_, last = results_table("test", results_of(timelines, [1] * 120, timelines)).splitlines()
-    assert "no better than always Switch or position alone" in last
+    timelines = [make_timeline([0, 1, 1]) for _ in range(40)]
+    better_than_one = results_of(timelines, [0, 1, 1] * 38 + [1, 1, 0] * 2, timelines)
+    (remark,) = remarks(better_than_one)
+    assert "position" in remark and "Switch" not in remark
+    assert better_than_one["compared_with"]["position_and_time"]["difference_interval"][0] <= 0
+    assert better_than_one["compared_with"]["larger_class"]["difference_interval"][0] > 0
+    remark = remarks(results_of(timelines, [1] * 120, timelines))[-1]
+    assert "position" in remark and "Switch" in remark
 
 
 def test_a_score_of_one_timeline_is_called_so(tmp_path):
     """All posts of the second class but one are in the first of twelve timelines."""
-    timelines = Dataset.from_list([{"labels": [1] * 9 + [0]}, {"labels": [1] + [0] * 9}, *[{"labels": [0] * 9}] * 10])
-    results = results_of(timelines, [label for labels in timelines["labels"] for label in labels])
+    timelines = [make_timeline(labels) for labels in ([1] * 9 + [0], [1] + [0] * 9, *[[0] * 9] * 10)]
+    results = results_of(timelines, [label for timeline in timelines for label in timeline.labels])
     *others, remark = remarks(results)
     assert "12 timelines (Switch: 1)" in remark and "No-Switch" not in remark
-    said = worth(results)
-    assert said[1:] == [*others, remark] and "1.000" in said[0] and "110 labelled posts of 12 timelines" in said[0]
+    said = report.test_summary(results)
+    assert said[1:] == [*others, remark] and "1.000" in said[0]
     (tmp_path / "all_results.json").write_text(json.dumps({"test": results}))
-    assert worth(read_test(str(tmp_path))) == said
-    assert remarks(results_of(Dataset.from_list([{"labels": [1, 0, 0]}] * 12), [1, 0, 0] * 12)) == []
+    assert report.test_summary(read_test(str(tmp_path))) == said
+    assert remarks(results_of([make_timeline([1, 0, 0]) for _ in range(12)], [1, 0, 0] * 12)) == []
 
 
 def test_unlabelled_posts_have_no_scores(tmp_path):
     unlabelled = results_of(two_timelines(num_labelled=0), PREDICTED)
     assert unlabelled == {"posts": 6, "labelled_posts": 0, "timelines": 2}
-    assert results_table("test", unlabelled) == "test: 6 posts of 2 timelines, none labelled"
-    assert "macro F1" in results_table("test", results_of(two_timelines(num_labelled=4), PREDICTED))
-    assert read_test(str(tmp_path)) == {} and worth({}) == worth(unlabelled)
-    assert len(worth({})) == 1 and "No score" in worth({})[0] and remarks({}) == []
+    assert "macro_f1" in results_of(two_timelines(num_labelled=4), PREDICTED)
+    assert read_test(str(tmp_path)) == {} and report.test_summary({}) == report.test_summary(unlabelled)
+    assert len(report.test_summary({})) == 1 and remarks({}) == []

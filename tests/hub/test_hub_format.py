@@ -6,17 +6,16 @@ import pytest
 import torch
 from helpers import (
     ENCODERS,
-    HUB_MODULES,
     MODELS,
     OTHER_ENCODERS,
     PACKAGE,
+    PAPER_MODULES,
     POST_MODULES,
     TEMPORAL_MODULES,
     TIMES,
     TINY,
     TOKENIZER_MODULES,
     dated_bert,
-    dated_config,
     dated_roberta,
     read_json,
     run_without_package,
@@ -57,25 +56,20 @@ for folder in map(Path, sys.argv[1:]):
         base = transformers.AutoModel.from_pretrained(source, trust_remote_code=True)
         assert type(base).__name__ == type(loaded.base_model).__name__
         if hasattr(loaded, "step"):
-            post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask", "time_ids") if name in batch}
+            post = {name: batch[name][0, :1] for name in ("input_ids", "attention_mask")}
             state = loaded.step(**post, timeline_ids=["ann"]).state
             restored = type(loaded).restore_state(state.state_dict())
             steps = [loaded.step(**post, timeline_ids=["ann"], state=one).logits for one in (state, restored)]
             torch.testing.assert_close(*steps, atol=1e-5, rtol=0)
 """
-TEMPORAL_POST_MODULES = {*POST_MODULES, *TEMPORAL_MODULES, "modeling_temporal_post_tempoformer"}
 
 
 def streams(**settings) -> tuple:
     """An Auto class, a stream classifier, a batch for it, and the modules that it takes along."""
     model = tiny_model(**settings)
-    encoder = model.config.encoder_config
-    is_dated, is_post = encoder.model_type.startswith("temporal"), model.config.model_type != "tempoformer"
-    batch = tiny_batch(pad=encoder.pad_token_id)
+    batch = tiny_batch(pad=model.config.encoder_config.pad_token_id)
     del batch["labels"]
-    if is_dated:
-        batch["time_ids"] = 3 * batch["attention_mask"]
-    modules = (TEMPORAL_POST_MODULES if is_dated else POST_MODULES) if is_post else HUB_MODULES
+    modules = PAPER_MODULES if model.config.model_type == "tempoformer" else POST_MODULES
     return "AutoModelForSequenceClassification", model, batch, modules
 
 
@@ -87,12 +81,11 @@ def texts(name: str, **settings) -> tuple:
     batch = {name: tiny_batch()[name][1, :4] for name in ("input_ids", "attention_mask")}
     batch["time_ids"] = 3 * batch["attention_mask"]
     _, head, task = name.partition("For")
-    return f"AutoModel{head}{task}", model, batch, {*TEMPORAL_MODULES, "checks_tempoformer"}
+    return f"AutoModel{head}{task}", model, batch, TEMPORAL_MODULES
 
 
 def first_models() -> list[tuple]:
-    encoders = tiny_encoder(), {**dated_config().to_dict(), "vocab_size": 60}
-    return [streams(encoder_config=encoder, **kind) for encoder in encoders for kind in MODELS]
+    return [streams(encoder_config=tiny_encoder(), **kind) for kind in MODELS]
 
 
 def every_family() -> list[tuple]:
@@ -138,7 +131,7 @@ def test_tokenizers_round_trip_without_the_package(tmp_path):
         assert [read_json(folder / str(number) / "found.json") for number in range(2)] == [data, data]
 
 
-ALL_MODULES = {*HUB_MODULES, *TOKENIZER_MODULES, *TEMPORAL_POST_MODULES}
+ALL_MODULES = {*POST_MODULES, *PAPER_MODULES, *TEMPORAL_MODULES, *TOKENIZER_MODULES}
 
 
 def test_the_modules_that_travel_are_those_with_such_names():

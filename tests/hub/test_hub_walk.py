@@ -127,4 +127,4 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
             script(output, repo, *further, "--learning_rate", "0")
             assert predictions(tmp_path / output) == pytest.approx(after, abs=1e-5)
             card = ModelCard(hub.files(repo)["README.md"].decode())
-            assert card.data.base_model == base_model and "## Intended use and limits" in card.text
+            assert card.data.base_model == base_model

@@ -12,10 +12,10 @@ from hub_server import TOKEN, HubServer
 from huggingface_hub import HfApi
 from safetensors.torch import load_file
 
-import run_baseline
 import run_glue_style
 import run_temporal_mlm
 from modeling_tempoformer.data.synthetic import synthetic_posts
+from research import run_baseline
 
 
 REPO = "me/encoder"
@@ -55,8 +55,10 @@ def texts(folder: Path) -> list[str]:
     ("script", "save", "data", "own"),
     [
         pytest.param(run_glue_style, save_encoder, posts, [], id="tempoformer"),
-        pytest.param(run_baseline, save_encoder, posts, ["--method", "bilstm"], id="bilstm"),
-        pytest.param(run_baseline, save_language_model, posts, ["--method", "few_shot"], id="few_shot"),
+        pytest.param(run_baseline, save_encoder, posts, ["--method", "bilstm"], id="bilstm", marks=pytest.mark.slow),
+        pytest.param(
+            run_baseline, save_language_model, posts, ["--method", "few_shot"], id="few_shot", marks=pytest.mark.slow
+        ),
         pytest.param(run_temporal_mlm, save_encoder, texts, [], id="temporal_mlm"),
     ],
 )

@@ -8,7 +8,6 @@ import torch
 from helpers import ROOT, of_others, read_json, read_table, write_posts
 from safetensors.torch import load_file
 
-import run_baseline
 import run_glue_style
 from modeling_tempoformer.data.synthetic import synthetic_posts
 
@@ -144,14 +143,14 @@ def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
 
 
 @pytest.mark.parametrize("again", ["7 ", "7.0"])
-def test_a_timeline_is_in_one_of_the_given_files(tmp_path, again):
+def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, again):
     """Also where its id has white space, or became a float."""
-    arguments = ["--method", "class_prior", "--output_dir", str(tmp_path / "out")]
-    for name, ids in {"train": ["7"], "validation": ["8"], "test": [again, "10.0"]}.items():
+    arguments = []
+    for name, ids in {"train": ["7", "9"], "validation": ["8"], "test": [again, "10.0"]}.items():
         posts = [{**post, "timeline_id": timeline_id} for timeline_id in ids for post in POSTS[:5]]
         arguments.append(f"--{name}_file={write_posts(tmp_path / f'{name}.csv', posts)}")
     with pytest.raises(ValueError, match=r"train split and the test split.*: 7 \(1 in all"):
-        run_baseline.main(arguments)
+        train(tmp_path / "out", encoder, *arguments)
 
 
 STALE = ("_predictions.csv", "_predictions.parquet", "learning_curve.png", "confusion_matrix.png", "reliability.png")

@@ -161,24 +161,15 @@ def test_new_time_tokens_are_as_far_apart_as_words(folder, tmp_path):
     assert len(times) == 2 and torch.dist(*times) > 0.3 * torch.pdist(words).median()
 
 
-def test_a_stream_classifier_of_dated_posts(folder, tmp_path):
-    train(folder, tmp_path / "dated", "--temporal_residual", "true")
-    assert AutoTokenizer.from_pretrained(tmp_path / "dated")("the")["time_ids"] == [2, 2, 2]
-    lines = [f"18{20 + day}-01-01,the {'tree' * (day % 2)} flew,{day % 2}" for day in range(4)]
-    parts = {"train": "abc", "validation": "de", "test": "f"}
-    for part, people in parts.items():
-        posts = ["timeline_id,timestamp,text,label", *(f"{person},{line}" for person in people for line in lines)]
-        (tmp_path / f"{part}.csv").write_text("\n".join(posts), encoding="utf-8")
-    settings = ["--config_overrides", '{"num_stream_layers": 1}', "--window", "3", "--max_steps", "1"]
-    settings += ["--report_to", "none", "--max_seq_length", "12", "--do_train", "--do_predict"]
-    files = [f"--{part}_file={tmp_path / part}.csv" for part in parts]
-    model = ["--model_name_or_path", str(tmp_path / "dated"), "--output_dir", str(tmp_path / "out")]
-    run_glue_style.main([*model, *files, *settings])
-    config = read_json(tmp_path / "out" / "config.json")["encoder_config"]
-    assert config["model_type"] == "temporal_bert" and config["times"] == [OLD, NEW]
-    (tmp_path / "test.csv").write_text("\n".join([*posts, "g,1900-01-01,the,1"]), encoding="utf-8")
-    with pytest.raises(ValueError, match="1810-1860, 1960-2010"):
-        run_glue_style.main([*model, *files, *settings])
+def test_a_stream_classifier_does_not_read_a_temporal_encoder(folder, tmp_path):
+    train(folder, tmp_path / "dated")
+    posts = ["timeline_id,text,label", *(f"{person},the tree,{label}" for person in "abcde" for label in (0, 1))]
+    (tmp_path / "posts.csv").write_text("\n".join(posts), encoding="utf-8")
+    given = ["--model_name_or_path", str(tmp_path / "dated"), "--train_file", str(tmp_path / "posts.csv")]
+    given += ["--config_overrides", '{"num_stream_layers": 1}']
+    for kind in ("post_tempoformer", "tempoformer"):
+        with pytest.raises(ValueError, match="'temporal_bert'"):
+            run_glue_style.main([*given, "--output_dir", str(tmp_path / "out"), "--do_train", "--model_type", kind])
 
 
 def rank(model: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
@@ -195,7 +186,7 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     rows = rank(
         *(tmp_path / "model", tmp_path / "change", "--corpora", folder / f"{OLD}.txt", folder / f"{NEW}.txt"),
         *("--targets", tmp_path / "targets.txt", "--truth", tmp_path / "truth.txt"),
-        *("--measures", "prt", "change", "clusters", "--num_samples", "20", "--num_last_layers", "1"),
+        *("--measures", "prt", "change", "--num_samples", "20", "--num_last_layers", "1"),
     )
     assert f"tree ({OLD}: 20, {NEW}: 0)" in capsys.readouterr().out
     scores = [float(row["prt"]) for row in rows]
@@ -204,7 +195,6 @@ def test_words_are_ranked_by_change(folder, tmp_path, capsys):
     results = read_json(tmp_path / "change" / "results.json")
     assert results["left_out"] == {"tree": {OLD: 20, NEW: 0}}
     assert results["agreement"]["prt"]["num_words"] == 3
-    assert "k_means_jensen_shannon" in rows[0]
     # The scores are of the vectors in the file, which are of the usages beside them.
     usages = pd.read_parquet(tmp_path / "change" / "_usages.parquet")
     for row in rows:

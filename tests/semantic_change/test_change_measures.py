@@ -12,7 +12,6 @@ from modeling_tempoformer.semantic_change.measures import (
     agreement,
     average_pairwise_distance,
     change_score,
-    cluster_distances,
     prototype_deviations,
     prototype_distance,
     shuffled_prototypes,
@@ -34,18 +33,6 @@ def test_pairs():
     before, after = generator.normal(size=(7, 4)), generator.normal(size=(5, 4)) + 0.5
     distances = [cosine(old, new) for old in before for new in after]
     assert average_pairwise_distance(before, after) == pytest.approx(np.mean(distances))
-
-
-def test_clusters():
-    """Two senses at a right angle: 6 and 2 usages before, 2 and 6 after. Half of them move, at a distance of 1."""
-    lengths = np.linspace(5, 6, 8)[:, None]
-    sense = np.array([0, 0, 0, 0, 0, 0, 1, 1])
-    before, after = lengths * np.eye(2)[sense], lengths * np.eye(2)[1 - sense]
-    expected_js = math.sqrt(0.75 * math.log2(0.75 / 0.5) + 0.25 * math.log2(0.25 / 0.5))
-    expected = {"jensen_shannon": expected_js, "wasserstein": 0.5}
-    assert cluster_distances(before, after, num_clusters=2) == pytest.approx(
-        {f"{way}_{name}": value for way in ("affinity_propagation", "k_means") for name, value in expected.items()}
-    )
 
 
 def test_change_is_the_geometric_mean_of_both_distances():

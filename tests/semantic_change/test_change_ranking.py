@@ -122,16 +122,3 @@ def test_weights_that_an_encoder_lacks_are_named(folder, tmp_path, caplog):
     BertTokenizer(vocab=VOCABULARY).save_pretrained(short)
     rank(folder, tmp_path, "--model_name_or_path", short, "--measures", "apd")
     assert "random numbers: encoder.layer.1." in caplog.text and "pooler" not in caplog.text.split("random numbers")[1]
-
-
-def test_static_measures_need_no_model(tmp_path):
-    words = [f"w{number}" for number in range(310)]
-    generator = random.Random(0)
-    for time in TIMES:
-        lines = [" ".join(generator.sample(words, len(words))) for _ in range(20)]
-        (tmp_path / f"{time}.txt").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "words.txt").write_text("w1\nw2\n", encoding="utf-8")
-    rows = rank(tmp_path, tmp_path / "out", "--measures", "sgns", "neighbours")
-    assert {row["word"] for row in rows} == {"w1", "w2"}
-    assert all(0 < float(row["sgns"]) < 2 and 0 <= float(row["neighbours"]) <= 1 for row in rows)
-    assert (tmp_path / "out" / "_changes.html").exists() and not (tmp_path / "out" / "_usages.parquet").exists()

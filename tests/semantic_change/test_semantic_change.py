@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from modeling_tempoformer import BertWithTemporalAttention, BertWithTemporalAttentionForMaskedLM, TemporalBertTokenizer
 from modeling_tempoformer.semantic_change.corpora import DatedSentence
 from modeling_tempoformer.semantic_change.report import conclude, format_table, plot_scores, ranked_table, write_report
-from modeling_tempoformer.semantic_change.time_prediction import predict_times, time_differences
+from modeling_tempoformer.semantic_change.time_prediction import predict_times
 from modeling_tempoformer.semantic_change.usages import (
     Frequency,
     Usage,
@@ -190,12 +190,9 @@ def time_model() -> tuple[BertWithTemporalAttentionForMaskedLM, TemporalBertToke
 
 
 def test_times_are_predicted_in_the_place_of_a_masked_token():
-    """And a word's score is their mean difference over its sentences."""
     model, tokenizer = time_model()
     texts = ["the plane flew", "plane trees", "the plane"]
     probabilities = predict_times(model, tokenizer, texts, batch_size=2)
-    scores = time_differences(model, tokenizer, sample_usages(SENTENCES, ["plane"], TIMES, 10), TIMES)
-    assert scores["plane"] == pytest.approx(np.abs(probabilities @ [-1, 1]).mean(), abs=1e-5)
     for text, row in zip(texts, probabilities, strict=True):
         batch = tokenizer(text, time=1815, return_tensors="pt")
         batch["input_ids"][0, 1] = tokenizer.mask_token_id

@@ -1,15 +1,14 @@
 """Rows with the vectors of posts in the place of their tokens."""
 
-import pytest
 import torch
 from datasets import Dataset
-from helpers import TIMES, VOCABULARY, dated_bert, tiny_encoder, tiny_model
+from helpers import VOCABULARY, tiny_encoder, tiny_model
 from transformers import BertTokenizer
 
 from modeling_tempoformer import StreamCollator
 from modeling_tempoformer.data.rows import to_rows
 from modeling_tempoformer.data.timelines import to_timelines
-from modeling_tempoformer.training.frozen_encoder import embed_rows
+from modeling_tempoformer.training.frozen_encoder import embed_rows, post_vectors
 
 
 NAMES = ["x", "y"]
@@ -33,20 +32,15 @@ def make_rows(tokenizer) -> dict[str, Dataset]:
     }
 
 
-def make_model(family: str):
-    encoder = {**tiny_encoder(), "model_type": family, "initializer_range": 0.3}
-    encoder |= {"times": TIMES} if family == "temporal_bert" else {}
+def make_model():
+    encoder = {**tiny_encoder(), "initializer_range": 0.3}
     return tiny_model(model_type="post_tempoformer", num_labels=2, encoder_config=encoder)
 
 
-@pytest.mark.parametrize(
-    ("family", "tokenizer"),
-    [("bert", BertTokenizer(vocab=VOCABULARY)), ("temporal_bert", dated_bert(unknown_times="unknown"))],
-    ids=["bert", "temporal_bert"],
-)
-def test_logits_are_those_of_the_tokens(family, tokenizer):
+def test_logits_are_those_of_the_tokens():
+    tokenizer = BertTokenizer(vocab=VOCABULARY)
     # Its dropout does not reach the vectors.
-    model, rows = make_model(family).train(), make_rows(tokenizer)
+    model, rows = make_model().train(), make_rows(tokenizer)
     embedded = embed_rows(rows, model, tokenizer)
     collator = StreamCollator(tokenizer, window=4)
     for part, part_rows in rows.items():
@@ -58,7 +52,7 @@ def test_logits_are_those_of_the_tokens(family, tokenizer):
 
 def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
     tokenizer = BertTokenizer(vocab=VOCABULARY)
-    model, read = make_model("bert"), []
+    model, read = make_model(), []
     model.tempoformer.encoder.embeddings.register_forward_pre_hook(
         lambda module, args, inputs: read.append((inputs["input_ids"] == tokenizer.cls_token_id).sum()),
         with_kwargs=True,
@@ -73,3 +67,17 @@ def test_equal_posts_of_all_parts_are_read_once_and_have_one_vector():
     torch.nn.init.ones_(model.tempoformer.encoder.embeddings.LayerNorm.bias)
     changed = embed_rows(make_rows(tokenizer), model, tokenizer)
     assert not torch.allclose(changed["test"][1]["post_embeds"], embedded["test"][1]["post_embeds"])
+
+
+def test_vectors_of_all_posts_of_timelines():
+    """In their order; 0 for a post that no row classifies."""
+    posts = [post("a", second, text, None if second == 2 else "x") for second, text in enumerate(["sad", "trees"] * 2)]
+    timelines = to_timelines(Dataset.from_list([*posts, post("b", 0, "the plane")]), NAMES)
+    tokenizer, model = BertTokenizer(vocab=VOCABULARY), make_model()
+    rows = to_rows(timelines, tokenizer, window=2, targets_per_row=1, only_labelled=True)
+    vectors = post_vectors(embed_rows({"train": rows}, model, tokenizer)["train"], timelines)
+    for vector, text in zip(vectors, ["sad", "trees", None, "trees", "the plane"], strict=True):
+        inputs = None if text is None else tokenizer([text], return_tensors="pt")
+        with torch.no_grad():
+            expected = torch.zeros(16) if inputs is None else model.tempoformer.embed_posts(**inputs)[0]
+        torch.testing.assert_close(torch.from_numpy(vector), expected, atol=1e-5, rtol=0)

@@ -1,5 +1,6 @@
 """A training that goes on from its checkpoint, one that has ended, and one of other posts or settings."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback, set_seed
 
 from modeling_tempoformer import TempoFormerForStreamClassification
 from modeling_tempoformer.data.surveys import fingerprint
-from modeling_tempoformer.training.resuming import train
+from modeling_tempoformer.training.resuming import train_or_resume
 
 
 POSTS = Dataset.from_list([{"timeline_id": "ann", "texts": ["so sad", "so glad"], "labels": [0, 1]}])
@@ -44,7 +45,7 @@ def begin(folder: Path, tokenization, posts=POSTS, own: Arguments | None = None,
     set_seed(0)
     settings = {"max_steps": 6, "save_steps": 2, "logging_steps": 1, **settings}
     trainer = make_trainer(folder, tokenization, callbacks=callbacks, **settings)
-    train(trainer, fingerprint(posts), own or Arguments())
+    train_or_resume(trainer, fingerprint(posts), own or Arguments())
     return trainer
 
 
@@ -94,13 +95,20 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
     for name, other in (
         ("posts", {"posts": others}),
         ("--learning_rate", {"learning_rate": 0.5}),
+        ("--label_smoothing_factor 0.0, not 0.1", {"label_smoothing_factor": 0.1}),
         ("--max_steps 2, not 3", {"max_steps": 3}),
         ("--window 4, not 5", {"own": Arguments(window=5)}),
     ):
         with pytest.raises(ValueError, match=f"checkpoint-2.* {name}.*--output_dir"):
             begin(tmp_path, tokenization, **{"max_steps": 2, **other})
-    # What is only logged, or evaluated otherwise, is the same training.
-    begin(tmp_path, tokenization, max_steps=2, logging_steps=2, per_device_eval_batch_size=3)
+    # What is only logged, or evaluated otherwise, or read by more workers, is the same training.
+    others_may = {
+        "logging_steps": 2,
+        "per_device_eval_batch_size": 3,
+        "dataloader_num_workers": 1,
+        "run_name": "again",
+    }
+    begin(tmp_path, tokenization, max_steps=2, **others_may)
     # A training in another folder may go on from a named checkpoint of the same posts, with other settings.
     named = str(tmp_path / "checkpoint-2")
     with pytest.raises(ValueError, match="checkpoint-2.* posts"):
@@ -109,7 +117,16 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokenization):
     # Of a training that has ended the weights are there, and no optimizer.
     with pytest.raises(ValueError, match="not a complete checkpoint"):
         begin(tmp_path / "other", tokenization, resume_from_checkpoint=str(tmp_path))
-    (tmp_path / "_trained_on.json").unlink()
+    # A version that had one setting less cannot tell that the training was the same.
+    record = tmp_path / "_trained_on.json"
+    settings = json.loads(record.read_text())
+    assert not {"train_file", "output_dir", "hub_token", "max_predict_samples"} & set(settings)
+    record.write_text(
+        json.dumps({name: value for name, value in settings.items() if name != "label_smoothing_factor"})
+    )
+    with pytest.raises(ValueError, match="checkpoint-2.* another version .*--label_smoothing_factor.*--output_dir"):
+        begin(tmp_path, tokenization, max_steps=2)
+    record.unlink()
     with pytest.raises(ValueError, match="checkpoint-2"):
         begin(tmp_path, tokenization, max_steps=2)
 

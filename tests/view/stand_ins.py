@@ -4,6 +4,9 @@ import json
 import random
 import re
 
+from modeling_tempoformer.view.timeline_page import timeline_page
+from modeling_tempoformer.view.timelines import to_timeline
+
 
 NAMES = ["No-Switch", "Switch"]
 WORDS = "we met again today and I was glad but then it rained so nobody came and all of it felt so quiet".split()
@@ -55,6 +58,12 @@ def explained_timelines(
             posts.append(post)
         timelines.append({"id": f"person {timeline}", "posts": posts})
     return timelines
+
+
+def page_of(timelines: list[dict], names: list[str], **settings) -> str:
+    """The page of timelines."""
+    read = [to_timeline(timeline["id"], timeline["posts"], names) for timeline in timelines]
+    return timeline_page(read, names, **settings)
 
 
 def data_of(page: str) -> dict:

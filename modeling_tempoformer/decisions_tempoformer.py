@@ -1,0 +1,52 @@
+"""Turns the logits of a model into probabilities, labels and log odds. No other code decides."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import PreTrainedConfig
+
+
+def check_finite(logits: torch.Tensor, name_post: Callable[[int], str]):
+    """Raises a `ValueError` that names the first post (of posts, num_labels) with a logit that is NaN or infinite."""
+    wrong = (~logits.isfinite().all(-1)).nonzero()
+    if len(wrong):
+        post = int(wrong[0])
+        raise ValueError(
+            f"{name_post(post)} has the logits {logits[post].tolist()}, which decide nothing: the model's weights are "
+            "broken, or too large for 16 bits."
+        )
+
+
+def decide(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """
+    Returns the probabilities of the classes, and the classes of each post from the chosen one to the least likely.
+
+    Args:
+        logits (`torch.Tensor` of shape `(..., num_labels)`): As the model returns them.
+        calibration (`dict`, *optional*): The field of the model's configuration; without it the largest logit wins.
+
+    Returns:
+        `softmax(logits / temperature)` (Guo et al., 2017, section 4.2) in 32 bits or more, and the class ids by
+        probability / threshold, largest first (of equal ones the lower id), both of the shape of `logits`.
+    """
+    calibration = calibration or {}
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    probabilities = ranked = (logits / (calibration.get("temperature") or 1.0)).softmax(-1)
+    if thresholds := calibration.get("thresholds"):
+        # In 64 bits: a tuned threshold may lie between two probabilities that are neighbours in 32.
+        ranked = probabilities.double() / torch.tensor(thresholds, dtype=torch.float64, device=logits.device)
+    return probabilities, ranked.argsort(dim=-1, descending=True, stable=True)
+
+
+def log_odds(logits: torch.Tensor, calibration: dict[str, Any] | None = None) -> torch.Tensor:
+    """Returns `log(p / (1 - p))` of [`decide`]'s probabilities `p`, also where they are rounded to 0 or 1."""
+    logits = logits.double() / ((calibration or {}).get("temperature") or 1.0)
+    itself = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    return logits - logits.unsqueeze(-2).masked_fill(itself, -torch.inf).logsumexp(-1)
+
+
+def name_thresholds(config: PreTrainedConfig, calibration: dict[str, Any] | None) -> dict[str, float] | None:
+    """Returns the thresholds of a calibration by class; None without any."""
+    thresholds = (calibration or {}).get("thresholds")
+    return thresholds and {config.id2label[label]: threshold for label, threshold in enumerate(thresholds)}

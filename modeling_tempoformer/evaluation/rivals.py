@@ -1,0 +1,166 @@
+"""Compares a model with rivals that cost nothing, on the same posts: the larger class, and boosted trees."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from ..timeline_tempoformer import Timeline
+from .metrics import compute_scores
+from .predictions import Predictions, all_labels
+from .significance import paired_bootstrap
+
+
+DAY, HOUR = 86_400, 3_600  # seconds
+# Number of principal components of a post's vector that trees read
+COMPONENTS = 48
+# The member of timelines that no member holds out
+NOT_HELD_OUT = -1
+
+
+def compare(
+    posts: Predictions,
+    timelines: Sequence[Timeline],
+    train: Sequence[Timeline] | None = None,
+    vectors: tuple[np.ndarray, np.ndarray] | None = None,
+) -> dict[str, Any]:
+    """
+    Compares the macro F1 of predictions with that of rivals.
+
+    Args:
+        posts ([`Predictions`]): Predictions of the labelled posts of `timelines`.
+        timelines (`Dataset`): The timelines.
+        train (`Dataset`, *optional*): The training timelines, from which rivals learn.
+        vectors (`tuple[np.ndarray, np.ndarray]`, *optional*): Vectors (posts, hidden) of the posts of `train` and of
+            `timelines`, which boosted trees read.
+
+    Returns:
+        `macro_f1_interval`, and `compared_with`: the macro F1 of each rival, its difference from the model's, and the
+        interval of the difference. Intervals are over timelines, and are left out if only one timeline has labels.
+    """
+    num_labels, labelled = len(posts.names), all_labels(timelines) >= 0
+    larger = np.bincount(posts.labels).argmax()
+    rivals = {"larger_class": (np.full(len(posts.labels), larger), {"class": posts.names[larger]})}
+    if train is not None and len(set(all_labels(train)) - {-100}) > 1:
+        probabilities, features = position_and_time(train, timelines, num_labels)
+        rivals["position_and_time"] = probabilities.argmax(-1)[labelled], {"features": features}
+        if vectors is not None:
+            probabilities = boosted_trees(train, timelines, *vectors, num_labels)
+            rivals["trees"] = probabilities.argmax(-1)[labelled], {}
+
+    def macro_f1(ids: np.ndarray) -> float:
+        return compute_scores(Predictions(posts.labels, ids, posts.names))["macro_f1"]
+
+    def interval(name: str, ids: np.ndarray) -> dict[str, tuple[float, float]]:
+        """The bootstrap interval of the model's macro F1 less that of `ids`; empty with a single timeline."""
+        if len(set(posts.timelines)) < 2:
+            return {}
+        return {name: paired_bootstrap(posts.labels, posts.predictions, ids, posts.timelines, num_labels)["interval"]}
+
+    against = {}
+    for name, (ids, facts) in rivals.items():
+        scores = {"macro_f1": macro_f1(ids), "difference": macro_f1(posts.predictions) - macro_f1(ids)}
+        against[name] = facts | scores | interval("difference_interval", ids)
+    # Without any prediction macro F1 is 0, so that the difference is the model's own score.
+    return interval("macro_f1_interval", np.full(len(posts.labels), -1)) | {"compared_with": against}
+
+
+def position_and_time(
+    train: Sequence[Timeline], timelines: Sequence[Timeline], num_labels: int
+) -> tuple[np.ndarray, list[str]]:
+    """
+    The probabilities (posts, num_labels) that small trees, which do not read texts, give to the posts of `timelines`,
+    and the features that both splits have. Posts that are `held_out` in training are classified by trees that have
+    not learned from them.
+    """
+    labels, train_features, features = all_labels(train), post_features(train), post_features(timelines)
+    # If each timeline is a single post, no post has a previous one.
+    present = train_features[labels >= 0].dropna(axis="columns", how="all").columns
+    names = [name for name in features if name in present]
+    train_members, members = held_out_posts(train), held_out_posts(timelines)
+    probabilities = np.zeros((len(features), num_labels))
+    for member in np.unique(members):
+        asked, learned = members == member, (train_members != member) | (member == NOT_HELD_OUT)
+        probabilities[asked] = fit_and_predict(
+            train_features.loc[learned, names],
+            labels[learned],
+            features.loc[asked, names],
+            num_labels,
+            max_depth=2,
+            max_iter=40,
+            random_state=0,
+        )
+    return probabilities, names
+
+
+def boosted_trees(
+    train: Sequence[Timeline],
+    timelines: Sequence[Timeline],
+    train_vectors: np.ndarray,
+    vectors: np.ndarray,
+    num_labels: int,
+    seed: int = 0,
+) -> np.ndarray:
+    """
+    The probabilities (posts, num_labels) that trees, which read pairs of vectors (posts, hidden), give to the posts of
+    `timelines`. A training vector of a post that no row classifies is 0.
+    """
+    present = train_vectors[train_vectors.any(axis=1)]
+    components = PCA(min(COMPONENTS, *present.shape), random_state=seed).fit(present)
+    train_features = pair_features(train, train_vectors, components)
+    features = pair_features(timelines, vectors, components)
+    return fit_and_predict(train_features, all_labels(train), features, num_labels, random_state=seed)
+
+
+def fit_and_predict(
+    train_features: Any, labels: np.ndarray, features: Any, num_labels: int, **settings: Any
+) -> np.ndarray:
+    """The probabilities (posts, num_labels) from trees that learn from the labelled training posts."""
+    trees = HistGradientBoostingClassifier(class_weight="balanced", **settings)
+    trees.fit(train_features[labels >= 0], labels[labels >= 0])
+    probabilities = np.zeros((len(features), num_labels))
+    # For a single class, scikit-learn returns two columns: that class, and an empty one.
+    probabilities[:, trees.classes_] = trees.predict_proba(features)[:, : len(trees.classes_)]
+    return probabilities
+
+
+def pair_features(timelines: Sequence[Timeline], vectors: np.ndarray, components: PCA) -> np.ndarray:
+    """
+    The features of each post and the previous one: the principal components of both vectors, their difference, the
+    cosine of the vector with the previous one and with the mean of all earlier ones, position and times. They are NaN
+    where there is no previous post.
+    """
+    position_and_times = post_features(timelines)
+    is_first = (position_and_times["position"] == 0).to_numpy()
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    sums = pd.DataFrame(units).groupby(is_first.cumsum()).cumsum().to_numpy() - units
+    before = np.roll(units, 1, axis=0)
+    cosines = [(units * before).sum(1), (units * sums).sum(1) / np.maximum(np.linalg.norm(sums, axis=1), 1e-9)]
+    newest = components.transform(vectors)
+    previous = np.roll(newest, 1, axis=0)
+    steps = np.column_stack((previous, newest - previous, *cosines))
+    steps[is_first] = np.nan
+    return np.column_stack((newest, steps, position_and_times))
+
+
+def held_out_posts(timelines: Sequence[Timeline]) -> np.ndarray:
+    """The member that does not learn from each post (posts,), or [`NOT_HELD_OUT`]."""
+    members = [NOT_HELD_OUT if timeline.held_out is None else timeline.held_out for timeline in timelines]
+    return np.repeat(members, list(map(len, timelines)))
+
+
+def post_features(timelines: Sequence[Timeline]) -> pd.DataFrame:
+    """The features of each post without its text: `position`, and with times seconds and `hour` of the day (UTC)."""
+    timed = timelines[0].timestamps is not None
+    values = [timeline.timestamps if timed else timeline.labels for timeline in timelines]
+    posts = pd.Series(values).explode().astype(np.float64)
+    by_timeline = posts.groupby(level=0)
+    features = pd.DataFrame({"position": by_timeline.cumcount()})
+    if timed:
+        features["seconds_since_previous"] = by_timeline.diff()
+        features["seconds_since_first"] = posts - by_timeline.transform("first")
+        features["hour"] = posts % DAY / HOUR
+    return features.reset_index(drop=True)

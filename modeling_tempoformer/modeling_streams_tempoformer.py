@@ -1,0 +1,469 @@
+"""
+The parts that both models of streams share: the focal loss, the rotation by log time and the attention across posts
+(Tseriotou, Tsakalidis and Liakata, 2024, section 4), the laying out of streams, and the `forward` of the head.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import torch
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.integrations import is_deepspeed_zero3_enabled
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
+
+from .checks_tempoformer import check_shape, check_whole, longest_input
+from .configuration_streams_tempoformer import StreamFields
+from .data_collator_tempoformer import stream_windows
+from .online_tempoformer import StreamStepMixin
+
+# Not used here: `save_pretrained` copies this file and the files that it imports, and the pipeline must be among them.
+from .pipeline_tempoformer import StreamClassificationPipeline  # noqa: F401
+
+
+logger = logging.get_logger(__name__)
+
+# Arguments that the library passes to every model.
+IGNORED_KWARGS = {"return_dict", "use_cache"}
+# The number that a mask adds to scores: its softmax is 0 in every dtype, and twice the number is finite in float16.
+MASKED = -3e4
+
+
+@dataclass
+class StreamClassifierOutput(ModelOutput):
+    """
+    Args:
+        loss (`torch.FloatTensor`, *optional*, with `labels`): Focal loss, a scalar in float32.
+        logits (`torch.FloatTensor` of shape `(batch_size, num_streams, num_labels)`): Scores before softmax for the
+            newest post of each stream; 0 for a stream without posts.
+        stream_attentions, hidden_states, attentions: As the model without the head returns them.
+    """
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    stream_attentions: tuple[torch.FloatTensor, ...] | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class Streams:
+    """Streams of a batch. Posts and streams of all rows are numbered one after the other."""
+
+    token_mask: torch.BoolTensor  # (posts, tokens)
+    slot_post: torch.LongTensor  # the post in each slot of a stream (streams, window)
+    slot_mask: torch.BoolTensor  # where there is one; nowhere in a stream without newest post
+    tau: torch.FloatTensor | None  # how far each post is from the newest one; None to ignore it
+    shape: tuple[int, int]  # rows, and streams of each
+
+    @property
+    def visible(self) -> torch.BoolTensor:
+        """Returns where posts attend to (streams, window). An empty stream sees its newest slot, for the softmax."""
+        return torch.cat((self.slot_mask[:, :-1], torch.ones_like(self.slot_mask[:, -1:])), dim=1)
+
+    @property
+    def previous_and_newest(self) -> tuple[torch.LongTensor, torch.BoolTensor]:
+        """The post before the newest one, and the newest (streams, 2), and where there is one."""
+        # A slot before the first, since in a window of one there is no other.
+        return tuple(nn.functional.pad(slots, (1, 0))[:, -2:] for slots in (self.slot_post, self.slot_mask))
+
+
+def focal_loss(
+    logits: torch.Tensor,
+    labels: torch.LongTensor,
+    gamma: float = 2.0,
+    class_weights: list[float] | None = None,
+    num_items_in_batch: torch.Tensor | int | None = None,
+) -> torch.Tensor:
+    """
+    Focal loss (Lin et al., 2017): `-w_y (1 - p_y)^gamma log p_y`, the mean over labelled streams.
+
+    Args:
+        logits (`torch.Tensor` of shape `(..., num_labels)`): Scores before softmax.
+        labels (`torch.LongTensor` of shape `(...)`): Class of each stream; -100 for none.
+        gamma (`float`, *optional*, defaults to 2.0): 0 gives weighted cross-entropy.
+        class_weights (`list[float]`, *optional*): `w`; 1 for every class if omitted.
+        num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+            The number of labelled streams in all batches of an optimiser step; that in `labels` if omitted.
+
+    Returns:
+        A scalar in float32; 0 where no stream has a label.
+    """
+    labelled = labels != -100
+    target = labels.masked_fill(~labelled, 0).unsqueeze(-1)
+    log_p = logits.float().log_softmax(-1).gather(-1, target).squeeze(-1)
+    # Above zero, where the slope of x^gamma is infinite for gamma < 1.
+    missing = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
+    losses = -(missing**gamma) * log_p
+    if class_weights is not None:
+        losses = losses * losses.new_tensor(class_weights)[target.squeeze(-1)]
+    total = losses.masked_fill(~labelled, 0.0).sum()
+    if num_items_in_batch is None:
+        return total / labelled.sum().clamp_min(1)
+    return total / torch.as_tensor(num_items_in_batch, device=total.device).clamp_min(1)
+
+
+def rotate_pairs(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotates the pairs (2i, 2i+1) of the last axis of `states`; `cos` and `sin` have the pair's value at both."""
+    turned = torch.stack((-states[..., 1::2], states[..., 0::2]), dim=-1).flatten(-2)
+    return torch.addcmul(states * cos, turned, sin)
+
+
+class StreamPositionEmbedding(nn.Embedding):
+    """Embeddings of stream positions; a class of its own for its initial scale."""
+
+
+def starting(start: str, module: nn.Module) -> nn.Module:
+    """
+    Marks a module for [`StreamPreTrainedModel`], which initialises it, and returns it. A module starts at "zero", so
+    that adding its output changes nothing at first; or at PyTorch's own scale for a "narrow" head, for which the
+    encoder's scale is too small. Unmarked modules start at the encoder's scale.
+    """
+    module.start = start
+    return module
+
+
+def class_layers(config: StreamFields, width: int, linear: Callable[[int, int], nn.Module]) -> nn.Sequential:
+    """Returns the classifier of vectors of `width`: hidden layers with ReLU and dropout, and one output a class."""
+    layers = []
+    for hidden_width in config.head_hidden_sizes:
+        layers += [starting("narrow", linear(width, hidden_width)), nn.ReLU(), nn.Dropout(config.head_dropout)]
+        width = hidden_width
+    return nn.Sequential(*layers, starting("narrow", linear(width, config.num_labels)))
+
+
+class StreamAttention(nn.Module):
+    """
+    Multi-head attention across the vectors of a stream's posts (paper, section 4.2). Queries and keys are rotated by
+    `tau * theta_i`, `theta_i = rope_theta^(-2(i-1)/d)`, so that scores depend on differences of `tau`.
+    """
+
+    def __init__(
+        self, config: StreamFields, dropout: float, linear: Callable[..., nn.Module], last: Callable[..., nn.Module]
+    ):
+        super().__init__()
+        self.rope_theta, width = config.rope_theta, config.stream_width
+        self.num_heads = config.encoder_config.num_attention_heads
+        self.head_dim = width // self.num_heads
+        bias = config.stream_attention == "full"
+        self.q_proj, self.k_proj, self.v_proj = (linear(width, width, bias=bias) for _ in range(3))
+        self.o_proj = last(width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, posts: torch.Tensor, streams: Streams, output_attentions: bool = False, only_newest: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """
+        Returns the context of `posts` (members, streams, window, width), or with `only_newest` of the newest posts
+        alone; and, if asked for, the attention, in which the members' heads stand side by side.
+        """
+        asking = slice(-1, None) if only_newest else slice(None)
+        query, key, value = (
+            projection(states).unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 0, 3, 2, 4).flatten(1, 2)
+            for projection, states in ((self.q_proj, posts[:, :, asking]), (self.k_proj, posts), (self.v_proj, posts))
+        )
+        if streams.tau is not None:
+            exponents = torch.arange(0, self.head_dim, 2, device=posts.device, dtype=torch.float32) / self.head_dim
+            tau = streams.tau.to(posts.device)
+            angles = (tau[:, None, :, None] * self.rope_theta**-exponents).repeat_interleave(2, dim=-1)
+            cos, sin = angles.cos().to(query.dtype), angles.sin().to(query.dtype)
+            query, key = rotate_pairs(query, cos[:, :, asking], sin[:, :, asking]), rotate_pairs(key, cos, sin)
+        bias = ((~streams.visible).to(query) * MASKED)[:, None, None]
+        weights = None
+        if output_attentions:
+            scores = query @ key.mT * self.head_dim**-0.5 + bias
+            weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+            context = weights @ value
+        else:
+            context = nn.functional.scaled_dot_product_attention(query, key, value, bias)
+        context = context.unflatten(1, (-1, self.num_heads)).permute(1, 0, 3, 2, 4).flatten(-2)
+        return self.dropout(self.o_proj(context)), weights
+
+
+class StreamPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialisation, common to all models of streams."""
+
+    base_model_prefix = "tempoformer"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_attention_backend = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module):
+        super()._init_weights(module)
+        if isinstance(module, StreamPositionEmbedding):
+            init.normal_(module.weight, std=self.config.stream_position_initializer_range)
+        start = getattr(module, "start", None)
+        if start == "zero":
+            for values in module.parameters():
+                init.zeros_(values)
+        elif start == "narrow":
+            bound = (module.hidden_size if isinstance(module, nn.LSTM) else module.in_features) ** -0.5
+            for values in module.parameters():
+                init.uniform_(values, -bound, bound)
+
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        # The library looks for its attention in this file, but has to look in the encoder's.
+        return True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, output_loading_info=False, **kwargs):
+        """
+        Loads a model as the library does, but from safetensors only, since a pickle can hold code, and only from a
+        checkpoint that has all weights. A checkpoint without a head leaves a head new, with the library's warning.
+
+        Args:
+            pretrained_model_name_or_path, model_args, kwargs: The library's arguments.
+            output_loading_info (`bool`, *optional*, defaults to `False`):
+                Whether to return names of weights, too, instead of raising a `ValueError` that names missing ones.
+        """
+        kwargs |= {"output_loading_info": True, "use_safetensors": True}
+        model, info = super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+        missing = info["missing_keys"]
+        if model.base_model is not model and type(model.base_model).__name__ in (model.config.architectures or ()):
+            missing = {name for name in missing if name.startswith(f"{cls.base_model_prefix}.")}
+            # Those of a head that the weights may once have had.
+            for field in ("calibration", "tree_weights"):
+                if hasattr(model.config, field):
+                    setattr(model.config, field, None)
+        if output_loading_info:
+            return model, info
+        # Without a name the weights are those that the caller gives.
+        if pretrained_model_name_or_path is not None:
+            check_whole(pretrained_model_name_or_path, missing)
+        return model
+
+    @classmethod
+    def from_encoder_pretrained(cls, name: str, config: StreamFields | None = None, **kwargs):
+        """
+        Builds a model with a pretrained encoder, new stream layers and a new head.
+
+        Args:
+            name (`str`): Folder or Hub id of an encoder's checkpoint.
+            config ([`PostTempoFormerConfig`] or [`TempoFormerConfig`], *optional*):
+                The model's configuration; its `encoder_config` is replaced by the checkpoint's.
+            kwargs: Without `config`, fields of the configuration and `num_labels` set it. All else, such as
+                `revision`, `token`, `dtype` or `attn_implementation`, goes to the encoder's `from_pretrained`.
+                Default `dtype`: float32, since 16 bits are too coarse for training.
+
+        Returns:
+            The model in evaluation mode, as after `from_pretrained`. Raises a `ValueError` for an encoder that the
+            model cannot read, and an `OSError` if the weights are not safetensors.
+        """
+        fields = {*cls.config_class.__dataclass_fields__, "num_labels"} - {"dtype"}
+        settings = {key: kwargs.pop(key) for key in list(kwargs) if key in fields}
+        # `torch_dtype` is the old name, which the library still takes.
+        kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))
+        if config is not None and settings:
+            raise ValueError(f"Give either `config` or its fields, not both: {', '.join(settings)}.")
+        weight_settings = ("dtype", "attn_implementation", "use_safetensors")
+        config_settings = {key: value for key, value in kwargs.items() if key not in weight_settings}
+        encoder_config = AutoConfig.from_pretrained(name, **config_settings)
+        # From a dict, so that the settings are validated with this encoder's configuration, before it is loaded.
+        settings = settings if config is None else config.to_dict()
+        config = cls.config_class.from_dict({**settings, "encoder_config": encoder_config.to_dict()})
+        encoder, info = cls.load_encoder(name, config, **{**kwargs, "use_safetensors": True})
+        if missing := sorted(info["missing_keys"] & encoder.state_dict().keys()):
+            logger.warning(f"Not in {name}, so that they are random numbers: {', '.join(missing)}.")
+        config.encoder_config = encoder.config
+        attention = encoder.config._attn_implementation
+        return cls._from_config(config, encoder=encoder, dtype=encoder.dtype, attn_implementation=attention).eval()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.base_model.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module):
+        self.base_model.encoder.set_input_embeddings(value)
+
+
+class StreamReaderMixin:
+    """Checks the inputs and flattens rows into posts and streams."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens in a post that the encoder has positions for."""
+        return longest_input(self.encoder)
+
+    def output_settings(self, kwargs: dict[str, Any]) -> tuple[Any, bool, bool]:
+        """Returns whether to return hidden states (as the caller asked), attention inside posts, and across posts."""
+        given = {name: value for name, value in kwargs.items() if value is not None and name not in IGNORED_KWARGS}
+        hidden_states = given.pop("output_hidden_states", self.config.output_hidden_states)
+        attentions = bool(given.pop("output_attentions", self.config.output_attentions))
+        stream_attentions = attentions or given.pop("output_stream_attentions", False)
+        if given:
+            raise TypeError(f"Unknown arguments: {', '.join(given)}.")
+        return hidden_states, attentions, stream_attentions
+
+    def check_times(self, times: object | None):
+        """Raises a `ValueError` for times unlike in training, whatever the attention reads: trees read times, too."""
+        timed = self.config.timed
+        if timed is not None and timed != (times is not None):
+            problem = "no times are given" if timed else "times are given"
+            raise ValueError(f"The model was trained with `timed={timed}` in its configuration, but {problem}.")
+
+    def lay_out(
+        self,
+        posts: dict[str, torch.Tensor | None],
+        attention_mask: torch.LongTensor | None,
+        stream_index: torch.LongTensor | None,
+        elapsed: torch.FloatTensor | None,
+    ) -> tuple[dict[str, torch.Tensor], Streams]:
+        """Returns the given inputs of the posts of all rows, (posts, ...), and their streams."""
+        given = {name: tensor for name, tensor in posts.items() if tensor is not None}
+        # First, as it is what a pipeline for single texts gives.
+        if "input_ids" in given and given["input_ids"].dim() != 3:
+            raise ValueError(
+                f"`input_ids` must have the shape (rows, posts, tokens), got {tuple(given['input_ids'].shape)}. Give "
+                "timelines to `pipeline('stream-classification')`, or rows of posts to `StreamCollator`."
+            )
+        self.check_times(elapsed)
+        ways = [name for name in ("input_ids", "inputs_embeds", "post_embeds") if name in posts]
+        chosen = [name for name in ways if name in given]
+        if len(chosen) != 1:
+            raise ValueError(f"Give exactly one of {', '.join(f'`{name}`' for name in ways)}.")
+        first = given[chosen[0]]
+        check_shape("post_embeds", given.get("post_embeds"), None, None, self.config.encoder_config.hidden_size)
+        shape = (*first.shape[:2], 1 if chosen == ["post_embeds"] else first.shape[2])
+        check_shape("token_type_ids", given.get("token_type_ids"), *shape)
+        check_shape("attention_mask", attention_mask, *shape)
+        mask = torch.ones(shape, device=first.device) if attention_mask is None else attention_mask
+        mask = mask.bool()
+        batch_size, num_posts = shape[:2]
+        is_post = mask.any(-1)
+        if stream_index is None:
+            newest = (is_post * torch.arange(num_posts, device=mask.device)).amax(-1)
+            stream_index = stream_windows(newest, num_posts).unsqueeze(1)
+        check_shape("stream_index", stream_index, batch_size, None, None)
+        check_shape("elapsed", elapsed, *stream_index.shape)
+        num_streams, window = stream_index.shape[1:]
+        if window > self.config.window:
+            raise ValueError(f"Streams of {window} posts, but the model's `window` is {self.config.window}.")
+        # A stream is real if its newest post is, and its posts are those that are real.
+        first_post = torch.arange(batch_size, device=stream_index.device)[:, None, None] * num_posts
+        slot_post = (stream_index.clamp_min(0) + first_post).flatten(0, 1)
+        slot_mask = (stream_index >= 0).flatten(0, 1) & is_post.flatten()[slot_post]
+        slot_mask = slot_mask & slot_mask[:, -1:]
+        tau = None
+        if self.config.stream_attention == "temporal_rotary" and elapsed is not None:
+            tau = elapsed.flatten(0, 1).float().clamp_min(1.0).log()
+        elif self.config.stream_attention != "full":
+            distance = torch.arange(window - 1, -1, -1, device=slot_post.device, dtype=torch.float32)
+            tau = distance.expand(slot_post.shape)
+        inputs = {name: tensor.flatten(0, 1) for name, tensor in given.items()}
+        return inputs, Streams(mask.flatten(0, 1), slot_post, slot_mask, tau, (batch_size, num_streams))
+
+
+def has_equal_calls(model: nn.Module) -> bool:
+    """Returns whether all processes must call layers equally often, since they gather sharded weights at each call."""
+    is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if torch.compiler.is_compiling() or not is_one_of_many:
+        return False
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+
+    sharded = (FSDPModule, FullyShardedDataParallel)
+    return is_deepspeed_zero3_enabled() or any(isinstance(module, sharded) for module in model.modules())
+
+
+class StreamClassificationMixin(StreamStepMixin):
+    """A head that classifies the newest post of each stream, trained with the focal loss."""
+
+    # The loss divides by `num_items_in_batch`.
+    accepts_loss_kwargs = True
+
+    # PEFT reaches these through the head: the `base_model` of its models is another one.
+    @property
+    def max_tokens(self) -> int:
+        """The largest number of tokens in a post that the encoder has positions for."""
+        return self.tempoformer.max_tokens
+
+    @property
+    def input_device(self) -> torch.device:
+        """The device of the first weights; the CPU where they are offloaded, and are brought to what they read."""
+        return torch.device("cpu") if self.device.type == "meta" else self.device
+
+    def post_inputs(self, **posts: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns inputs of `forward` for posts (batch_size, num_posts, num_tokens), so that none is read twice."""
+        return self.tempoformer.post_inputs(**posts)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.LongTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        stream_index: torch.LongTensor | None = None,
+        elapsed: torch.FloatTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        post_embeds: torch.FloatTensor | None = None,
+        timeline_position: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        held_out: torch.LongTensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> StreamClassifierOutput:
+        r"""
+        Args:
+            input_ids, attention_mask, token_type_ids, stream_index, elapsed, inputs_embeds, post_embeds:
+                As the model without the head takes them.
+            timeline_position (`torch.FloatTensor` of shape `(batch_size, num_streams, 2)`, *optional*):
+                Posts of the timeline before the newest one, and seconds since the first, for the post model's trees.
+            labels (`torch.LongTensor` of shape `(batch_size, num_streams)`, *optional*):
+                Class of each stream's newest post; -100 for none.
+            held_out (`torch.LongTensor` of shape `(batch_size,)`, *optional*):
+                The member of the post model that does not learn from a row, and alone gives the row's logits.
+            num_items_in_batch (`int` or `torch.Tensor`, *optional*):
+                As in [`focal_loss`]. Refused without `labels`: so a Trainer with a loss of its own calls the model.
+            kwargs: As the model without the head takes them.
+
+        Returns:
+            [`StreamClassifierOutput`]. Raises the errors of the model without the head.
+        """
+        if labels is None and num_items_in_batch is not None:
+            raise ValueError(
+                "The Trainer keeps the labels from the model, so that its focal loss and class weights are not used: "
+                "leave out `label_smoothing_factor`, or for a `compute_loss_func` of your own set "
+                "`model.accepts_loss_kwargs = False`."
+            )
+        outputs = self.tempoformer(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            stream_index=stream_index,
+            elapsed=elapsed,
+            inputs_embeds=inputs_embeds,
+            post_embeds=post_embeds,
+            **kwargs,
+            return_dict=True,
+        )
+        scores = self.classify_streams(outputs, timeline_position, elapsed)
+        scores = scores.masked_fill(~outputs.stream_mask[..., -1:].to(scores.device), 0.0)
+        check_shape("held_out", held_out, scores.shape[1])
+        logits = scores.mean(0)
+        if held_out is not None:
+            held_out = held_out.to(scores.device)
+            logits = scores[held_out, torch.arange(len(held_out), device=scores.device)]
+        loss = None
+        if labels is not None:
+            check_shape("labels", labels, *logits.shape[:2])
+            judged, labels = logits, labels.to(logits.device)
+            if self.training:
+                # Each member learns by itself.
+                judged, labels = scores, labels.expand(scores.shape[:-1])
+                if held_out is not None:
+                    members = torch.arange(len(scores), device=scores.device)
+                    labels = labels.masked_fill(members[:, None, None] == held_out[:, None], -100)
+                if num_items_in_batch is not None:
+                    # One member does not learn from a row that is held out.
+                    num_items_in_batch = num_items_in_batch * (len(scores) - (held_out is not None))
+            loss = focal_loss(judged, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
+        return StreamClassifierOutput(
+            loss=loss,
+            logits=logits,
+            stream_attentions=outputs.stream_attentions,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.get("attentions"),
+        )

@@ -1,1 +1,0 @@
-"""Scoring of corpora that do not fit in memory, on Ray. Needs the extra `ray`."""

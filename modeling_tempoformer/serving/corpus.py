@@ -1,0 +1,126 @@
+"""The input files, and partitions of their posts: each holds whole timelines, and is small enough for one process."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from glob import escape, glob
+from itertools import islice
+from pathlib import Path
+from zlib import crc32
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from ..data.files import written_whole
+from ..data.tables import read_tables
+from ..data.timelines import PostError, is_nobody, read_posts
+from ..times_tempoformer import TimeColumn
+
+
+TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
+# In the output folder; deleted at the end. Readers of Parquet leave out such names.
+WORK = "_work"
+# Posts that are held while a file is read.
+POSTS_AT_ONCE = 100_000
+POSTS = pa.schema(
+    {
+        **dict.fromkeys(("timeline_id", "post_id", "text"), pa.string()),
+        **{"time": pa.float64(), "file": pa.int32(), "row": pa.int64()},
+    }
+)
+
+
+def find_tables(names: list[str], output: Path) -> list[str]:
+    """
+    The files that are named and those in named folders, at every depth, by path; each once, however it is named. In a
+    folder, names that begin with `_` or `.` are left out.
+    """
+    tables: dict[str, str] = {}
+    for name in map(os.path.abspath, names):
+        if output.resolve().is_relative_to(Path(name).resolve()):
+            raise ValueError(f"--output_dir {output} is in --input_files {name}: give a folder outside of it.")
+        if not os.path.exists(name):
+            raise ValueError(f"--input_files: there is no {name}.")
+        # Leaves out names that begin with a dot.
+        inside = glob(os.path.join(escape(name), "**"), recursive=True) if os.path.isdir(name) else [name]
+        for table in filter(os.path.isfile, inside):
+            if any(part.startswith("_") for part in table.removeprefix(name).split(os.sep)):
+                continue
+            if not table.lower().endswith(TABLES):
+                raise ValueError(f"--input_files: {table} is not a table of posts ({', '.join(TABLES)}).")
+            tables.setdefault(os.path.realpath(table), table)
+    if not tables:
+        raise ValueError(f"--input_files: no table of posts ({', '.join(TABLES)}) in {', '.join(names)}.")
+    return sorted(tables.values())
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """
+    The posts of all input files in `output`, by a hash of their timelines' ids. The posts of a file are one file of
+    Parquet in `WORK`; of n partitions, its row groups k, n + k, 2n + k and so on are those of partition k. `columns`
+    names those of the timeline, the timestamp, the text and the id.
+    """
+
+    output: Path
+    tables: list[str]
+    columns: dict[str, str | None]
+    num_partitions: int
+
+    def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
+        """
+        Reads a file, checks its posts, and returns its number, its times, the size of each partition in it, and how
+        many posts the timelines of nobody have.
+        """
+        table, times, counts, nobody = self.tables[number], TimeColumn(), [0] * self.num_partitions, Counter()
+        with (
+            written_whole(self.output / WORK / f"{number}.parquet") as path,
+            parquet.ParquetWriter(path, POSTS, compression="zstd") as writer,
+        ):
+            try:
+                posts = read_posts(read_tables(table), None, {**self.columns, "label": None}, times)
+                while some := list(islice(posts, POSTS_AT_ONCE)):
+                    partitions: list[list[dict]] = [[] for _ in counts]
+                    for timeline_id, post in some:
+                        row = {"timeline_id": timeline_id, "text": post.text, "time": post.timestamp}
+                        row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
+                        partition = crc32(timeline_id.encode()) % self.num_partitions
+                        partitions[partition].append({**row, "file": number, "row": post.row})
+                        if is_nobody(timeline_id):
+                            nobody[timeline_id] += 1
+                    for partition, rows in enumerate(partitions):
+                        writer.write_table(pa.Table.from_pylist(rows, POSTS))
+                        counts[partition] += len(rows)
+            except ValueError as problem:
+                raise ValueError(f"{table}: {str(problem).removeprefix(f'{table}: ')}") from None
+        return number, times, counts, nobody
+
+    def read(self, partition: int) -> pa.Table:
+        """The posts of a partition by timeline, in order of time; those of one time keep the order of the input."""
+        found = []
+        for number in range(len(self.tables)):
+            with parquet.ParquetFile(self.output / WORK / f"{number}.parquet") as file:
+                groups = range(partition, file.num_row_groups, self.num_partitions)
+                found.append(file.read_row_groups(list(groups)))
+        order = ("timeline_id", "time", "file", "row")
+        return pa.concat_tables(found).sort_by([(column, "ascending") for column in order])
+
+    def check_ids(self, partition: int):
+        """Raises a `ValueError` for a post id that a timeline has twice."""
+        posts = self.read(partition).to_pandas().sort_values(["file", "row"])
+        for post in posts[posts.duplicated(["timeline_id", "post_id"])].itertuples():
+            problem = PostError(post.row, self.columns["id"], post.post_id, "a post id must be unique in its timeline")
+            raise ValueError(f"{self.tables[post.file]}: {problem}")
+
+
+def check_times(tables: list[str], of_files: list[TimeColumn]) -> bool:
+    """Whether posts have times. Raises a `ValueError` that names a file whose times are not like those before it."""
+    together = TimeColumn()
+    for table, times in zip(tables, of_files, strict=True):
+        times.warn()
+        _, place, value = times.first
+        try:
+            together.read(f"{place} of {table}", value)
+        except ValueError as problem:
+            raise ValueError(f"{table}, {place}, value {value!r}: {problem}.") from None
+    return together.first[0] != "missing"

@@ -1,0 +1,113 @@
+"""From partitions to files of predictions, and what decides whether a run may go on."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import torch
+from pyarrow import parquet
+from transformers.utils import logging
+
+from ..data.files import written_whole
+from ..pipeline_tempoformer import StreamClassificationPipeline
+from ..timeline_tempoformer import Post, Timeline
+from ..times_tempoformer import to_date
+from .corpus import Corpus
+
+
+RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
+
+
+class CountingPipeline(StreamClassificationPipeline):
+    """The pipeline, which counts the posts that it cuts."""
+
+    truncated = 0
+
+    def preprocess(self, timeline: Timeline, number: int = 0, **settings) -> dict[str, Any]:
+        entry = super().preprocess(timeline, number, **settings)
+        self.truncated += entry["truncated"]
+        return entry
+
+
+def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
+    """All that decides which predictions come out: the model as SHA-256, the columns' names, and the input files."""
+    digest = hashlib.sha256()
+    with TemporaryDirectory() as folder:
+        pipe.model.config.save_pretrained(folder)
+        pipe.tokenizer.save_pretrained(folder)
+        for path in sorted(Path(folder).iterdir()):
+            digest.update(path.name.encode() + path.read_bytes())
+    for weight in pipe.model.state_dict().values():
+        digest.update(weight.contiguous().flatten().view(torch.uint8).numpy())
+    files = [[table, Path(table).stat().st_size, Path(table).stat().st_mtime_ns] for table in corpus.tables]
+    settings = {f"--{role}_column": column for role, column in corpus.columns.items()}
+    return {"model": digest.hexdigest(), **settings, "list of input files": files}
+
+
+def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
+    """What the folder was begun with; None if it is new. Raises a `ValueError` for another record, or other files."""
+    before = read_json(output / RECORD)
+    if before is None:
+        if present := sorted(path.name for path in output.glob("[!_]*")):
+            raise ValueError(f"--output_dir has other files ({present[0]}): give a new one.")
+    elif changed := [name for name, value in record.items() if before[name] != value]:
+        said = f"was begun with another {' and another '.join(changed)}"
+        raise ValueError(f"--output_dir {said}: give a new one, or delete it to start anew.")
+    return before
+
+
+def score_partition(pipe: CountingPipeline, corpus: Corpus, timed: bool, num_threads: int, partition: int) -> int:
+    """Writes the predictions of a partition, in the order of [`Corpus.read`]; returns how many."""
+    torch.set_num_threads(num_threads)
+    # There may be a process for each core, and oneDNN's own cache would take a gigabyte in each.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    # What the pipeline says of single timelines is counted instead.
+    logging.set_verbosity_error()
+    pipe.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    pipe.model.to(pipe.device)
+    pipe.truncated = 0
+    posts, names = corpus.read(partition), pipe.model.config.id2label
+    labels, scores = [], {names[label]: [] for label in range(len(names))}
+    for results in pipe(each_timeline(posts, timed), top_k=len(names)):
+        for ranked in results:
+            labels.append(ranked[0]["label"])
+            for answer in ranked:
+                scores[answer["label"]].append(answer["score"])
+    columns = {"timeline_id": posts["timeline_id"], "post_id": posts["post_id"]}
+    if timed:
+        columns["time"] = pa.array(map(to_date, posts["time"].to_pylist()), pa.timestamp("us", "UTC"))
+    columns["prediction"] = pa.array(labels, pa.string())
+    columns |= {f"probability_{name}": pa.array(values, pa.float64()) for name, values in scores.items()}
+    with written_whole(corpus.output / f"part-{partition:05}.parquet") as path:
+        parquet.write_table(pa.table(columns, metadata={TRUNCATED: str(pipe.truncated)}), path, compression="zstd")
+    return posts.num_rows
+
+
+def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
+    """Yields the timelines of sorted posts."""
+    for timeline_id, table in posts.to_pandas().groupby("timeline_id", sort=False):
+        times = table["time"].tolist() if timed else [None] * len(table)
+        values = zip(range(len(table)), table["text"], times, strict=True)
+        yield Timeline.of_posts(timeline_id, [Post(*post) for post in values])
+
+
+def read_parts(output: Path) -> dict[int, tuple[int, int]]:
+    """The partitions with a whole file of predictions: how many posts each has, and how many of these were cut."""
+    parts = {}
+    for path in output.glob("part-*.parquet"):
+        with suppress(pa.ArrowInvalid):
+            metadata = parquet.read_metadata(path)
+            if TRUNCATED in (metadata.metadata or {}):
+                parts[int(path.stem[5:])] = metadata.num_rows, int(metadata.metadata[TRUNCATED])
+    return parts
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file, None if it does not exist."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

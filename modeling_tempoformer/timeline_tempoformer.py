@@ -1,0 +1,222 @@
+"""A timeline: the posts of one person or conversation, read once, sorted once, and cut into rows for a model."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from transformers import PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from .times_tempoformer import TimeColumn
+
+
+logger = logging.get_logger(__name__)
+
+# The label of a post that has none.
+NO_LABEL = -100
+
+
+class BadValue(ValueError):
+    """
+    A value of a post that cannot be read.
+
+    Attributes: `field` ("text" or "timestamp"), `value`, and `problem`, which does not repeat the value.
+    """
+
+    def __init__(self, field: str, value: Any, problem: str):
+        super().__init__(f"{field} {value!r}: {problem}")
+        self.field, self.value, self.problem = field, value, problem
+
+
+class Post(NamedTuple):
+    """
+    A post that was read.
+
+    Attributes:
+        row (`int`): Its row in the input.
+        text (`str`): May be empty.
+        timestamp (`float`, *optional*): Seconds since 1970-01-01 UTC, or since any other moment.
+        post_id (`str`): Its name in predictions.
+        label (`int`): Its class; -100 for none.
+        speaker (`str`, *optional*): Who wrote it; empty if that is not known.
+        level (`float`, *optional*): The number that the label is a change of; NaN if it is missing.
+    """
+
+    row: int
+    text: str
+    timestamp: float | None
+    post_id: str = ""
+    label: int = NO_LABEL
+    speaker: str | None = None
+    level: float | None = None
+
+
+def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any) -> Post:
+    """Reads the text and the time of a post, which `name` names in errors. Raises a [`BadValue`]."""
+    if not isinstance(text, str):
+        raise BadValue("text", text, "a text must be a string; it may be empty")
+    try:
+        return Post(row, text, times.read(name, timestamp), str(row))
+    except ValueError as problem:
+        raise BadValue("timestamp", timestamp, str(problem)) from None
+
+
+@dataclass
+class Timeline:
+    """
+    The posts of one person or conversation in the order of time, or without times in the order of the input. The lists
+    have a value for each post.
+
+    Args:
+        timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
+        input_rows (`list[int]`): The row of each post in the input.
+        texts (`list[str]`): The posts.
+        timestamps (`list[float]`, *optional*): Seconds, never decreasing.
+        post_ids (`list[str]`): Names of the posts in predictions.
+        labels (`list[int]`): Class ids; -100 for none.
+        speakers (`list[str]`, *optional*): Who wrote each post; empty if that is not known.
+        levels (`list[float]`, *optional*): The number that the label is a change of; NaN where it is missing.
+        held_out (`int`, *optional*): The member of the model that does not learn from the timeline.
+        logits (`torch.Tensor` of shape `(posts, classes)`, *optional*):
+            A model's answer, in float32; NaN for a post that it was not asked about.
+        explanations (`list[dict]`, *optional*): What `explain` of the pipeline returns for each post.
+    """
+
+    timeline_id: str | int
+    input_rows: list[int]
+    texts: list[str]
+    timestamps: list[float] | None
+    post_ids: list[str]
+    labels: list[int]
+    speakers: list[str] | None = None
+    levels: list[float] | None = None
+    held_out: int | None = None
+    logits: torch.Tensor | None = field(default=None, repr=False, compare=False)
+    explanations: list[dict[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
+        """Returns the timeline of posts, which are sorted by time; those of one time keep the order of the input."""
+        timed = bool(posts) and all(post.timestamp is not None for post in posts)
+        ordered = sorted(posts, key=lambda post: post.timestamp) if timed else list(posts)
+        if ordered != list(posts):
+            logger.warning_once("Sorting the posts of timelines by time.")
+        has_speakers = any(post.speaker is not None for post in ordered)
+        has_levels = any(post.level is not None for post in ordered)
+        return cls(
+            timeline_id=timeline_id,
+            input_rows=[post.row for post in ordered],
+            texts=[post.text for post in ordered],
+            timestamps=[post.timestamp for post in ordered] if timed else None,
+            post_ids=[post.post_id for post in ordered],
+            labels=[post.label for post in ordered],
+            speakers=[post.speaker or "" for post in ordered] if has_speakers else None,
+            levels=[post.level for post in ordered] if has_levels else None,
+        )
+
+    @classmethod
+    def read(
+        cls,
+        timeline_id: str | int,
+        texts: Sequence[Any],
+        timestamps: Sequence[Any] | None = None,
+        name_post: Callable[[int], str] = "post {}".format,
+        shows_values: bool = True,
+    ) -> "Timeline":
+        """
+        Reads the posts of a timeline.
+
+        Args:
+            timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
+            texts (`Sequence`): Strings.
+            timestamps (`Sequence`, *optional*): As [`~times_tempoformer.to_seconds`] takes them, all of one kind.
+            name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
+            shows_values (`bool`, *optional*, defaults to `True`): Whether errors repeat values, which may be private.
+
+        Raises a `ValueError` that names the post for a text that is not a string and for a time that cannot be read.
+        """
+        if timestamps is None:
+            timestamps = [None] * len(texts)
+        if len(timestamps) != len(texts):
+            raise ValueError(f"there are {len(timestamps)} times for {len(texts)} posts.")
+        times, posts = TimeColumn(shows_values), []
+        for row, (text, timestamp) in enumerate(zip(texts, timestamps, strict=True)):
+            try:
+                posts.append(read_post(times, row, name_post(row), text, timestamp))
+            except BadValue as bad:
+                value = f" {bad.value!r}" if shows_values else ""
+                raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
+        times.warn()
+        return cls.of_posts(timeline_id, posts)
+
+    def __len__(self) -> int:
+        return len(self.input_rows)
+
+    def tokenize(self, tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[dict[str, list], int]:
+        """
+        Tokenizes the posts, each cut to `limit` tokens. Returns the columns that [`cut_rows`] takes, with `timestamps`
+        if there are times, and how many posts were cut. Raises a `ValueError` that names the timeline and a post with
+        half of a surrogate pair.
+        """
+        try:
+            columns, num_cut = tokenize_posts(tokenizer, self.texts, limit)
+        except ValueError as problem:
+            raise ValueError(f"Timeline {self.timeline_id!r}, {problem}") from None
+        return columns if self.timestamps is None else {**columns, "timestamps": self.timestamps}, num_cut
+
+    @property
+    def input_positions(self) -> list[int]:
+        """The position of each post among the timeline's posts in the order of the input."""
+        position = {row: position for position, row in enumerate(sorted(self.input_rows))}
+        return [position[row] for row in self.input_rows]
+
+    def in_input_order(self, values: Iterable[Any]) -> list[Any]:
+        """Returns values, one for each post, in the order of the input."""
+        return [value for _, value in sorted(zip(self.input_rows, values, strict=True), key=lambda pair: pair[0])]
+
+
+def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
+    """
+    Tokenizes posts, each cut to `limit` tokens. Returns the tokenizer's columns but the mask, which the collator
+    makes, and how many posts were cut. Raises a `ValueError` that names a post with half of a surrogate pair.
+    """
+    for post, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as problem:
+            half = problem.object[problem.start]
+            raise ValueError(
+                f"post {post} in order of time: the text has {half!r}, half of a surrogate pair, as of an emoji that "
+                "was cut."
+            ) from None
+
+    def tokenize(posts: list[str], **settings) -> dict[str, list]:
+        if not posts:
+            return {"input_ids": []}
+        tokens = tokenizer(posts, **settings)
+        return {name: tokens[name] for name in tokenizer.model_input_names if name in tokens and "mask" not in name}
+
+    columns = tokenize(texts, verbose=False)
+    too_long = [post for post, ids in enumerate(columns["input_ids"]) if len(ids) > limit]
+    for name, values in tokenize([texts[post] for post in too_long], truncation=True, max_length=limit).items():
+        for post, tokens in zip(too_long, values, strict=True):
+            columns[name][post] = tokens
+    return columns, len(too_long)
+
+
+def row_bounds(num_posts: int, window: int, targets_per_row: int) -> Iterator[tuple[int, int, int]]:
+    """
+    Yields (start, first, end) for each row of a timeline: it has the posts from `start` to `end`, of which those
+    before `first` are the context of the first target.
+    """
+    for first in range(0, num_posts, targets_per_row):
+        yield max(0, first - window + 1), first, min(first + targets_per_row, num_posts)
+
+
+def cut_rows(columns: dict[str, list], window: int, targets_per_row: int) -> Iterator[dict[str, list | int]]:
+    """Yields the rows of a timeline for [`StreamCollator`], from the columns of its posts, by [`row_bounds`]."""
+    start_time = {"start_time": columns["timestamps"][0]} if columns.get("timestamps") else {}
+    for start, first, end in row_bounds(len(columns["input_ids"]), window, targets_per_row):
+        row = {name: values[start:end] for name, values in columns.items()}
+        yield {**row, "num_context": first - start, "num_before": start, **start_time}

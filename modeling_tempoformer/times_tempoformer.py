@@ -1,0 +1,137 @@
+"""Reads times as users write them, as seconds since 1970-01-01 UTC."""
+
+import math
+import numbers
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from transformers.utils import logging
+
+from .checks_tempoformer import narrow_float
+
+
+logger = logging.get_logger(__name__)
+
+# From the year 1 to the year 5138, in UTC. Python's dates begin with the first, and larger numbers are milliseconds.
+FIRST_SECONDS, END_SECONDS = -62135596800.0, 1e11
+END_OF_1970, START_OF_1990 = 365 * 86400, 631_152_000
+# Day, month and year, as much of Europe writes them.
+DOTTED = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})(.*)")
+SHORTENED = re.compile(r"[+-]?\d(?:\.(\d*))?[eE]\+(\d+)")
+
+
+def to_seconds(value: Any) -> float | None:
+    """
+    Returns the seconds since 1970-01-01 UTC, in float64.
+
+    Args:
+        value: An ISO-8601 string, also with a date as 31.12.2024, a `datetime`, a `date` or a `numpy.datetime64` (UTC
+            where they have no zone), or seconds as a number, a `Decimal` or a numeric string: a date needs its dashes.
+
+    Returns:
+        `float`, or `None` for a missing value: `None`, an empty string or `pandas.NaT`. Raises a `ValueError` for
+        anything else, including NaN, moments outside the years 1 to 5138 (UTC), floats of fewer than 64 bits, and
+        numbers that a spreadsheet has shortened (`"1.71455E+09"`).
+    """
+    return read_time(value)[1]
+
+
+def read_time(value: Any) -> tuple[str, float | None]:
+    """Returns the kind of a time ("a number", "a date" or "missing"), and its seconds."""
+    dtype_kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if isinstance(value, str):
+        value = read_text(value.strip())
+    elif isinstance(value, Decimal):
+        value = float(value)
+    elif dtype_kind == "M":
+        # A date of NumPy, which in other units may give a number instead of a `datetime`.
+        value = value.astype("datetime64[us]").item()
+    if value is None or type(value).__name__ == "NaTType":
+        return "missing", None
+    kind, seconds = "a number", value
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, time())
+        kind, seconds = "a date", (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    elif dtype := narrow_float(value):
+        raise ValueError(f"{dtype} is too coarse for seconds since 1970; give Python numbers or float64")
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real) or dtype_kind == "m":
+        # To NumPy, a duration is a number.
+        raise ValueError(f"a {type(value).__name__} is not a time")
+    # A NaN fails, too.
+    if not FIRST_SECONDS <= seconds < END_SECONDS:
+        raise ValueError(
+            "a time must lie within the years 1 to 5138 (UTC), and a number must be seconds, not milliseconds"
+        )
+    return kind, float(seconds)
+
+
+def read_text(text: str) -> float | datetime | None:
+    """Reads a numeric string as a number, any other as an ISO-8601 date, an empty one as None."""
+    if looks_shortened(text):
+        raise ValueError("a spreadsheet has shortened this number; export the column again, formatted as text")
+    try:
+        # Python reads 2024_05_01 as a number.
+        return float(text if "_" not in text else "")
+    except ValueError:
+        pass
+    if match := DOTTED.fullmatch(text):
+        day, month, year, time_of_day = match.groups()
+        text = f"{year}-{month:0>2}-{day:0>2}{time_of_day}"
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        raise ValueError(
+            "the time must be ISO-8601 (2024-05-01T09:00:00Z) or a number of seconds; give a column of other dates "
+            "the format yyyy-mm-dd hh:mm:ss in a spreadsheet, or convert it by pd.to_datetime(column), with "
+            "dayfirst=True if the day comes before the month, and offsets (00:01:30) by pd.to_timedelta(column)"
+        ) from None
+
+
+def looks_shortened(value: Any) -> bool:
+    """Returns whether a text is a number without its last digits, as spreadsheets write long ones: 1.71455E+09."""
+    match = SHORTENED.fullmatch(value.strip()) if isinstance(value, str) else None
+    return match is not None and len(match[1] or "") < int(match[2])
+
+
+class TimeColumn:
+    """
+    Reads the times of one column, all of one kind: a bare number among dates (`20240502` among `2024-05-01`) would be
+    a moment in 1970. With `shows_values=False` no error repeats a value, which may be private.
+    """
+
+    def __init__(self, shows_values: bool = True):
+        self.shows_values = shows_values
+        self.first: tuple[str, Any, Any] | None = None  # kind, name and value
+        self.smallest, self.largest = math.inf, -math.inf
+
+    def read(self, name: Any, value: Any) -> float | None:
+        """Reads a time ([`to_seconds`]). Raises a `ValueError` that names the first one, "row 0", if kinds differ."""
+        kind, seconds = read_time(value)
+        self.first = self.first or (kind, name, value)
+        was, where, other = self.first
+        if was != kind:
+            shown = f" ({other!r})" if self.shows_values else ""
+            raise ValueError(
+                f"the time is {kind}, while {where} is {was}{shown}; the times of a column must be all ISO-8601 "
+                "dates (2024-05-01), all numbers of seconds, or all missing"
+            )
+        if kind == "a number":
+            self.smallest, self.largest = min(self.smallest, seconds), max(self.largest, seconds)
+        return seconds
+
+    def warn(self):
+        """Says, once a run, that numbers do not look like seconds since 1970."""
+        if 0 <= self.smallest < END_OF_1970 and not END_OF_1970 <= self.largest < START_OF_1990:
+            # Without the numbers: a text of its own for each timeline or file would be a line for each.
+            logger.warning_once(
+                "The times are numbers, read as seconds: some lie in 1970. Nothing is wrong if they count seconds "
+                "from some start. If they are milliseconds, minutes, days of a spreadsheet, years or dates without "
+                "dashes (20240501), convert the column by pd.to_datetime first."
+            )
+
+
+def to_date(seconds: float) -> datetime:
+    """Returns the moment of `seconds` since 1970-01-01, in UTC. `datetime.fromtimestamp` fails for early years."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)

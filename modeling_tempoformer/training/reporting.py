@@ -1,0 +1,67 @@
+"""The last step of a run: scores, calibration, predictions, the page, and the push."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from datasets import Dataset
+
+from ..data.arguments import DataTrainingArguments
+from ..data.files import write_json
+from ..data.splits import SPLIT
+from ..evaluation.report import test_summary
+from ..evaluation.results import read_test
+from ..timeline_tempoformer import Timeline
+from ..view.timelines import TIMELINES, write_view
+from .arguments import ModelArguments
+from .resuming import clear_results, report_metrics
+from .stream_trainer import StreamTrainer
+
+
+def report_results(
+    trainer: StreamTrainer,
+    items: Mapping[str, Dataset],
+    timelines: Mapping[str, list[Timeline]],
+    split: Mapping[str, Sequence[str]],
+    model_args: ModelArguments,
+    data: DataTrainingArguments,
+):
+    """
+    Evaluates, calibrates, predicts and pushes, as far as the arguments ask for it.
+
+    Args:
+        trainer ([`StreamTrainer`]): The Trainer, after its training if there is one.
+        items (`Mapping[str, Dataset]`): Items of each split, as [`StreamTrainer.predict_posts`] takes them.
+        timelines (`Mapping[str, list[Timeline]]`): Timelines of each split.
+        split (`Mapping[str, Sequence[str]]`): The record of the split, as [`make_split`] returns it.
+        model_args, data: The script's arguments.
+    """
+    training, calibrates = trainer.args, model_args.calibrate
+    if not training.do_train and (training.do_eval or training.do_predict or calibrates):
+        clear_results(training)
+    if calibrates:
+        # The scores are those of the plain model, to which a new calibration is fitted below.
+        trainer.model.config.calibration = None
+    if training.do_eval:
+        report_metrics(trainer, "eval", trainer.predict_timelines("validation", items, timelines))
+    if calibrates:
+        if not training.do_train and trainer.is_world_process_zero():
+            write_json(Path(training.output_dir) / SPLIT, split)
+        trainer.calibrate(items["validation"], timelines["validation"])
+    if training.do_predict:
+        report_metrics(trainer, "predict", trainer.predict_timelines("test", items, timelines, not data.no_text))
+    if model_args.view:
+        write_page(trainer, timelines["test"], model_args)
+    trainer.finish(has_changed=training.do_train or calibrates)
+
+
+def write_page(trainer: StreamTrainer, timelines: list[Timeline], model_args: ModelArguments):
+    """Writes `_timelines.html`, a page to look at test timelines, with a summary of the model's own test."""
+    model = trainer.whole_model()
+    if not trainer.is_world_process_zero():
+        return
+    if trainer.args.do_train:
+        summary = trainer.card_verdict()
+    else:
+        summary = test_summary(read_test(model_args.source, **model_args.downloads))
+    path = Path(trainer.args.output_dir) / TIMELINES
+    write_view(path, model, trainer.processing_class, timelines, "Test timelines", summary)

@@ -1,0 +1,160 @@
+"""Classifiers of streams of frozen post embeddings: what the networks of the papers have in common."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from huggingface_hub.dataclasses import strict
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from modeling_tempoformer.checks_tempoformer import CheckedFields, at_least_1, dropout, not_negative
+from modeling_tempoformer.configuration_streams_tempoformer import StreamFields
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.post_splits import choose_class_weights
+from modeling_tempoformer.data.rows import to_rows
+from modeling_tempoformer.data.surveys import survey
+from modeling_tempoformer.data_collator_tempoformer import StreamCollator
+from modeling_tempoformer.modeling_post_tempoformer import PostTempoFormerForStreamClassification
+from modeling_tempoformer.modeling_streams_tempoformer import focal_loss
+from modeling_tempoformer.timeline_tempoformer import Timeline
+from modeling_tempoformer.training.fine_tuning import DEFAULT_WINDOW
+from modeling_tempoformer.training.frozen_encoder import embed_rows
+from modeling_tempoformer.training.recipes import check_overrides
+
+from .base import Prepared, TrainedBaseline, class_fields
+
+
+DEFAULT_LENGTH = 128  # tokens
+
+
+@strict
+class HistoryConfig(CheckedFields, PreTrainedConfig):
+    """What the configurations of all [`HistoryModel`]s have."""
+
+    embedding_size: int = 384
+    window: int = at_least_1(default=20)
+    # Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
+    timed: bool = True
+    # The widths of the classifier's hidden layers.
+    hidden_sizes: list[int] | tuple[int, ...] = ()
+    dropout: float | int = dropout(default=0.1)
+    focal_gamma: float | int = not_negative(default=2.0)
+    class_weights: list[float | int] | None = None
+    calibration: dict[str, Any] | None = None
+
+    # The same loss, with the same fields.
+    validate_classes = StreamFields.validate_classes
+
+
+class HistoryModel(PreTrainedModel, ABC):
+    """Classifies the newest post of a stream from frozen embeddings of its posts. A subclass has `score`."""
+
+    config: HistoryConfig
+    main_input_name = "embeddings"
+    # The loss divides by `num_items_in_batch`.
+    accepts_loss_kwargs = True
+
+    def _init_weights(self, module: nn.Module):
+        """Leaves PyTorch's initial values."""
+
+    @abstractmethod
+    def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
+        """The logits (streams, classes). Arguments as of `forward`, but the embeddings of padding are 0."""
+
+    def forward(
+        self,
+        embeddings: torch.FloatTensor,
+        mask: torch.BoolTensor,
+        elapsed: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> SequenceClassifierOutput:
+        """
+        The logits (streams, classes), and the loss where there are `labels` (streams,), -100 for none. `embeddings`
+        (streams, window, width) are posts from oldest to newest, padded on the left, where `mask` (streams, window) is
+        False. `elapsed` (streams, window), seconds to the newest, is given if, and only if, `config.timed`.
+        """
+        # Padding may hold any value, also NaN.
+        logits = self.score(embeddings.masked_fill(~mask.unsqueeze(-1), 0), mask, elapsed)
+        loss = None
+        if labels is not None:
+            loss = focal_loss(logits, labels, self.config.focal_gamma, self.config.class_weights, num_items_in_batch)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
+    """A feed-forward classifier of `width` features; without a hidden layer it has dropout alone."""
+    layers: list[nn.Module] = []
+    for hidden_width in config.hidden_sizes:
+        layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.dropout)]
+        width = hidden_width
+    return nn.Sequential(*(layers or [nn.Dropout(config.dropout)]), nn.Linear(width, config.num_labels))
+
+
+def bilstm_final_state(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
+    """The sum (streams, hidden) of the final states of both directions, as in the published code of SWNU."""
+    # Packing expects padding on the right. Flipped sequences only swap the two directions.
+    packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
+    _, (final, _) = lstm(packed)
+    return final.sum(0)
+
+
+def load_embedder(
+    model_name_or_path: str, download_settings: dict[str, Any]
+) -> tuple[PostTempoFormerForStreamClassification, PreTrainedTokenizerBase]:
+    """A model whose encoder embeds posts as the mean over their tokens, [CLS] and [SEP] included; its tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
+    # Weights that the checkpoint lacks, such as an unused pooler, are drawn: alike each time, so that the cached
+    # vectors are found, and without an effect on what the caller draws next.
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
+            model_name_or_path, post_pooling="mean", **download_settings
+        )
+    tokenizer.model_max_length = min(tokenizer.model_max_length, model.max_tokens)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def collate_streams(collator: StreamCollator, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """A batch for a [`HistoryModel`], from embedded rows of one target each."""
+    batch = collator(rows)
+    index = batch["stream_index"].squeeze(1)
+    embeddings = batch["post_embeds"][torch.arange(len(rows)).unsqueeze(-1), index.clamp_min(0)]
+    streams = {"embeddings": embeddings, "mask": index >= 0}
+    return streams | {name: batch[name].squeeze(1) for name in ("elapsed", "labels") if name in batch}
+
+
+@dataclass(kw_only=True)
+class HistoryBaseline(TrainedBaseline):
+    """A [`HistoryModel`] over frozen embeddings of the posts, from any encoder. A subclass says which."""
+
+    model_class: ClassVar[type[HistoryModel]]
+
+    def prepare(self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments) -> Prepared:
+        config_class, window = self.model_class.config_class, data.window or DEFAULT_WINDOW
+        check_overrides(self.config_overrides, config_class)
+        embedder, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)
+        length = min(data.max_seq_length or DEFAULT_LENGTH, tokenizer.model_max_length)
+        rows = {
+            name: to_rows(part, tokenizer, window, 1, length, only_labelled=name != "test")
+            for name, part in timelines.items()
+        }
+        found = survey(timelines["train"])
+        config = config_class(
+            embedding_size=embedder.config.encoder_config.hidden_size,
+            window=window,
+            timed=found.timed,
+            class_weights=choose_class_weights(found.labels, names),
+            **class_fields(names),
+            **(self.config_overrides or {}),
+        )
+        return Prepared(
+            model=self.model_class(config),
+            items=embed_rows(rows, embedder, tokenizer),
+            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=found.timed)),
+        )

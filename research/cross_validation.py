@@ -1,0 +1,249 @@
+"""Cross-validation: a run of a program for each fold, learning rate and seed, their scores, and a table of methods."""
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from modeling_tempoformer.cards.markdown import table as markdown_table
+from modeling_tempoformer.data.files import write_json
+from modeling_tempoformer.evaluation.metrics import compute_scores
+from modeling_tempoformer.evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
+from modeling_tempoformer.evaluation.predictions import Predictions
+from modeling_tempoformer.evaluation.results import RESULTS as RUN_RESULTS
+from modeling_tempoformer.evaluation.significance import paired_bootstrap
+
+
+logger = logging.getLogger(__name__)
+
+FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
+# Seconds after which the progress bar of a run knows how long it will take.
+FIRST_LOOK = 60
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a cross-validation in `output_dir`. A learning rate of None is that of the recipe."""
+
+    output_dir: Path
+    fold: int
+    learning_rate: str | None
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        rate = [] if self.learning_rate is None else [f"learning_rate_{self.learning_rate}"]
+        return self.output_dir.joinpath(f"fold_{self.fold}", *rate, f"seed_{self.seed}")
+
+    def results(self) -> dict[str, Any]:
+        """What the program has reported of each split."""
+        return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
+
+    def execute(self, program: Sequence[str], folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
+        """Trains, evaluates and predicts, unless this run is done. Raises a `ValueError` if another one is."""
+        done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
+        if done.exists():
+            if json.loads(done.read_text(encoding="utf-8")) != command:
+                raise ValueError(
+                    f"{self.folder} has a run of other arguments, recipes, posts or folds: give another --output_dir."
+                )
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if any(self.folder.glob("checkpoint-*")):
+            # A resumed run reports only the time since it resumed.
+            (self.folder / "resumed").touch()
+        rate = [] if self.learning_rate is None else ["--learning_rate", self.learning_rate]
+        whole_command = [
+            *(sys.executable, *program, *arguments, *rate, "--seed", str(self.seed)),
+            *("--folds_file", folds_file, "--fold", str(self.fold)),
+            *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
+            # A recipe may ask for it, but the folder names timelines.
+            *("--push_to_hub", "false"),
+        ]
+        log = self.folder / "run.log"
+        logger.info("Running %s; %s in it says how far it is.", self.folder, log.name)
+        with (
+            log.open("a", encoding="utf-8") as file,
+            subprocess.Popen(whole_command, stdout=file, stderr=subprocess.STDOUT) as process,
+        ):
+            try:
+                status = process.wait(FIRST_LOOK)
+            except subprocess.TimeoutExpired:
+                logger.info("After a minute: %s", last_line(log))
+                status = process.wait()
+        if status:
+            raise ChildProcessError(f"{self.folder} failed with exit status {status}, see {log}: {last_line(log)}")
+        write_json(done, command)
+        for checkpoint in self.folder.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log; of a progress bar its last state."""
+    *_, last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
+    return last
+
+
+def cross_validate(
+    output_dir: Path,
+    program: Sequence[str],
+    arguments: Sequence[str],
+    inputs: dict[str, Any],
+    folds_file: Path,
+    seeds: Sequence[int],
+    learning_rates: Sequence[str] = (),
+    tune_on_first_fold: bool = False,
+) -> list[Run]:
+    """
+    Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
+    the validation split: of each fold, or of the first one for all folds. `program` is a script or a module (`-m`) of
+    Python. Returns one run for each fold and seed.
+    """
+    folds = json.loads(folds_file.read_text(encoding="utf-8"))
+
+    def execute(fold: int, rate: str | None, seed: int) -> Run:
+        run = Run(output_dir, fold, rate, seed)
+        run.execute(program, folds_file, arguments, {**inputs, "fold": folds[fold]})
+        return run
+
+    def best_rate(fold: int) -> str:
+        return max(learning_rates, key=lambda rate: execute(fold, rate, seeds[0]).results()["validation"]["macro_f1"])
+
+    if len(learning_rates) < 2:
+        rates = [*learning_rates, None][:1] * len(folds)
+    elif tune_on_first_fold:
+        rates = [best_rate(0)] * len(folds)
+    else:
+        rates = [best_rate(fold) for fold in range(len(folds))]
+    return [execute(fold, rate, seed) for fold, rate in enumerate(rates) for seed in seeds]
+
+
+def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
+    """Writes `predictions.csv` and `results.json` of all test posts; returns a table of scores over the seeds."""
+    predictions = pd.concat(
+        {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
+        names=["seed", "fold"],
+    ).reset_index(["seed", "fold"])
+    predictions.to_csv(output_dir / PREDICTIONS, index=False)
+    scored = predictions[predictions["label"] != ""]
+    of_seeds = pd.DataFrame(
+        {seed: compute_scores(to_predictions(rows, names)) for seed, rows in scored.groupby("seed", sort=False)}
+    )
+    scores = of_seeds.agg(["mean", "std"], axis="columns")
+    reported = [run.results() for run in runs]
+    whole = [results for run, results in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
+    seconds = [results["train"]["seconds"] for results in whole if "train" in results]
+    results = {
+        "labels": names,
+        "seeds": list(of_seeds),
+        "runs": len(runs),
+        "one_class_runs": int((scored.groupby(["seed", "fold"])["prediction"].nunique() == 1).sum()),
+        "learning_rates": {run.fold: run.learning_rate for run in runs},
+        # JSON has no NaN, which is the standard deviation of a single value.
+        "scores": scores.astype(object).where(scores.notna(), None).to_dict("index"),
+        "validation_macro_f1": [results.get("validation", {}).get("macro_f1") for results in reported],
+        "parameters": reported[0].get("train", {}).get("parameters"),
+        "train_seconds": fmean(seconds) if seconds else None,
+    }
+    write_json(output_dir / RESULTS, results)
+    return scores.dropna(axis="columns", how="all").map("{:.4f}".format).to_string()
+
+
+def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
+    """What [`paired_bootstrap`] finds, over the seeds that both have; a `ValueError` for none, or for other posts."""
+    first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
+    seeds = set(first["seed"]) & set(second["seed"])
+    if not seeds:
+        raise ValueError(f"{ours} and {theirs} have no seed in common.")
+    # Sorted by seed and post.
+    keys = ["seed", "post_id", "timeline_id", "label"]
+    both = first.merge(second, how="outer", on=keys, suffixes=("", "_theirs"), indicator="where")
+    both = both[both["seed"].isin(seeds)]
+    if not (different := both[both["where"] != "both"]).empty:
+        _, post_id, timeline, label = different.iloc[0][keys]
+        raise ValueError(
+            f"{ours} and {theirs} must have the same posts. Post {post_id} of timeline '{timeline}' with "
+            f"label '{label}' is in one of them only."
+        )
+    of_seeds = [rows for _, rows in both.groupby("seed")]
+    return paired_bootstrap(
+        label_ids(of_seeds[0]["label"], names),
+        [label_ids(rows["prediction"], names) for rows in of_seeds],
+        [label_ids(rows["prediction_theirs"], names) for rows in of_seeds],
+        of_seeds[0]["timeline_id"].tolist(),
+        len(names),
+    )
+
+
+def read_predictions(path: Path) -> pd.DataFrame:
+    """Predictions without texts, which every seed would repeat; all cells as text: `007`, a label "None"."""
+    return pd.read_csv(path, usecols=lambda column: column != "text", dtype=str, keep_default_na=False)
+
+
+def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
+    """The labelled posts of a file of predictions, timeline after timeline, each in the order of time."""
+    times = None
+    rows = rows.sort_values([name for name in ("timeline_id", "time") if name in rows], kind="stable")
+    if "time" in rows:
+        times = rows["time"].str.removesuffix("Z").to_numpy("datetime64[us]").astype(np.int64) / 1e6
+    return Predictions(
+        labels=np.array(label_ids(rows["label"], names)),
+        predictions=np.array(label_ids(rows["prediction"], names)),
+        names=names,
+        probabilities=rows[[f"probability_{name}" for name in names]].to_numpy(np.float64),
+        timelines=pd.factorize(rows["timeline_id"])[0],
+        times=times,
+    )
+
+
+def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
+    """Class ids of label names; -1 for no label."""
+    return pd.Index(names).get_indexer(labels).tolist()
+
+
+def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
+    """Compares the cross-validations in these folders with the first, in `comparison.csv`, `.tex` and `.md`."""
+    first = output_dir / methods[0]
+    rows: dict[str, dict[str, Any]] = {}
+    for method in methods:
+        results = json.loads((output_dir / method / RESULTS).read_text(encoding="utf-8"))
+        scores = results["scores"]
+        rows[method] = {
+            **{name: score["mean"] for name, score in scores.items()},
+            "macro_f1_std": scores["macro_f1"]["std"],
+            **dict.fromkeys(("difference", "low", "high", "p")),
+            **{name: results[name] for name in ("runs", "one_class_runs", "parameters", "train_seconds")},
+        }
+        if method != methods[0]:
+            found = compare(output_dir / method, first, names)
+            low, high = found["interval"]
+            rows[method] |= {"difference": found["difference"], "low": low, "high": high, "p": found["p"]}
+    path = output_dir / COMPARISON
+    pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
+    table = pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T
+    table.to_latex(path.with_suffix(".tex"), escape=True, encoding="utf-8")
+    rows_of_text = ([method, *cells] for method, cells in zip(table.index, table.to_numpy(), strict=True))
+    path.with_suffix(".md").write_text(f"{markdown_table(['', *table.columns], rows_of_text)}\n", encoding="utf-8")
+    return table.to_string()
+
+
+def printed(row: dict[str, Any], first: str, names: list[str]) -> dict[str, str]:
+    """The cells of a method. A standard deviation, a difference or a time that there is none of is left out."""
+    spread = "" if row["macro_f1_std"] is None else f" ± {row['macro_f1_std']:.3f}"
+    shown = "" if row["difference"] is None else "{difference:+.3f} ({low:+.3f} to {high:+.3f})".format(**row)
+    return {
+        "macro F1": f"{row['macro_f1']:.3f}{spread}",
+        **{f"F1 {name}": f"{row[f'f1_{name}']:.3f}" for name in names},
+        f"less {first} (95 %)": shown,
+        "one class": f"{row['one_class_runs']} of {row['runs']}",
+        "seconds a fold": "" if row["train_seconds"] is None else f"{row['train_seconds']:.0f}",
+    }

@@ -1,0 +1,252 @@
+r"""
+The tables of docs/results.md on words.
+
+    python -m research.word_tables order --dwug dwug_en_v3 --truth truth/graded.txt --layers 1 4 all \
+        --models sentence-transformers/all-MiniLM-L6-v2 sentence-transformers/all-mpnet-base-v2
+    python -m research.word_tables methods --corpora 1810-1860.txt 1960-2010.txt --truth graded.txt \
+        --models google-bert/bert-base-uncased --output_dir out \
+        -- configuration/temporal_texts.yaml --train_files 1810-1860.txt 1960-2010.txt
+
+`order` compares measures, encoders and layers on DWUG EN's annotations: a good score orders words as people do, and
+does not depend on a word's frequency or number of senses. `--dwug` holds `uses.jsonl.gz`, `sense_clusters.tsv` and
+`stats_groupings.tsv`. Columns:
+semeval, dwug: Spearman correlation with the gold scores of SemEval-2020 and of DWUG 3, with 95 % intervals over words.
+rarity: correlation with the number of usages, if 20 to 100 are drawn for each word and time; 0 is best.
+ambiguity: correlation with the entropy of the senses, if the usages of each word are assigned to the times at random,
+so that no word changed; 0 is best. A second table has the adjusted Rand index of the senses.
+
+`methods` makes tables 2 and 3 of Rosin and Radinsky (2022): all methods, and the ways to give a model the time. Each
+training gets the arguments after `--`; without them nothing is trained. The same command resumes a stopped training.
+"""
+
+import argparse
+import csv
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import entropy, rankdata, spearmanr
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
+from sklearn.preprocessing import normalize
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+from benchmarks.workload import ROOT, show, table
+from modeling_tempoformer.semantic_change import measures
+from modeling_tempoformer.semantic_change.corpora import DatedSentence, read_semeval, read_truth
+from modeling_tempoformer.semantic_change.senses import find_senses
+from modeling_tempoformer.semantic_change.usages import Usage, drop_rare, embed_usages, ignores_case, sample_usages
+
+from .change_methods import cluster_distances, time_differences
+from .static_embeddings import neighbour_change, procrustes_change, train_sgns
+
+
+DRAWS = 20
+TIMES = ("1810-1860", "1960-2010")
+# The ways to give a model the time.
+MODES = {
+    "none": ["--temporal_attention", "none"],
+    "scaled, linear": ["--temporal_attention", "scaled"],
+    "attention": [],
+    "attention, residual": ["--temporal_residual", "true"],
+    "prepend": ["--temporal_attention", "none", "--prepend_time", "true"],
+    "attention and prepend": ["--prepend_time", "true"],
+    "residual and prepend": ["--temporal_residual", "true", "--prepend_time", "true"],
+}
+
+
+def read_uses(folder: Path) -> list[DatedSentence]:
+    """Reads the uses of DWUG EN."""
+    sentences = []
+    with gzip.open(folder / "uses.jsonl.gz", "rt", encoding="utf-8") as file:
+        for use in map(json.loads, file):
+            tokens = use["lemmas"]
+            tokens[use["target_token"]] = use["lemma"]
+            targets = ((use["lemma"], *use["target_span"]),)
+            time = TIMES[use["period"] - 1]
+            sentences.append(DatedSentence(time, use["text"], targets, tuple(tokens), source=use["use_id"]))
+    return sentences
+
+
+def usages_of(sentences: list[DatedSentence]) -> dict[str, dict[str, list[Usage]]]:
+    """Groups sentences with one target each into usages by word and time."""
+    usages = {}
+    for sentence in sentences:
+        ((word, start, end),) = sentence.targets
+        by_time = usages.setdefault(word, {time: [] for time in TIMES})
+        by_time[sentence.time].append(Usage.of(sentence, start, end))
+    return usages
+
+
+def measure(words: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
+    """Computes each measure of each word from its vectors before and after."""
+    rows = {}
+    for word, (before, after) in words.items():
+        apd, prt = measures.average_pairwise_distance(before, after), measures.prototype_distance(before, after)
+        both = np.concatenate([before, after])
+        corrected = prt - measures.shuffled_prototypes(both, both, len(before), resamples=300)[0]
+        # The mean distance between two different usages of one time.
+        within = [
+            measures.average_pairwise_distance(part, part) * len(part) / (len(part) - 1) for part in (before, after)
+        ]
+        rows[word] = {
+            **{"apd": apd, "prt": prt, "prt_corrected": corrected, "apd less within": apd - np.mean(within)},
+            "change": measures.change_score(apd, corrected),
+        }
+    scores = pd.DataFrame.from_dict(rows, orient="index")
+    scores["mean rank of apd and prt"] = rankdata(scores["apd"]) + rankdata(scores["prt"])
+    return scores
+
+
+def spearman(figures: dict) -> str:
+    return "{:.3f} ({:.2f} to {:.2f})".format(figures["spearman"], *figures["spearman_interval"])
+
+
+def correlations(samples: list[tuple[pd.DataFrame, list]]) -> pd.Series:
+    """Averages over samples the rank correlation of each measure with the sample's values."""
+    each = [scores.apply(lambda column, to=values: spearmanr(column, to).statistic) for scores, values in samples]
+    return pd.concat(each, axis=1).mean(axis=1)
+
+
+def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, dict[str, float]]) -> list[dict]:
+    """Makes a row for each measure."""
+    rng = np.random.default_rng(0)
+    rarity, ambiguity = [], []
+    for _ in range(DRAWS):
+        drawn, sizes = {}, []
+        for word in senses:
+            size = min(int(np.exp(rng.uniform(np.log(20), np.log(101)))), *map(len, vectors[word]))
+            drawn[word] = tuple(part[rng.permutation(len(part))[:size]] for part in vectors[word])
+            sizes.append(size)
+        rarity.append((measure(drawn), sizes))
+        shuffled, entropies = {}, []
+        for word, labels in senses.items():
+            joined = rng.permutation(np.concatenate(vectors[word]))
+            shuffled[word] = joined[::2], joined[1::2]
+            entropies.append(entropy(np.unique(labels[labels >= 0], return_counts=True)[1]))
+        ambiguity.append((measure(shuffled), entropies))
+    rarity, ambiguity = correlations(rarity), correlations(ambiguity)
+    rows = []
+    for name, scores in measure(vectors).items():
+        row = {"measure": name, **{gold: spearman(measures.agreement(scores, truth)) for gold, truth in golds.items()}}
+        rows.append({**row, "rarity": f"{rarity[name]:.2f}", "ambiguity": f"{ambiguity[name]:.2f}"})
+    return rows
+
+
+def judge_senses(usages: dict, vectors: dict, senses: dict[str, np.ndarray]) -> dict[str, str]:
+    """Computes the adjusted Rand index, over words, of our senses and of five clusters."""
+    indices, numbers = [], []
+    for word, truth in senses.items():
+        ours, has_sense = find_senses(usages[word], vectors[word]).labels, truth >= 0
+        joined = normalize(np.concatenate(list(vectors[word].values())))
+        five = KMeans(5, n_init=10, random_state=0).fit_predict(joined)
+        indices.append([adjusted_rand_score(truth[has_sense], labels[has_sense]) for labels in (ours, five)])
+        numbers.append(ours.max() + 1)
+    row = {}
+    for name, (of_senses, of_five) in {
+        "mean": np.mean(indices, axis=0),
+        "median": np.median(indices, axis=0),
+    }.items():
+        row |= {f"senses, {name}": f"{of_senses:.3f}", f"k = 5, {name}": f"{of_five:.3f}"}
+    return {**row, "number of senses": f"{np.mean(numbers):.1f} (one: {numbers.count(1)} of {len(numbers)})"}
+
+
+def order(args: argparse.Namespace) -> list[list[dict]]:
+    """Makes the tables of measures and of senses."""
+    usages = usages_of(read_uses(args.dwug))
+    golds = {"semeval": read_truth(args.truth), "dwug": read_truth(args.dwug / "stats_groupings.tsv")}
+    clusters = pd.read_csv(args.dwug / "sense_clusters.tsv", sep="\t", quoting=csv.QUOTE_NONE)
+    # The sense of each usage, -1 without one.
+    sense_of = clusters.set_index(["lemma", "use_id"])["cluster"].to_dict()
+    senses = {
+        word: np.array([sense_of.get((word, usage.source), -1) for part in usages[word].values() for usage in part])
+        for word in golds["dwug"]
+    }
+    ranked, judged = [], []
+    for name in args.models:
+        model, tokenizer = AutoModel.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+        for layers in [*args.layers, *(["marked"] if args.target_marks else [])]:
+            marks = args.target_marks if layers == "marked" else None
+            number = 1 if marks else model.config.num_hidden_layers if layers == "all" else int(layers)
+            vectors = embed_usages(model, tokenizer, usages, number, target_marks=marks, read_names=False)
+            setting = {"encoder": Path(name).name, "last layers": layers}
+            parts = {word: tuple(by_time.values()) for word, by_time in vectors.items()}
+            ranked += [{**setting, **row} for row in rank_words(parts, senses, golds)]
+            judged.append({**setting, **judge_senses(usages, vectors, senses)})
+    return [ranked, judged]
+
+
+def train(args: argparse.Namespace, mode: str) -> Path:
+    """Trains a model, or resumes its training."""
+    folder = args.output_dir / mode.replace(", ", "_").replace(" ", "_")
+    own = ("--model_name_or_path", args.models[0], "--output_dir", folder, "--do_train", "--report_to", "none")
+    command = (sys.executable, ROOT / "run_temporal_mlm.py", *args.passed_on, *MODES[mode], *own)
+    subprocess.run([str(word) for word in command], check=True)
+    return folder
+
+
+def methods(args: argparse.Namespace) -> list[list[dict]]:
+    """Makes the table of methods, with the seed of `run_semantic_change.py`."""
+    truth, seed, rows = read_truth(args.truth), 42, []
+
+    def add(mode: str, scores: dict[str, dict[str, float]]):
+        for name, by_word in scores.items():
+            figures = measures.agreement(by_word, truth, seed)
+            pearson = f"{figures['pearson']:.3f}"
+            rows.append({"model": mode, "measure": name, "Pearson r": pearson, "Spearman rho": spearman(figures)})
+
+    def score(model, tokenizer, clusters: bool = False) -> pd.DataFrame:
+        found = {}
+        vectors = embed_usages(model, tokenizer, usages, int(args.layers[0]), read_names=bool(args.corpora))
+        for word, pair in vectors.items():
+            pair = tuple(pair.values())
+            distances = {"prt": measures.prototype_distance(*pair), "apd": measures.average_pairwise_distance(*pair)}
+            found[word] = distances | (cluster_distances(*pair, seed) if clusters else {})
+        return pd.DataFrame.from_dict(found, orient="index")
+
+    tokenizer = AutoTokenizer.from_pretrained(args.models[0])
+    if args.corpora:
+        corpora = {Path(path).name.partition(".")[0]: path for path in args.corpora}
+        times, sentences = list(corpora), list(read_semeval(corpora, truth, ignores_case(tokenizer)))
+    else:
+        times, sentences = TIMES, read_uses(args.dwug)
+    usages, _ = drop_rare(sample_usages(sentences, truth, times, num_samples=200), min_usages=20)
+    add("plain encoder", score(AutoModel.from_pretrained(args.models[0]), tokenizer, clusters=True))
+    static, words = train_sgns(sentences, times, seed=seed), list(usages)
+    add("", {"sgns": procrustes_change(static, words), "neighbours": neighbour_change(static, words)})
+    for mode in MODES if args.passed_on else ():
+        folder = train(args, mode)
+        show(mode=mode, eval_loss=json.loads((folder / "all_results.json").read_text())["eval_loss"])
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        add(mode, score(AutoModel.from_pretrained(folder), tokenizer))
+        if tokenizer.prepend_time:
+            model = AutoModelForMaskedLM.from_pretrained(folder)
+            add(mode, {"time_diff": time_differences(model, tokenizer, usages, times)})
+    return [rows]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=("order", "methods"))
+    parser.add_argument("--models", nargs="+", required=True, help="Encoders; for `methods` one, a plain BERT.")
+    parser.add_argument("--dwug", type=Path, help="Folder of DWUG EN.")
+    parser.add_argument(
+        "--corpora", nargs="+", help="Instead of --dwug, for `methods`: two files named by time point."
+    )
+    parser.add_argument("--truth", required=True, help="Gold scores of SemEval-2020.")
+    parser.add_argument("--layers", nargs="+", default=["1"], help="Numbers of last layers to average, or all.")
+    parser.add_argument("--target_marks", nargs=2, help="Marks of words in one more row, with the last layer.")
+    parser.add_argument("--output_dir", type=Path, help="Folder of the trainings.")
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = parser.parse_args(sys.argv[1:end])
+    args.passed_on = sys.argv[end + 1 :]
+    for rows in order(args) if args.table == "order" else methods(args):
+        table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+if __name__ == "__main__":
+    main()

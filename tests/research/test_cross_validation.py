@@ -1,0 +1,291 @@
+"""Cross-validation: what is run, chosen, collected and compared, and skipped when the same command is given again."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from helpers import NAMES, ROOT, read_json, read_table, save_encoder, write_posts
+from sklearn.metrics import f1_score
+
+from modeling_tempoformer.data.arguments import DataTrainingArguments
+from modeling_tempoformer.data.synthetic import synthetic_posts
+from modeling_tempoformer.training.recipes import parse
+from modeling_tempoformer.training.stream_trainer import StreamTrainingArguments
+from research import run_cross_validation
+from research.baselines import find_baseline
+from research.cross_validation import (
+    PREDICTIONS,
+    Run,
+    collect,
+    compare,
+    compare_methods,
+    cross_validate,
+)
+
+
+pytestmark = pytest.mark.slow
+
+# Stands in for run_glue_style.py. It predicts rightly with a seed below 5, else always "Switch". On validation
+# 2e-3 is best in the first fold, 1e-3 in the others. It stops with a checkpoint if its folder has a file "stop".
+SCRIPT = """
+import csv, json, pathlib, sys
+options = dict(zip(sys.argv[1:], sys.argv[2:]))
+folder, fold, seed = pathlib.Path(options["--output_dir"]), int(options["--fold"]), int(options["--seed"])
+print("it runs", flush=True)
+(folder / "checkpoint-1").mkdir(exist_ok=True)
+if (folder / "stop").exists() or "--broken" in sys.argv:
+    sys.exit("no more memory")
+test = json.loads(pathlib.Path(options["--folds_file"]).read_text())[fold]["test"]
+with open(options["--train_file"], newline="") as file:
+    posts = [post for post in csv.DictReader(file) if post["timeline_id"] in test]
+with (folder / "_predictions.csv").open("w", newline="") as file:
+    writer = csv.writer(file)
+    probabilities = ["probability_No-Switch", "probability_Switch"]
+    writer.writerow(["post_id", "timeline_id", "text", "label", "prediction", *probabilities])
+    for post in posts:
+        guess = post["label"] if seed < 5 else "Switch"
+        writer.writerow([post["post_id"], post["timeline_id"], post["text"], post["label"], guess, 0.7, 0.3])
+macro_f1 = 0.9 if (options.get("--learning_rate") == "2e-3") == (fold == 0) else 0.5
+results = {"train": {"seconds": 3.0 + fold}, "validation": {"macro_f1": macro_f1}}
+results["test"] = {"loss": 1.0}
+(folder / "all_results.json").write_text(json.dumps(results))
+"""
+INPUTS = {"posts": "a fingerprint"}
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Cross-validates twelve timelines in three folds with the script above."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    posts = [{"post_id": f"{number:03}", **post} for number, post in enumerate(synthetic_posts(12, 0, 5))]
+    file = write_posts(tmp_path / "posts.csv", posts)
+    timelines = list(dict.fromkeys(post["timeline_id"] for post in posts))
+    thirds = [timelines[:4], timelines[4:8], timelines[8:]]
+    folds = [{"train": thirds[fold - 1], "validation": thirds[fold - 2], "test": thirds[fold]} for fold in range(3)]
+
+    (tmp_path / "folds.json").write_text(json.dumps(folds))
+
+    def run(output: Path, *arguments: str, seeds=(0,), inputs=INPUTS, folds="folds.json", **settings) -> list[Run]:
+        given = ["--train_file", file, *arguments]
+        return cross_validate(output, [str(script)], given, inputs, tmp_path / folds, seeds, **settings)
+
+    return run
+
+
+def count_runs(output: Path) -> int:
+    return sum(log.read_text().count("it runs") for log in output.rglob("run.log"))
+
+
+def test_rates_are_chosen_on_validation_and_every_post_is_scored_once_for_each_seed(tmp_path, start):
+    output = tmp_path / "out"
+    for _ in range(2):
+        # Two rates with the first seed in three folds, and the chosen one with the second seed. Then nothing is left.
+        runs = start(output, seeds=(0, 7), learning_rates=["1e-3", "2e-3"])
+        assert count_runs(output) == 3 * 2 + 3
+    assert not list(output.rglob("checkpoint-*"))
+    collect(output, runs, NAMES)
+    results = read_json(output / "results.json")
+    assert results["learning_rates"] == {"0": "2e-3", "1": "1e-3", "2": "1e-3"}
+    assert results["seeds"] == [0, 7] and results["labels"] == NAMES
+    assert results["train_seconds"] == pytest.approx(4) and results["parameters"] is None
+    assert results["validation_macro_f1"] == [0.9] * 6
+    posts = pd.read_csv(tmp_path / "posts.csv", dtype=str)
+    constant = f1_score(posts["label"], ["Switch"] * len(posts), average="macro")
+    assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
+    assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
+    # Of all test posts of all folds, as the other scores.
+    error = abs(0.7 - (posts["label"] == "No-Switch").mean())
+    assert results["scores"]["expected_calibration_error"] == {"mean": pytest.approx(error), "std": pytest.approx(0)}
+    assert "loss" not in results["scores"]
+    predictions = pd.read_csv(output / PREDICTIONS, dtype=str)
+    # Each seed would repeat the texts.
+    assert list(predictions)[:6] == ["seed", "fold", "post_id", "timeline_id", "label", "prediction"]
+    for _, of_seed in predictions.groupby("seed"):
+        assert sorted(of_seed["post_id"]) == sorted(posts["post_id"])
+
+
+def test_one_rate_for_all_folds(tmp_path, start):
+    runs = start(tmp_path / "out", learning_rates=["1e-3", "2e-3"], tune_on_first_fold=True)
+    assert {run.learning_rate for run in runs} == {"2e-3"} and count_runs(tmp_path / "out") == 4
+    runs = start(tmp_path / "only", learning_rates=["1e-3"])
+    assert {run.learning_rate for run in runs} == {"1e-3"} and count_runs(tmp_path / "only") == 3
+
+
+def test_results_of_another_command_are_not_taken_for_these(tmp_path, start):
+    runs = start(tmp_path / "out")
+    folds = read_json(tmp_path / "folds.json")
+    folds[0]["train"].append(folds[0]["validation"].pop())
+    (tmp_path / "others.json").write_text(json.dumps(folds))
+    for arguments, settings in (
+        (["--window", "3"], {}),
+        ([], {"inputs": {"posts": "another"}}),
+        ([], {"folds": "others.json"}),
+    ):
+        with pytest.raises(ValueError, match="fold_0.*--output_dir"):
+            start(tmp_path / "out", *arguments, **settings)
+    assert start(tmp_path / "out") == runs and count_runs(tmp_path / "out") == 3
+
+
+def test_an_interrupted_run_is_started_again(tmp_path, start):
+    output = tmp_path / "out"
+    stopped = Run(output, 1, None, 0).folder
+    stopped.mkdir(parents=True)
+    (stopped / "stop").touch()
+    with pytest.raises(ChildProcessError) as failure:
+        start(output)
+    for part in (str(stopped), "exit status 1", "run.log", "no more memory"):
+        assert part in str(failure.value)
+    (stopped / "stop").unlink()
+    runs = start(output)
+    # The first fold once, the second twice, the third once.
+    assert count_runs(output) == 4 and not list(output.rglob("checkpoint-*"))
+    # What the resumed run says of its time is not of the whole training.
+    collect(output, runs, NAMES)
+    assert read_json(output / "results.json")["train_seconds"] == pytest.approx((3 + 5) / 2)
+
+
+def write_runs(
+    output: Path, labels: list[str], predicted: list[str], seed: int = 0, size: int = 2, seconds=None, names=NAMES
+) -> list[Run]:
+    """Folds of one timeline of `size` posts, as if they had been run."""
+    runs = []
+    for fold in range(len(labels) // size):
+        run = Run(output, fold, None, seed)
+        run.folder.mkdir(parents=True)
+        rows = [
+            {"post_id": f"00{post}", "timeline_id": f"{fold}e0", "label": labels[post], "prediction": predicted[post]}
+            | {f"probability_{name}": 1 / 2 for name in names}
+            for post in range(size * fold, size * (fold + 1))
+        ]
+        write_posts(run.folder / "_predictions.csv", rows)
+        training = {} if seconds is None else {"train": {"seconds": seconds + fold}}
+        (run.folder / "all_results.json").write_text(json.dumps({**training, "test": {}}))
+        runs.append(run)
+    return runs
+
+
+def test_ids_and_labels_stay_as_they_are_written(tmp_path):
+    names = ["None", "1.0"]
+    runs = write_runs(tmp_path, ["None", "1.0", "", "None"], ["None", "", "1.0", "None"], names=names)
+    collect(tmp_path, runs, names)
+    rows = read_table(tmp_path / PREDICTIONS)
+    assert [row["post_id"] for row in rows] == ["000", "001", "002", "003"]
+    assert [row["timeline_id"] for row in rows] == ["0e0", "0e0", "1e0", "1e0"]
+    assert [row["prediction"] for row in rows] == ["None", "", "1.0", "None"]
+    scores = read_json(tmp_path / "results.json")["scores"]
+    # The post without a label does not count; the one without a prediction is wrong.
+    assert scores["f1_None"] == {"mean": pytest.approx(1), "std": None}
+    assert scores["f1_1.0"]["mean"] == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "seed", "problem"),
+    [
+        (["Switch", "No-Switch"], 1, "seed"),
+        (["Switch", "No-Switch", "Switch", "Switch"], 0, "002"),
+        (["Switch", "Switch"], 0, "001.*'(No-)?Switch'"),
+    ],
+)
+def test_other_posts_are_not_compared(tmp_path, labels, seed, problem):
+    ours = ["Switch", "No-Switch"]
+    collect(tmp_path / "ours", write_runs(tmp_path / "ours", ours, ours), NAMES)
+    collect(tmp_path / "theirs", write_runs(tmp_path / "theirs", labels, labels, seed), NAMES)
+    with pytest.raises(ValueError, match=problem):
+        compare(tmp_path / "ours", tmp_path / "theirs", NAMES)
+
+
+# Of two timelines of four posts.
+ACTUAL = [0, 1, 1, 0, 0, 0, 1, 0]
+
+
+def named(classes: list[int]) -> list[str]:
+    return [NAMES[label] for label in classes]
+
+
+def macro(predicted: list[int], posts=range(8)) -> float:
+    actual, predicted = [ACTUAL[post] for post in posts], [predicted[post] for post in posts]
+    return f1_score(actual, predicted, average="macro", labels=[0, 1], zero_division=0.0)
+
+
+def test_the_table_has_what_the_predictions_say(tmp_path):
+    ours, again, theirs = [0, 1, 1, 0, 0, 1, 1, 0], ACTUAL, [0, 1, 0, 1, 0, 0, 0, 0]
+    methods = {"tempoformer": (ours, again, 100), "bilstm": (theirs, ours, 3), "class_prior": ([1] * 8, [0] * 8, None)}
+    for method, (*predicted, seconds) in methods.items():
+        runs = [
+            run
+            for seed, classes in enumerate(predicted)
+            for run in write_runs(tmp_path / method, named(ACTUAL), named(classes), seed, 4, seconds)
+        ]
+        collect(tmp_path / method, runs, NAMES)
+    header, *lines = compare_methods(tmp_path, list(methods), NAMES).splitlines()
+    rows = pd.read_csv(tmp_path / "comparison.csv", index_col="method")
+    assert list(rows.index) == list(methods)
+    bilstm = rows.loc["bilstm"]
+    assert bilstm["macro_f1"] == pytest.approx((macro(theirs) + macro(ours)) / 2)
+    assert bilstm["macro_f1_std"] == pytest.approx(abs(macro(theirs) - macro(ours)) / 2**0.5)
+    assert bilstm["f1_Switch"] == pytest.approx((f1_score(ACTUAL, theirs) + f1_score(ACTUAL, ours)) / 2)
+    # Of two timelines, a resample has the first twice, both, or the second twice; each in more than 2.5 % of all.
+    first, second = list(range(4)), list(range(4, 8))
+    resampled = [
+        (macro(theirs, posts) + macro(ours, posts) - macro(ours, posts) - macro(again, posts)) / 2
+        for posts in (first * 2, first + second, second * 2)
+    ]
+    assert bilstm["difference"] == pytest.approx(resampled[1])
+    assert (bilstm["low"], bilstm["high"]) == (pytest.approx(min(resampled)), pytest.approx(max(resampled)))
+    # The second fold under the first seed; all of what always says the same.
+    assert list(rows["one_class_runs"]) == [0, 1, 4] and bilstm["runs"] == 4
+    assert bilstm["train_seconds"] == pytest.approx(3.5) and pd.isna(rows.loc["class_prior", "train_seconds"])
+    assert pd.isna(rows.loc["tempoformer", "difference"])
+
+    assert "less tempoformer (95 %)" in header and [line.split()[0] for line in lines] == list(methods)
+    spread = f"{bilstm['macro_f1']:.3f} ± {bilstm['macro_f1_std']:.3f}"
+    interval = f"{resampled[1]:+.3f} ({min(resampled):+.3f} to {max(resampled):+.3f})"
+    assert spread in lines[1] and interval in lines[1] and " to " not in lines[0]
+    # The same for a paper; underscores are escaped.
+    latex = (tmp_path / "comparison.tex").read_text(encoding="utf-8")
+    assert "class\\_prior & " in latex and f"{spread} &" in latex and interval in latex
+
+
+def test_a_method_has_the_settings_of_its_recipe(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "window: 7\nlearning_rate: 0.5\nper_device_train_batch_size: 3\nconfig_overrides: {focal_gamma: 1.0}\n"
+    )
+    passed_on = [str(tmp_path / "mine.yaml"), "--model_name_or_path", "M", "--train_file", "posts.csv"]
+    assert run_cross_validation.arguments_of("tempoformer", passed_on) == passed_on
+    given = [*run_cross_validation.arguments_of("bilstm", passed_on), "--output_dir", str(tmp_path)]
+    baseline, data, training = parse([find_baseline("bilstm"), DataTrainingArguments, StreamTrainingArguments], given)
+    assert (baseline.method, baseline.model_name_or_path, baseline.config_overrides) == ("bilstm", "M", None)
+    # The window of a stream is the same for all.
+    assert data.window == 7 and training.learning_rate == 1e-3 and training.per_device_train_batch_size == 64
+    assert training.load_best_model_at_end and training.metric_for_best_model == "macro_f1"
+
+
+def test_methods_are_compared_with_the_real_scripts(tmp_path, monkeypatch, capsys):
+    """On folds that are given."""
+    monkeypatch.chdir(ROOT)
+    made = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
+    posts, output, folds = write_posts(tmp_path / "posts.csv", made), tmp_path / "out", tmp_path / "folds.json"
+    people = list(dict.fromkeys(post["timeline_id"] for post in made))
+    halves = ((people[:6], people[6:]), (people[6:], people[:6]))
+    folds.write_text(json.dumps([{"test": test, "validation": rest[:2], "train": rest[2:]} for test, rest in halves]))
+    methods = ["tempoformer", "class_prior"]
+    command = ["--output_dir", str(output), "--folds_file", str(folds), "--seeds", "0", "--methods", *methods, "--"]
+    command += ["--model_name_or_path", save_encoder(tmp_path / "encoder"), "--train_file", posts, "--max_steps", "2"]
+    run_cross_validation.main(command)
+    shown = capsys.readouterr().out
+    files = {path: path.stat().st_mtime_ns for path in output.glob("*/fold_*/**/*")}
+    run_cross_validation.main(command)
+    assert {path: path.stat().st_mtime_ns for path in output.glob("*/fold_*/**/*")} == files
+    assert [path.parent for path in output.rglob("folds.json")] == [output]
+    rows = pd.read_csv(output / "comparison.csv", index_col="method").to_dict("index")
+    tested = {}
+    for method in methods:
+        predictions = pd.read_csv(output / method / "predictions.csv").sort_values("post_id")
+        tested[method] = predictions[["post_id", "timeline_id", "fold", "label"]].to_numpy().tolist()
+        expected = f1_score(predictions["label"], predictions["prediction"], average="macro")
+        assert rows[method]["macro_f1"] == pytest.approx(expected)
+        assert f"{expected:.3f}" in shown
+    assert tested["tempoformer"] == tested["class_prior"] and len(tested["tempoformer"]) == 60
+    assert rows["tempoformer"]["train_seconds"] > 0

@@ -1,0 +1,102 @@
+"""What the tests of posts that keep arriving share."""
+
+import socket
+import time
+
+import httpx
+import pytest
+import redis
+import torch
+from helpers import tiny_reader
+from transformers import pipeline
+
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
+
+
+TIMELINES = {
+    "ann": {
+        "text": ["so happy", "the rain", "alone", "good day", "no more", "why"],
+        "timestamp": [1e9 + 60**n for n in range(6)],
+    },
+    "bob": {
+        "text": ["why", "happy day", "rain rain", "the", "alone now", "no"],
+        "timestamp": [1.5e9 + n for n in range(6)],
+    },
+}
+
+
+def cut(name: str, *numbers: int) -> dict[str, list]:
+    """Some posts of a timeline, as if there were no others."""
+    return {key: [values[number] for number in numbers] for key, values in TIMELINES[name].items()}
+
+
+def make_pipe(**settings):
+    model, tokenizer = tiny_reader(**settings)
+    # So wide that each earlier post of a stream shows in the scores.
+    for weight in model.parameters():
+        if weight.dim() == 2:
+            torch.nn.init.normal_(weight, std=0.3)
+    return pipeline("stream-classification", model=model, tokenizer=tokenizer)
+
+
+class DictStore:
+    """A store in this process. `meanwhile` has what is called before the next writings, once each."""
+
+    def __init__(self):
+        self.memories: dict[str, tuple[bytes, bytes]] = {}
+        self.writes = 0
+        self.meanwhile = []
+
+    def load(self, timeline_ids):
+        return {timeline_id: self.memories.get(timeline_id, (b"", b"")) for timeline_id in timeline_ids}
+
+    def save(self, memories):
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        saved = set()
+        for name, (version, memory) in memories.items():
+            now, _ = self.load([name])[name]
+            if now == version:
+                self.writes += 1
+                self.memories[name] = (str(self.writes).encode(), memory)
+            # What was forgotten meanwhile stays so, and counts as written.
+            if now in (version, b""):
+                saved.add(name)
+        return saved
+
+    def forget(self, timeline_id):
+        return self.memories.pop(timeline_id, None) is not None
+
+
+def send(classifier: LiveClassifier, timelines: dict, posts: list[tuple[str, int]], num_earlier: int = 0) -> list:
+    """One batch of posts (timeline, number), with so many earlier ones as texts."""
+    read = []
+    for name, number in posts:
+        texts = timelines[name]["text"]
+        times = timelines[name].get("timestamp") or [None] * len(texts)
+        earlier = list(zip(texts, times, strict=True))[max(0, number - num_earlier) : number]
+        read.append(classifier.read(name, f"post {number}", texts[number], times[number], earlier))
+    return classifier.score(read)
+
+
+def assert_same(answers: list[dict], expected: list[dict]):
+    assert [answer["label"] for answer in answers] == [result["label"] for result in expected]
+    assert [answer["score"] for answer in answers] == pytest.approx([result["score"] for result in expected], abs=1e-5)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def wait_for(call, seconds: float = 120):
+    """Calls until the other side is there."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except (OSError, httpx.TransportError, redis.ConnectionError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,243 @@
+"""Posts that keep arriving get the pipeline's answers, whoever computes them."""
+
+import json
+import random
+
+import pytest
+import torch
+from arrivals import TIMELINES, DictStore, assert_same, cut, make_pipe, send
+from helpers import MODELS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load, save
+
+from modeling_tempoformer.serving.live_classifier import LiveClassifier
+
+
+@pytest.mark.parametrize(
+    "variant", [{}, {"model_type": "post_tempoformer"}, {"window": 1}, {"timed": False}, {"head": "lstm"}], ids=str
+)
+@settings(max_examples=5, deadline=None, database=None)
+@given(data=st.data())
+def test_any_order_of_timelines_gives_the_pipeline_s_answers(variant, data):
+    """Also when the posts come in any batches, at one of two processes."""
+    pipe, timelines = make_pipe(**variant), dict(TIMELINES)
+    if variant.get("timed") is False:
+        timelines = {name: {"text": timeline["text"]} for name, timeline in timelines.items()}
+    store = DictStore()
+    workers = [LiveClassifier(pipe, store), LiveClassifier(pipe, store)]
+    names = data.draw(st.permutations([*timelines] * 6))
+    posts = [(name, names[:place].count(name)) for place, name in enumerate(names)]
+    answers = {name: [] for name in timelines}
+    while posts:
+        size = data.draw(st.integers(1, len(posts)))
+        now, posts = posts[:size], posts[size:]
+        for (name, _), answer in zip(now, send(data.draw(st.sampled_from(workers)), timelines, now), strict=True):
+            answers[name].append(answer)
+    for name, timeline in timelines.items():
+        assert_same(answers[name], pipe(timeline))
+        window = pipe.model.config.window
+        assert [answer["stream_length"] for answer in answers[name]] == [min(n, window) for n in range(1, 7)]
+
+
+@pytest.fixture
+def store():
+    return DictStore()
+
+
+@pytest.fixture
+def classifier(pipe, store):
+    return LiveClassifier(pipe, store)
+
+
+def told(answer: dict) -> tuple[str, int]:
+    """Where the earlier posts came from, and how many posts were read."""
+    return answer["context"], answer["stream_length"]
+
+
+def test_posts_of_two_processes_at_the_same_time_are_all_read(pipe, store):
+    """The one that writes later reads again what the other one wrote; its other timelines need no second time."""
+    first, second = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
+    send(first, TIMELINES, [("ann", 0), ("bob", 0)])
+    others = []
+    store.meanwhile.append(lambda: others.extend(send(second, TIMELINES, [("ann", 1)])))
+    answers = send(first, TIMELINES, [("ann", 2), ("bob", 1)])
+    assert_same([*others, answers[0]], pipe(TIMELINES["ann"])[1:3])
+    assert_same([answers[1]], pipe(TIMELINES["bob"])[1:2])
+    assert store.writes == 5
+
+
+def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe, store, classifier):
+    # Twice in one batch, and again later, beside a new one.
+    first, copy, other = send(classifier, TIMELINES, [("ann", 0), ("ann", 0), ("bob", 0)])
+    assert first == copy != other
+    again, new = send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
+    assert again == first
+    assert_same([first, new], pipe(TIMELINES["ann"])[:2])
+    # While another process reads the same post: so it is too if the connection breaks after Redis has written.
+    store.meanwhile.append(lambda: send(LiveClassifier(pipe, store), TIMELINES, [("ann", 2)]))
+    answers = [answer for number in (2, 3) for answer in send(classifier, TIMELINES, [("ann", number)])]
+    assert_same(answers, pipe(TIMELINES["ann"])[2:4])
+
+
+def test_only_the_last_answers_are_kept(store, classifier):
+    # Of equal times, so that none is late.
+    texts = {"ann": {"text": ["word"] * 25, "timestamp": [1e9] * 25}}
+    for number in range(25):
+        send(classifier, texts, [("ann", number)])
+    send(classifier, texts, [("ann", 24), ("ann", 5)])
+    assert store.writes == 25
+    send(classifier, texts, [("ann", 4)])
+    assert store.writes == 26
+
+
+def test_a_late_post_gets_no_answer_and_changes_nothing(pipe, store, classifier):
+    answers = send(classifier, TIMELINES, [("ann", 0), ("ann", 2)])
+    before = dict(store.memories)
+    assert send(classifier, TIMELINES, [("ann", 1)]) == [None]
+    assert store.memories == before
+    # Those of a batch are read in order of time.
+    late, newest, other, newer = send(classifier, TIMELINES, [("ann", 1), ("ann", 4), ("bob", 0), ("ann", 3)])
+    assert late is None
+    assert_same([*answers, newer, newest], pipe(cut("ann", 0, 2, 3, 4)))
+    assert_same([other], pipe(TIMELINES["bob"])[:1])
+
+
+def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, classifier):
+    for number in range(4):
+        send(classifier, TIMELINES, [("ann", number)])
+    expected = pipe(TIMELINES["ann"])
+    # What is remembered comes before what is given.
+    others = {"ann": {**TIMELINES["ann"], "text": ["other"] * 4 + TIMELINES["ann"]["text"][4:]}}
+    (answer,) = send(classifier, others, [("ann", 4)], 4)
+    assert_same([answer], expected[4:5])
+    assert told(answer) == ("memory", 4)
+    assert classifier.forget("ann") and not classifier.forget("ann")
+    # More texts than the window has posts.
+    (answer,) = send(classifier, TIMELINES, [("ann", 4)], 4)
+    assert_same([answer], expected[4:5])
+    assert told(answer) == ("texts", 4)
+    assert_same(send(classifier, TIMELINES, [("ann", 5)]), expected[5:])
+    classifier.forget("ann")
+    (answer,) = send(classifier, TIMELINES, [("ann", 4)])
+    assert_same([answer], pipe(cut("ann", 4)))
+    assert told(answer) == ("none", 1)
+
+
+class ForgettingStore(DictStore):
+    """Forgets ann when another process has written her timeline first, before ours is read again."""
+
+    def save(self, memories):
+        saved = super().save(memories)
+        if "ann" not in saved:
+            self.forget("ann")
+        return saved
+
+
+@pytest.mark.parametrize("was_written", [False, True])
+def test_forgetting_while_a_post_is_read_leaves_nothing(pipe, was_written):
+    """The post gets an answer, and only a later one is remembered; also where another process has just written."""
+    store = ForgettingStore() if was_written else DictStore()
+    classifier, other = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
+    send(classifier, TIMELINES, [("ann", 0), ("bob", 0)])
+    store.meanwhile.append(lambda: send(other, TIMELINES, [("ann", 1)]) if was_written else other.forget("ann"))
+    answers = send(classifier, TIMELINES, [("ann", 2), ("bob", 1)], 1)
+    assert answers[0]["label"] and set(store.memories) == {"bob"}
+    assert_same(answers[1:], pipe(TIMELINES["bob"])[1:2])
+    (answer,) = send(classifier, TIMELINES, [("ann", 3)])
+    assert told(answer) == ("none", 1) and "ann" in store.memories
+
+
+def unreadable(memory: bytes) -> list[bytes]:
+    """Cut, without answers, of no number, with other times and counts, of wider vectors, and another model's."""
+    tensors, store = load(memory), DictStore()
+    send(LiveClassifier(make_pipe(seed=1), store), TIMELINES, [("ann", 0)])
+    about = json.loads(tensors["about"].numpy().tobytes())
+    (_, _, _, (time,), _, _) = about["timelines"][0]
+    others = []
+    for place, value in ((3, ["yesterday"]), (3, [float("nan")]), (3, [time - 1]), (4, "one"), (2, 0)):
+        changed = json.loads(json.dumps(about))
+        changed["timelines"][0][place] = value
+        others.append(save({**tensors, "about": torch.tensor(list(json.dumps(changed).encode()), dtype=torch.uint8)}))
+    wider = {name: torch.cat((values, values)) for name, values in tensors.items() if "posts." in name}
+    return [
+        *others,
+        save({**tensors, **wider}),
+        memory[:-10],
+        save({name: tensor for name, tensor in tensors.items() if name != "answers"}),
+        save({name: tensor * float("nan") if "posts." in name else tensor for name, tensor in tensors.items()}),
+        save({**tensors, "answers": torch.tensor(list(b"[1]"), dtype=torch.uint8)}),
+        memory.replace(b'"about"', b'"abort"'),
+        store.memories["ann"][1],
+    ]
+
+
+def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_its_answer(pipe, store, classifier):
+    send(classifier, TIMELINES, [("ann", 0), ("bob", 0)])
+    before = dict(store.memories)
+    for memory in unreadable(before["ann"][1]):
+        store.memories = {**before, "ann": (before["ann"][0], memory)}
+        ann, bob = send(classifier, TIMELINES, [("ann", 1), ("bob", 1)])
+        assert_same([ann, bob], [*pipe(cut("ann", 1)), pipe(TIMELINES["bob"])[1]])
+        assert told(ann) == ("none", 1) and told(bob) == ("memory", 2)
+        # It is whole again.
+        (ann,) = send(classifier, TIMELINES, [("ann", 2)])
+        assert told(ann) == ("memory", 2)
+    assert classifier.num_begun_anew == len(unreadable(before["ann"][1]))
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=str)
+def test_one_bit_that_is_another_one_never_changes_an_answer_in_silence(kind):
+    """In any place of what is remembered: the answer is the right one, or that of a timeline which begins anew."""
+    pipe, store = make_pipe(**kind), DictStore()
+    classifier = LiveClassifier(pipe, store)
+    send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
+    version, memory = store.memories["ann"]
+    right, anew = pipe(cut("ann", 0, 1, 2))[2], pipe(cut("ann", 2))[0]
+    chosen = random.Random(0).sample(range(8 * len(memory)), 150)
+    for bit in chosen:
+        damaged = bytearray(memory)
+        damaged[bit // 8] ^= 1 << bit % 8
+        store.memories["ann"] = version, bytes(damaged)
+        (answer,) = send(classifier, TIMELINES, [("ann", 2)])
+        assert_same([answer], [right if answer["context"] == "memory" else anew])
+    # A space in the header of safetensors may become one that means nothing, either.
+    assert classifier.num_begun_anew > 0.9 * len(chosen)
+
+
+def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):
+    pipe.model.config.calibration = {"temperature": 3.0, "thresholds": [0.05, 0.05, 0.9]}
+    (answer,) = send(LiveClassifier(pipe, DictStore()), TIMELINES, [("ann", 0)])
+    assert_same([answer], pipe(TIMELINES["ann"])[:1])
+    assert sum(answer["probabilities"].values()) == pytest.approx(1)
+    assert answer["probabilities"][answer["label"]] == answer["score"]
+    # The answer says by what its label was chosen, as `explain` does.
+    (explained,) = pipe.explain(cut("ann", 0))
+    for one in (answer, explained):
+        assert list(one["thresholds"].values()) == [0.05, 0.05, 0.9]
+        worth = {name: one["probabilities"][name] / threshold for name, threshold in one["thresholds"].items()}
+        assert one["label"] == max(worth, key=worth.get) != max(one["probabilities"], key=one["probabilities"].get)
+    pipe.model.config.calibration = {"temperature": 3.0}
+    (answer,) = send(LiveClassifier(pipe, DictStore()), TIMELINES, [("ann", 0)])
+    assert answer["thresholds"] is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "post", "problem"),
+    [
+        ({}, ("now",), "trained with times.*the post needs"),
+        ({}, ("now", 1e12), "the post.*milliseconds"),
+        ({}, ("now", "so sad"), "the post.*ISO-8601"),
+        ({}, ("now", 1e9, [("then", None)]), "post 0 of `history`"),
+        ({}, ("now", 1e9, [("then", 1e9 + 1)]), "in order of time"),
+        ({}, ("\ud83d so sad", 1e9), "surrogate"),
+        ({}, ("now", "2024-05-01", [("so sad", 987654321.5)]), "the post.*a date.*post 0 of `history`"),
+        ({"timed": False}, ("now", 1e9), "trained without times"),
+    ],
+    ids=str,
+)
+def test_a_post_that_cannot_be_read_is_refused(settings, post, problem):
+    with pytest.raises(ValueError, match=problem) as refused:
+        LiveClassifier(make_pipe(**settings), DictStore()).read("ann", "1", *post)
+    # A text may stand in the wrong field, and a time is another post's.
+    assert "so sad" not in str(refused.value) and "98765" not in str(refused.value)

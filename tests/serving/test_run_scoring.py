@@ -1,0 +1,182 @@
+"""run_scoring.py from files to predictions, against the pipeline, and when something dies. Slow: Ray starts."""
+
+import json
+import random
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import torch
+from helpers import ROOT, read_json, tiny_reader, write_table
+from transformers import AutoTokenizer, pipeline
+
+
+pytestmark = pytest.mark.slow
+
+NAMES = {0: "No-Switch", 1: "Switch"}
+
+
+@pytest.fixture(autouse=True)
+def no_network(refused_connections):
+    """Fails a test that asked for another machine; Ray asks clouds for their names, which no setting of it ends."""
+    yield
+    if refused_connections.exists():
+        asked = refused_connections.read_text(encoding="utf-8").splitlines()
+        refused_connections.unlink()
+        clouds = ("'169.254.169.254'", "'metadata.google.internal'")
+        assert [line for line in asked if not line.startswith(clouds)] == []
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """One Ray for the runs in this process."""
+    from modeling_tempoformer.serving.cluster import started_ray
+
+    with started_ray():
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    """A calibrated model that reads at most 24 tokens of a post."""
+    ids = {name: label for label, name in NAMES.items()}
+    model, tokenizer = tiny_reader(num_labels=2, id2label=NAMES, label2id=ids)
+    with torch.no_grad():
+        for weight in model.classifier.parameters():
+            weight.mul_(3)
+    # No post of these tests is within 1e-4 of the threshold, which rounding moves no label over.
+    model.config.calibration = {"temperature": 1.5, "thresholds": [0.5574, 0.4426]}
+    folder = tmp_path_factory.mktemp("model")
+    for part in (model, tokenizer):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
+def make_posts(count: int, num_timelines: int) -> list[dict]:
+    """A third of the posts is in one timeline; many posts have the time of another one; some are too long."""
+    choose = random.Random(0)
+    words = [word for word in AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab() if word.isalpha()]
+    return [
+        {
+            "name": f"{choose.choice([0, *range(num_timelines)] if place % 3 else [0]):03}",
+            "written": 1.7e9 + choose.randrange(count // 2),
+            "words": " ".join(choose.choices(words, k=choose.choice([0, 3, 9, 40]))),
+            "number": f"p{place}",
+            "label": "not a class of the model",
+        }
+        for place in range(count)
+    ]
+
+
+def write_corpus(folder: Path, posts: list[dict]) -> Path:
+    """Parquet, CSV in gzip and JSON lines, named so that their order is that of the posts."""
+    (folder / "2").mkdir(parents=True)
+    for number, name in enumerate(("1.parquet", "2/posts.csv.gz", "3.jsonl")):
+        write_table(folder / name, posts[number * len(posts) // 3 :][: len(posts) // 3])
+    return folder
+
+
+def start(model: str, posts: Path, output: Path, *more: str) -> pd.DataFrame:
+    """What the script writes."""
+    given = ["--model_name_or_path", model, "--input_files", str(posts), "--output_dir", str(output)]
+    runpy.run_path(str(ROOT / "run_scoring.py"))["main"]([*given, *more])
+    return pd.read_parquet(output)
+
+
+COLUMNS = ["--timeline_column", "name", "--timestamp_column", "written", "--text_column", "words"]
+
+
+def assert_same(row: pd.Series, ranked: list[dict]):
+    """A row of predictions, and what the pipeline says of all classes."""
+    assert row["prediction"] == ranked[0]["label"]
+    for answer in ranked:
+        assert row[f"probability_{answer['label']}"] == pytest.approx(answer["score"], abs=1e-5)
+
+
+def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog):
+    posts = make_posts(600, 20)
+    corpus, output = write_corpus(tmp_path / "posts", posts), tmp_path / "scored"
+    scored = start(model, corpus, output, *COLUMNS, "--id_column", "number")
+    said = [record.message for record in caplog.records]
+    probabilities = ["probability_No-Switch", "probability_Switch"]
+    assert list(scored) == ["timeline_id", "post_id", "time", "prediction", *probabilities]
+    assert sorted(scored["post_id"]) == sorted(post["number"] for post in posts)
+    row_of = scored.set_index("post_id")
+    pipe = pipeline("stream-classification", model=model, trust_remote_code=True)
+    for name, timeline in pd.DataFrame(posts).groupby("name"):
+        ranked = pipe({"text": timeline["words"].tolist(), "timestamp": timeline["written"].tolist()}, top_k=2)
+        for post, answers in zip(timeline.itertuples(), ranked, strict=True):
+            row = row_of.loc[post.number]
+            assert (row["timeline_id"], row["time"].timestamp()) == (name, post.written)
+            assert_same(row, answers)
+    assert set(scored["prediction"]) == set(NAMES.values())
+    truncated = sum(len(pipe.tokenizer(post["words"])["input_ids"]) > 24 for post in posts)
+    done = read_json(output / "_scored.json")
+    assert (done["posts"], done["truncated_posts"]) == (600, truncated)
+    assert any(f"{truncated} posts were longer" in message for message in said)
+    assert not (output / "_work").exists()
+    # Another command is refused; the same one writes again what is gone, was cut short or altered, and nothing else.
+    before = {path: path.stat().st_mtime_ns for path in output.glob("part-*")}
+    with pytest.raises(ValueError, match="another --id_column"):
+        start(model, corpus, output, *COLUMNS)
+    gone, cut, altered, *others = sorted(before)
+    gone.unlink()
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    pd.read_parquet(altered).head(1).to_parquet(altered)
+    again = start(model, corpus, output, *COLUMNS, "--id_column", "number")
+    assert all(path.stat().st_mtime_ns == before[path] for path in others)
+    pd.testing.assert_frame_equal(again, scored, rtol=0, atol=1e-5)
+    assert read_json(output / "_scored.json") == done
+
+
+def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_row(ray, model, tmp_path):
+    posts = [{"timeline_id": "ab"[place % 2], "text": " ".join("happy sad"[place % 5 :])} for place in range(30)]
+    (tmp_path / "posts").mkdir()
+    for number in range(3):
+        write_table(tmp_path / "posts" / f"{number}.csv", posts[number * 10 :][:10])
+    scored = start(model, tmp_path / "posts", tmp_path / "scored", "--cores_per_process", "2").set_index("post_id")
+    assert "time" not in scored and len(scored) == 30
+    pipe = pipeline("stream-classification", model=model, trust_remote_code=True)
+    for first in (0, 1):
+        places = range(first, 30, 2)
+        ranked = pipe({"text": [posts[place]["text"] for place in places]}, top_k=2)
+        for place, answers in zip(places, ranked, strict=True):
+            assert_same(scored.loc[f"{tmp_path}/posts/{place // 10}.csv:{place % 10}"], answers)
+
+
+def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, model, tmp_path):
+    posts = [{"timeline_id": "a", "timestamp": f"2024-05-{day:02}", "text": "x"} for day in range(1, 9)]
+    folder = tmp_path / "posts"
+    folder.mkdir()
+    write_table(folder / "1.csv", posts[:3])
+    write_table(folder / "2.csv", [*posts[:3], {**posts[3], "timestamp": "9999-12-31"}])
+    with pytest.raises(ValueError, match="2.csv: Row 3 .*'timestamp', value '9999-12-31'"):
+        start(model, folder, tmp_path / "scored")
+    write_table(folder / "2.csv", posts[3:])
+    assert len(start(model, folder, tmp_path / "scored")) == 8
+
+
+def test_ray_is_reached_from_this_machine_alone(ray):
+    own = [process.pid for process in psutil.Process().children(recursive=True)]
+    listening = [c.laddr.ip for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in own]
+    assert listening and {address.removeprefix("::ffff:") for address in listening} <= {"127.0.0.1", "::1"}
+
+
+def test_a_run_goes_on_after_a_worker_was_killed_and_the_script_stopped():
+    """And the benchmark, which does that, finds the predictions of the pipeline."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "scoring.py"), "--posts", "4000", "--timelines", "100"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    figures = result["figures"]
+    assert figures["rows"] == figures["different ids"] == 4000
+    assert figures["exit status of the stopped run"] != 0
+    assert 0 < figures["parts of the stopped run"] < figures["parts"]
+    assert figures["posts of the longest timeline"] > 150
+    assert figures["of these written again"] == figures["other labels than the pipeline's"] == 0
+    assert figures["largest difference of a score"] <= 1e-5
+    # In bytes.
+    assert 0 < max(peak["rss"] for peak in result["peaks"].values()) < 2e9

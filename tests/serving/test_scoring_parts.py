@@ -1,0 +1,179 @@
+"""The parts of run_scoring.py that need no Ray: files and folders, partitions, and the record."""
+
+import os
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from datasets import Dataset
+from helpers import tiny_model, tiny_reader, write_posts
+from transformers import AutoTokenizer
+
+from modeling_tempoformer.data.files import write_json
+from modeling_tempoformer.data.timelines import to_timelines
+from modeling_tempoformer.evaluation.predictions import prediction_rows
+from modeling_tempoformer.serving import corpus as corpus_module
+from modeling_tempoformer.serving.corpus import Corpus, check_times, find_tables
+from modeling_tempoformer.serving.scorer import (
+    RECORD,
+    CountingPipeline,
+    check_record,
+    each_timeline,
+    make_record,
+    score_partition,
+)
+from modeling_tempoformer.times_tempoformer import to_date
+
+
+COLUMNS = {"timeline": "timeline_id", "timestamp": None, "text": "text", "id": None}
+
+
+def write(path: Path, text: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_tables_are_found_in_folders_at_every_depth_and_once(tmp_path, monkeypatch):
+    for name in ("b/deep/1.csv.gz", "b/2.JSONL", "b/_work/3.csv", "b/.4.csv", "b/_5.parquet", "a.tsv"):
+        write(tmp_path / name)
+    (tmp_path / "b" / "again").symlink_to("deep")
+    monkeypatch.chdir(tmp_path)
+    found = find_tables(["./b", "a.tsv", str(tmp_path / "b" / "2.JSONL")], tmp_path / "scored")
+    assert [os.path.realpath(table) for table in found] == [
+        str(tmp_path / name) for name in ("a.tsv", "b/2.JSONL", "b/deep/1.csv.gz")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "output", "said"),
+    [
+        ("notes", "scored", "notes.txt is not a table"),
+        ("hidden", "scored", "no table"),
+        ("nowhere.csv", "scored", "there is no"),
+        ("posts", "posts/scored", "outside of it"),
+        ("link", "posts", "outside of it"),
+    ],
+)
+def test_what_is_no_table_and_an_output_among_the_posts_are_refused(tmp_path, given, output, said):
+    for name in ("notes/notes.txt", "hidden/_only.csv", "posts/a.csv"):
+        write(tmp_path / name)
+    (tmp_path / "link").symlink_to("posts")
+    with pytest.raises(ValueError, match=said):
+        find_tables([str(tmp_path / given)], tmp_path / output)
+
+
+def make_corpus(folder: Path, files: list[list[dict]], num_partitions: int = 3, **columns: str) -> Corpus:
+    names = [write_posts(folder / f"{number}.csv", posts) for number, posts in enumerate(files)]
+    return Corpus(folder / "scored", names, {**COLUMNS, **columns}, num_partitions)
+
+
+def write_files(corpus: Corpus) -> list:
+    return [corpus.write_file(number) for number in range(len(corpus.tables))]
+
+
+def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatch):
+    """Posts of the same time keep the order of the input; a file is written in several goes."""
+    monkeypatch.setattr(corpus_module, "POSTS_AT_ONCE", 400)
+    posts = [
+        {"timeline_id": f"{place * place % 199:03}", "timestamp": f"2024-05-0{5 - place % 4}", "text": f"t{place}"}
+        for place in range(2500)
+    ]
+    corpus = make_corpus(tmp_path, [posts[:1400], posts[1400:]])
+    written = write_files(corpus)
+    tables = [corpus.read(partition) for partition in range(3)]
+    assert [table.num_rows for table in tables] == [sum(counts) for counts in zip(*(file[2] for file in written))]
+    assert check_times(corpus.tables, [times for _, times, *_ in written])
+    found = {}
+    for timeline in (timeline for table in tables for timeline in each_timeline(table, timed=True)):
+        assert timeline.timeline_id not in found
+        days = [f"{to_date(time):%Y-%m-%d}" for time in timeline.timestamps]
+        found[timeline.timeline_id] = list(zip(days, timeline.texts, strict=True))
+    expected = {}
+    for post in sorted(posts, key=lambda post: post["timestamp"]):
+        expected.setdefault(post["timeline_id"], []).append((post["timestamp"], post["text"]))
+    assert found == expected
+    ids = {row["text"]: row["post_id"] for table in tables for row in table.to_pylist()}
+    assert ids == {f"t{place}": f"{tmp_path}/{place // 1400}.csv:{place % 1400}" for place in range(2500)}
+
+
+def test_files_with_other_kinds_of_times_are_refused(tmp_path):
+    times = ("2024-05-01", "2024-05-02", "1714521600")
+    corpus = make_corpus(tmp_path, [[{"timeline_id": "a", "timestamp": time, "text": "x"}] for time in times])
+    written = [times for _, times, *_ in write_files(corpus)]
+    assert check_times(corpus.tables[:2], written[:2])
+    with pytest.raises(ValueError, match=r"2.csv, row 0, value '1714521600'.*0.csv is a date"):
+        check_times(corpus.tables, written)
+
+
+def test_an_id_that_a_timeline_has_twice_is_refused(tmp_path):
+    posts = [{"timeline_id": name, "text": "x", "id": post} for name, post in (("a", "7"), ("a", "8"), ("b", "7"))]
+    corpus = make_corpus(tmp_path, [posts, posts[1:2]], num_partitions=1, id="id")
+    write_files(corpus)
+    with pytest.raises(ValueError, match="1.csv: Row 0 .*column 'id', value '8'"):
+        corpus.check_ids(0)
+
+
+def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path, tokenization):
+    tokenizer = AutoTokenizer.from_pretrained(tokenization)
+    corpus = Corpus(tmp_path / "scored", [str(write(tmp_path / "a.csv"))], COLUMNS, 3)
+
+    def make(model=None, tokenizer=tokenizer, corpus=corpus) -> dict:
+        return make_record(CountingPipeline(model=model or tiny_model(), tokenizer=tokenizer), corpus)
+
+    first = make()
+    assert check_record(corpus.output, first) is None
+    write_json(corpus.output / RECORD, {**first, "posts": [1]})
+    assert check_record(corpus.output, make())["posts"] == [1]
+    calibrated = tiny_model()
+    calibrated.config.calibration = {"temperature": 2.0}
+    changes = [
+        (make(tiny_model(seed=1)), "another model"),
+        (make(calibrated), "another model"),
+        (make(tokenizer=AutoTokenizer.from_pretrained(tokenization, model_max_length=9)), "another model"),
+        (make(corpus=replace(corpus, columns={**COLUMNS, "text": "entry"})), "another --text_column"),
+    ]
+    write(tmp_path / "a.csv", "longer")
+    for changed, said in (*changes, (make(), "another list of input files")):
+        with pytest.raises(ValueError, match=said):
+            check_record(corpus.output, changed)
+    write(tmp_path / "mine" / "mine.txt")
+    with pytest.raises(ValueError, match=r"other files \(mine.txt\)"):
+        check_record(tmp_path / "mine", first)
+
+
+def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
+    """To the microsecond, also where seconds lie halfway between two; in the order of time."""
+    times = [1700040484.3781815, 1700442693.3591466, 1700611897.0848145, 1700618368.9966755, 1700966606.3677714]
+    posts = [{"timeline_id": "a", "timestamp": time, "text": "so sad"} for time in times]
+    model, tokenizer = tiny_reader(num_labels=2)
+    corpus = make_corpus(tmp_path, [posts], num_partitions=1)
+    write_files(corpus)
+    score_partition(CountingPipeline(model=model, tokenizer=tokenizer, device="cpu"), corpus, True, 1, 0)
+    scored = pd.read_parquet(corpus.output / "part-00000.parquet")
+    timelines = to_timelines(Dataset.from_list(posts), ["O", "IS"])
+    predicted = prediction_rows(timelines, np.zeros(5, int), np.zeros((5, 2)), ["O", "IS"])
+    assert scored["time"].tolist() == predicted["time"].tolist()
+    # A double of this size has steps of a quarter of a microsecond.
+    assert [time.timestamp() for time in scored["time"]] == pytest.approx(times, abs=6e-7, rel=0)
+
+
+# The module asks for Ray, which the fast tests do not install.
+@pytest.mark.slow
+@pytest.mark.parametrize("has_tmp", [True, False])
+def test_ray_s_folder_is_short_and_where_there_is_no_tmp_the_machine_s_own(tmp_path, monkeypatch, has_tmp):
+    from modeling_tempoformer.serving.cluster import started_ray
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **settings: nullcontext())
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    is_folder = os.path.isdir
+    monkeypatch.setattr("os.path.isdir", lambda path: is_folder(path) and (has_tmp or path != "/tmp"))
+    with started_ray():
+        assert Path(os.environ["RAY_TMPDIR"]).parent == (Path("/tmp") if has_tmp else tmp_path)

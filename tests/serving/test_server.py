@@ -1,0 +1,293 @@
+"""The service of examples/server.py: its bounds, its back-pressure, and what it answers over a socket."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import redis
+from arrivals import TIMELINES, DictStore, assert_same, free_port, wait_for
+from fastapi.testclient import TestClient
+from helpers import ROOT
+
+from modeling_tempoformer.serving.redis_store import KEY
+
+
+SERVER = ROOT / "examples" / "server.py"
+
+
+@pytest.fixture
+def server():
+    """The module, not yet serving."""
+    spec = importlib.util.spec_from_file_location("server", SERVER)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def serve_while_busy(server, jobs: list[tuple]) -> list:
+    """The answers, or exceptions, of jobs (function, item) that arrive while another one is computed."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def first(items):
+        busy.set()
+        go_on.wait(30)
+        return items
+
+    async def arrive():
+        batches = server.Batches()
+        serving = asyncio.create_task(batches.serve())
+        begun = asyncio.create_task(batches.answer(first, 0))
+        await asyncio.to_thread(busy.wait, 30)
+        others = [asyncio.create_task(batches.answer(*job)) for job in jobs]
+        await asyncio.sleep(0)
+        go_on.set()
+        _, *answers = await asyncio.gather(begun, *others, return_exceptions=True)
+        serving.cancel()
+        return answers
+
+    return asyncio.run(asyncio.wait_for(arrive(), 60))
+
+
+class Doubler:
+    """Doubles numbers; fails with the error of an item that has one. Remembers what it was asked for at once."""
+
+    def __init__(self, **errors: Exception):
+        self.asked, self.errors = [], errors
+
+    def __call__(self, items: list) -> list:
+        self.asked.append(items)
+        for item in items:
+            if item in self.errors:
+                raise self.errors[item]
+        return [2 * item for item in items]
+
+
+def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_refused(server):
+    double, most_waiting = Doubler(), server.MAX_WAITING
+    answers = serve_while_busy(server, [(double, number) for number in range(most_waiting + 1)])
+    assert answers[:-1] == [2 * number for number in range(most_waiting)]
+    assert answers[-1].status_code == 503 and answers[-1].headers["Retry-After"] == "1"
+    assert max(map(len, double.asked)) == server.MAX_BATCH and sum(map(len, double.asked)) == most_waiting
+
+
+def test_a_post_that_fails_fails_alone(server):
+    """Not where Redis is gone, which would be asked for every post again."""
+    double = Doubler(bad=RuntimeError("broken"), late=redis.ResponseError("of one key"))
+    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2, "late", 3)])
+    assert [str(answer) for answer in answers] == ["2", "broken", "4", "of one key", "6"]
+    double = Doubler(bad=redis.ConnectionError("nobody there"))
+    answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2)])
+    assert [str(answer) for answer in answers] == ["nobody there"] * 3 and len(double.asked) == 1
+
+
+def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server):
+    done = []
+
+    def score(posts):
+        done.append(("score", posts))
+        return posts
+
+    def forget(names):
+        done.append(("forget", names))
+        return names
+
+    serve_while_busy(server, [(score, "ann"), (score, "bob"), (forget, "ann"), (score, "cy")])
+    assert done == [("score", ["ann", "bob"]), ("forget", ["ann"]), ("score", ["cy"])]
+
+
+@pytest.fixture
+def client(server, pipe, tmp_path, monkeypatch):
+    """The service in this process, with a store of its own."""
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+        yield client
+
+
+def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
+    """The explanation ends only after the post has its answer."""
+    explaining, scored = threading.Event(), threading.Event()
+    explain = server.StreamClassificationPipeline.explain
+
+    def wait(pipe, *arguments, **settings):
+        explaining.set()
+        assert scored.wait(60)
+        return explain(pipe, *arguments, **settings)
+
+    monkeypatch.setattr(server.StreamClassificationPipeline, "explain", wait)
+    with ThreadPoolExecutor() as pool:
+        explained = pool.submit(client.post, "/explain", json=TIMELINES["bob"])
+        assert explaining.wait(60)
+        answer = client.post("/score", json=post_of("ann", 0))
+        busy = client.post("/explain", json=TIMELINES["bob"])
+        scored.set()
+        assert explained.result(60).status_code == 200
+    assert answer.status_code == 200 and busy.status_code == 503
+
+
+def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypatch):
+    """A word is a token, and each post has two special ones."""
+    # Posts of a tiny model are too short for the bound of the example.
+    monkeypatch.setattr(server, "MAX_EXPLAINED_TOKENS", 120)
+    statuses = [client.post("/explain", json={"text": ["so " * 22] * posts}).status_code for posts in (5, 6)]
+    assert statuses == [200, 422]
+
+
+def post_of(name: str, number: int, **more) -> dict:
+    """The body of a request to score a post."""
+    timeline = {key: values[number] for key, values in TIMELINES[name].items()}
+    return {"timeline_id": name, "post_id": str(number), **timeline, **more}
+
+
+def test_the_service_scores_explains_and_forgets(pipe, client):
+    expected = pipe(TIMELINES["ann"])
+    answers = [client.post("/score", json=post_of("ann", number)) for number in range(4)]
+    assert {answer.status_code for answer in answers} == {200}
+    assert_same([answer.json() for answer in answers], expected[:4])
+
+    # Again, late, forgotten, and with its texts.
+    assert client.post("/score", json=post_of("ann", 3)).json() == answers[3].json()
+    assert client.post("/score", json=post_of("ann", 1, post_id="late")).status_code == 409
+    for was_there in (True, False):
+        assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": was_there}
+    earlier = [{key: values[number] for key, values in TIMELINES["ann"].items()} for number in range(4)]
+    answer = client.post("/score", json=post_of("ann", 4, history=earlier)).json()
+    assert_same([answer], expected[4:5])
+    assert (answer["context"], answer["stream_length"]) == ("texts", 4)
+
+    explained = client.post("/explain", json=TIMELINES["bob"]).json()
+    assert explained[-1]["stream"] == [2, 3, 4, 5]
+    assert_same(explained, pipe.explain(TIMELINES["bob"]))
+    # Explaining leaves nothing.
+    assert client.post("/forget", json={"timeline_id": "bob"}).json() == {"forgotten": False}
+
+    assert client.get("/").headers["content-type"].startswith("text/html")
+    assert "/score" in client.get("/openapi.json").json()["paths"]
+    assert 'posts_total{outcome="scored"} 6.0' in client.get("/metrics").text.splitlines()
+
+
+def test_an_answer_says_what_chose_its_label_and_the_description_for_programs_too(server, pipe, tmp_path, monkeypatch):
+    pipe.model.config.calibration = {"thresholds": [0.9, 0.05, 0.05]}
+    pipe.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+        answer = client.post("/score", json=post_of("ann", 0)).json()
+        described = client.get("/openapi.json").json()
+    assert list(answer["thresholds"].values()) == [0.9, 0.05, 0.05]
+    response = described["paths"]["/score"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert set(described["components"]["schemas"][response["$ref"].split("/")[-1]]["properties"]) == set(answer)
+
+
+def test_a_memory_that_was_damaged_is_counted(server, pipe, tmp_path, monkeypatch):
+    pipe.save_pretrained(tmp_path / "model")
+    store = DictStore()
+    monkeypatch.setattr(server, "RedisStore", lambda *settings: store)
+    with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
+        client.post("/score", json=post_of("ann", 0))
+        version, memory = store.memories["ann"]
+        store.memories["ann"] = version, memory[:-1]
+        answer = client.post("/score", json=post_of("ann", 1))
+        assert (answer.status_code, answer.json()["context"]) == (200, "none")
+        assert "timelines_begun_anew 1.0" in client.get("/metrics").text.splitlines()
+
+
+JSON = {"Content-Type": "application/json"}
+GOOD = {"text": "word", "timestamp": 1}
+REFUSED = [
+    ("/score", {"timestamp": "2024-05-01", "history": [{"text": "secret", "timestamp": 987654321.5}]}),
+    ("/explain", {"text": ["word", "secret"], "timestamp": [987654321.5, "2024-05-01"]}),
+    ("/score", {"text": "secret " * 10_000}),
+    ("/score", {"text": "\ud83d secret"}),
+    ("/score", {"timeline_id": "x" * 201}),
+    ("/score", {"txt": "secret"}),
+    ("/score", {"history": [GOOD] * 101}),
+    ("/explain", {"text": ["secret"] * 101}),
+    ("/explain", {"text": ["secret"], "timestamp": [1, 2]}),
+]
+for time in (True, "secret", 1e12, None, float("nan"), {"secret": 1}):
+    bad = {"text": "secret", "timestamp": time}
+    REFUSED += [("/score", bad), ("/score", {"history": [GOOD, bad]})]
+    REFUSED.append(("/explain", {"text": ["word", "secret"], "timestamp": [1, time]}))
+
+
+def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
+    """Too long, unknown, no text, or a time that is none."""
+    for path, body in REFUSED:
+        whole = json.dumps(post_of("ann", 5, **body) if path == "/score" else body)
+        answer = client.post(path, content=whole, headers=JSON)
+        assert answer.status_code == 422, (path, body, answer.text)
+        assert "secret" not in answer.text and "98765" not in answer.text, (path, body, answer.text)
+    assert client.post("/score", content=b"{", headers=JSON).status_code == 422
+    assert client.post("/score", json={"text": "x" * 2_000_000}).status_code == 413
+
+
+@pytest.mark.slow
+def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
+    pipe.save_pretrained(tmp_path / "model")
+    database = redis.Redis.from_url(redis_url)
+    # A value that is none of ours is an error of that timeline alone, and no answer names another one.
+    database.lpush(f"{KEY}bob", "no memory")
+    with TestClient(server.create_app(str(tmp_path / "model"), redis_url)) as client, ThreadPoolExecutor() as pool:
+        health = client.get("/health").json()
+        assert health["status"] == "ok" and "No score" in health["test"][0]
+        names = ["ann", "bob"] * 10
+        answers = list(pool.map(lambda name: client.post("/score", json=post_of(name, 5)), names))
+        assert [answer.status_code for answer in answers] == [200, 503] * 10
+        assert not any("bob" in answer.text or "EVALSHA" in answer.text for answer in answers)
+        assert client.post("/forget", json={"timeline_id": "ann"}).json() == {"forgotten": True}
+        assert database.keys() == [f"{KEY}bob".encode()]
+        # Without Redis nothing is answered, and nothing breaks.
+        database.shutdown(nosave=True)
+        assert client.get("/health").status_code == 503
+        answer = client.post("/score", json=post_of("ann", 5))
+        assert answer.status_code == 503 and "Redis" in answer.json()["detail"]
+        assert client.post("/explain", json=TIMELINES["bob"]).status_code == 200
+
+
+@pytest.mark.slow
+def test_a_killed_worker_loses_nothing_that_was_answered(server, pipe, redis_url, tmp_path):
+    """Posts of two timelines at once, each sent to two workers in turn until there is an answer; one is killed."""
+    model, port = str(tmp_path / "model"), str(free_port())
+    pipe.save_pretrained(model)
+    command = [sys.executable, str(SERVER), "--model", model, "--redis", redis_url, "--port", port]
+    path = f"{ROOT}:{os.environ['PYTHONPATH']}"
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+    dying = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+    killed = threading.Event()
+
+    def write(name: str) -> list[dict]:
+        answers = []
+        for number in range(6):
+            if number == 3:
+                killed.wait(60)
+            for turn in range(100):
+                try:
+                    answer = workers[(number + turn) % 2].post("/score", json=post_of(name, number))
+                except httpx.TransportError:
+                    continue
+                assert answer.status_code == 200, answer.text
+                answers.append(answer.json())
+                break
+        return answers
+
+    try:
+        wait_for(lambda: dying.get("/health"))
+        with TestClient(server.create_app(model, redis_url)) as living, ThreadPoolExecutor() as pool:
+            workers = [dying, living]
+            writing = {name: pool.submit(write, name) for name in TIMELINES}
+            process.kill()
+            process.wait()
+            killed.set()
+            answers = {name: future.result() for name, future in writing.items()}
+    finally:
+        process.kill()
+    for name, timeline in TIMELINES.items():
+        assert_same(answers[name], pipe(timeline))
+        assert [answer["stream_length"] for answer in answers[name]] == [1, 2, 3, 4, 4, 4]

@@ -1,0 +1,60 @@
+"""Posts as a person gives them: tables of three kinds, lines with times, and what is refused."""
+
+import csv
+import io
+
+import pytest
+
+from modeling_tempoformer.serving.space_posts import MOST_POSTS, parse_posts
+
+
+@pytest.mark.parametrize(("mark", "end"), [(",", "\n"), (";", "\r\n"), ("\t", "\n")])
+def test_a_table(mark, end):
+    file = io.StringIO(newline="")
+    rows = [
+        ["timeline_id", "Timestamp", "text", "mood", "label"],
+        ["ann", "2024-05-01", f'a, "b"; c\td{end}e', "good", "Switch"],
+        ["007", "2024-05-02T22:10:00Z", "", "bad", ""],
+    ]
+    csv.writer(file, delimiter=mark, lineterminator=end).writerows(rows)
+    assert parse_posts(file.getvalue() + end).to_list() == [
+        dict(zip(("timeline_id", "timestamp", "text", "mood", "label"), row, strict=True)) for row in rows[1:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("time", "between", "text"),
+    [
+        ("2024-05-01 09:00", "  ", "so happy, today"),
+        ("2024-05-01 09:00+02:00", ", ", "3 times"),
+        ("2024-05-01 09:00", ";", ""),
+        ("1.5.2024 09:00", " ", "so happy"),
+        # For the reader of times, which refuses them, and not the beginning of a text.
+        ("2024-05-01 9:00", " ", "so happy"),
+        ("2024-5-1", " ", "so happy"),
+    ],
+)
+def test_a_line_after_its_time(time, between, text):
+    rows = parse_posts(f"\n{time}{between}{text}\r\n\n2024-05-02 next").to_list()
+    assert rows == [
+        {"timeline_id": "your posts", "timestamp": time, "text": text},
+        {"timeline_id": "your posts", "timestamp": "2024-05-02", "text": "next"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (" \n", "no posts yet"),
+        ("so happy today", "Line 1"),
+        ("2024-05-01 so happy\n\n01/05/2024 today", "Line 3"),
+        ("person,message\nann,so happy", "text"),
+        ("text,text\na,b", "each differently"),
+        ("text,timestamp\na,2024-05-01\nso happy, today,2024-05-01", "line 3"),
+        ('text\n"so happy', "line 2"),
+        ("text\n" + "x\n" * (MOST_POSTS + 1), f"{MOST_POSTS + 1:,} posts"),
+    ],
+)
+def test_refused(text, named):
+    with pytest.raises(ValueError, match=named):
+        parse_posts(text)
