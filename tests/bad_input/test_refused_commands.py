@@ -1,7 +1,7 @@
 """
-Command lines that the scripts refuse before any training, and what the message must name.
+Command lines that the scripts refuse before any training, and the words that the message must contain.
 
-They run where the files of [`files`] are; OUT stands for a new folder. The names of files say what is wrong in them.
+They run in the folder of [`files`]. OUT stands for a new folder. A file is named after its mistake.
 """
 
 import importlib

@@ -1,4 +1,6 @@
-"""A baseline is one file and one recipe: a copy of the project with both finds it, and nothing else is edited."""
+"""
+Checks that a new baseline needs one file and one recipe, in a copy of the project in which nothing else is edited.
+"""
 
 import shutil
 import subprocess

@@ -1,4 +1,7 @@
-"""Cross-validation: what is run, chosen, collected and compared, and skipped when the same command is given again."""
+"""
+Checks the runs of a cross-validation, the chosen learning rates, the collected scores, the comparison, and that a
+repeated command skips finished runs.
+"""
 
 import json
 from pathlib import Path
@@ -102,8 +105,8 @@ def test_rates_are_chosen_on_validation_and_every_post_is_scored_once_for_each_s
     predictions = pd.read_csv(output / PREDICTIONS, dtype=str)
     # Each seed would repeat the texts.
     assert list(predictions)[:6] == ["seed", "fold", "post_id", "timeline_id", "label", "prediction"]
-    for _, of_seed in predictions.groupby("seed"):
-        assert sorted(of_seed["post_id"]) == sorted(posts["post_id"])
+    for _, rows in predictions.groupby("seed"):
+        assert sorted(rows["post_id"]) == sorted(posts["post_id"])
 
 
 def test_one_rate_for_all_folds(tmp_path, start):
@@ -149,7 +152,7 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
 def write_runs(
     output: Path, labels: list[str], predicted: list[str], seed: int = 0, size: int = 2, seconds=None, names=NAMES
 ) -> list[Run]:
-    """Folds of one timeline of `size` posts, as if they had been run."""
+    """Writes the files of finished runs, with folds of one timeline of `size` posts."""
     runs = []
     for fold in range(len(labels) // size):
         run = Run(output, fold, None, seed)
@@ -263,7 +266,7 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path):
 
 
 def test_methods_are_compared_with_the_real_scripts(tmp_path, monkeypatch, capsys):
-    """On folds that are given."""
+    """The folds are given."""
     monkeypatch.chdir(ROOT)
     made = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
     posts, output, folds = write_posts(tmp_path / "posts.csv", made), tmp_path / "out", tmp_path / "folds.json"
