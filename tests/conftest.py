@@ -20,9 +20,7 @@ NO_NETWORK = Path(__file__).parent / "no_network"
 
 @pytest.fixture(scope="session", autouse=True)
 def refused_connections(tmp_path_factory) -> Path:
-    """
-    Blocks other machines in this process and its child processes. Yields the file that lists refused connections.
-    """
+    """Blocks other machines for this process and its children. Yields the file that lists refused connections."""
     file = tmp_path_factory.mktemp("network") / "refused.txt"
     settings = runpy.run_path(str(NO_NETWORK / "sitecustomize.py"))
     os.environ[settings["REFUSED"]] = str(file)

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, PreTrainedModel
 
 
-# Where a family's model has its layers, and the norm that follows the last of them.
+# The attributes of a family's layers, and of the norm after the last layer.
 FAMILY_PARTS = {"distilbert": ("transformer.layer", None), "modernbert": ("layers", "final_norm")}
 
 
@@ -100,7 +100,7 @@ def member_logits(
         states = [state + context for state, context in zip(states, contexts, strict=True)]
         states = [state + of(layer.mlp)(of(layer.mlp_norm)(state)) for state in states]
     step, cosines = torch.zeros_like(projected[-1]), [torch.tensor(0.0)] * 2
-    # In a window of one nothing is before. Neither is where the post before is absent.
+    # The previous post may be missing: in a window of one, or if it is absent.
     if len(vectors) > 1 and distances[-2] == 1:
         step = projected[-1] - projected[-2]
         cosines[0] = torch.cosine_similarity(vectors[-1], vectors[-2], dim=0)
@@ -158,7 +158,7 @@ def stream_logits(
     """
     config, base = model.config, model.tempoformer
     encoder = base.encoder
-    # How many layers of the encoder are stream layers.
+    # The number of stream layers in the encoder.
     m = 0 if config.model_type != "tempoformer" else config.num_stream_layers
     layers_at, norm_at = FAMILY_PARTS.get(config.encoder_config.model_type, ("encoder.layer", None))
     layers = attrgetter(layers_at)(encoder)

@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGE = ROOT / "modeling_tempoformer"
 
-# The files that each model takes along.
+# The files that are saved with each model.
 STREAM_MODULES = {
     "checks_tempoformer",
     "configuration_streams_tempoformer",
@@ -94,7 +94,7 @@ DEBERTA = {
     "type_vocab_size": 0,
 }
 
-# Every family, and those of its forms that run other code.
+# Every family, and its variants that run other code.
 ENCODERS = {
     "bert": {**TINY, "pad_token_id": 0},
     "camembert": {**TINY, "pad_token_id": 1},
@@ -126,7 +126,7 @@ ENCODERS = {
     "xlm-roberta": {**TINY, "pad_token_id": 1},
 }
 
-# Some of those that the post model alone reads.
+# Some encoders that only the post model reads.
 OTHER_ENCODERS = {
     "albert": {**TINY, "embedding_size": 8},
     "roformer": {**TINY, "embedding_size": 16},
@@ -139,7 +139,7 @@ def tiny_encoder(family: str = "bert") -> dict:
     return {"model_type": family.split(",")[0], **ENCODERS[family]}
 
 
-# The paper's model, and the one over a vector for each post.
+# The paper's model, and the post model.
 MODELS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
 CLASSES = {
     "tempoformer": TempoFormerForStreamClassification,
@@ -158,7 +158,7 @@ def tiny_model(
         settings = {"stream_hidden_size": 8, "num_members": 2, **settings}
     config = CLASSES[model_type].config_class(**{"window": 4, "num_labels": 3, **settings})
     model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
-    # What starts at 0 must show, too.
+    # Layers that start at 0 must show, too.
     for module in model.modules():
         if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
@@ -173,7 +173,7 @@ def plant(trees: Trees):
         torch.nn.init.normal_(values)
     torch.nn.init.uniform_(trees.scale, 0.5, 2)
     trees.feature.random_(len(trees.center))
-    # Every second tree begins with how many posts came before.
+    # Every second tree begins with the number of earlier posts.
     trees.feature[:, ::2, 0] = len(trees.center) - 3
     trees.leaves.copy_(torch.randn_like(trees.leaves).softmax(-1))
 
@@ -370,7 +370,7 @@ def save_language_model(folder: Path, seed: int = 0):
     tokenizer.save_pretrained(folder)
 
 
-# Added to all scores of a query alike, which softmax takes no notice of: its gradient is 0 but for rounding.
+# A bias of the keys adds the same value to all scores of a query, which softmax ignores: its gradient is rounding.
 KEY_BIAS = re.compile(r"\b(key|k|k_lin|k_proj|pos_key_proj)\.bias$")
 
 

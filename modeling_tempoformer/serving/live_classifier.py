@@ -68,7 +68,7 @@ class LiveClassifier:
     def __init__(self, pipe: StreamClassificationPipeline, store: RedisStore):
         self.model, self.tokenizer, self.store = pipe.model.eval(), pipe.tokenizer, store
         config = self.model.config
-        # As in training. If the configuration does not say, posts must have a time.
+        # The same as in training. If the configuration does not say, posts must have a time.
         self.timed = config.timed is not False
         self.window, self.fingerprint = config.window, self.model.fingerprint()
         self.num_begun_anew = 0

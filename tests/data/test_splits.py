@@ -42,7 +42,7 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
     assert sorted(timeline for fold in folds for timeline in fold["test"]) == everything
     for fold in folds:
         assert sorted(fold["train"] + fold["validation"] + fold["test"]) == everything
-        # Of 20 timelines 4 are tested, and a quarter of the other 16 validates.
+        # 4 of 20 timelines are tested, and a quarter of the other 16 validates.
         assert [len(fold[name]) for name in ("train", "validation", "test")] == [12, 4, 4]
         parts = select_fold(timelines, fold)
         assert ids_of(parts["test"]) == sorted(fold["test"], key=lambda name: int(name[1:]))

@@ -52,7 +52,7 @@ def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, k
     assert label_names(posts) == NAMES
     timelines = to_timelines(posts, NAMES)
     expected = whole(pattern)
-    # Again in another pass.
+    # A second pass gives the same timelines.
     assert list(timelines) == expected and list(timelines) == expected
     settings = {"tokenizer": BertTokenizer(vocab=VOCABULARY), "window": 3, "targets_per_row": 4}
     for only_labelled in (True, False):

@@ -10,9 +10,7 @@ Tensor = dict[tuple[int, ...], float]
 
 
 def signature(points: np.ndarray, depth: int) -> Tensor:
-    """
-    Returns the iterated integral of each word over a piecewise linear path, by polynomials of time for each segment.
-    """
+    """Returns the iterated integral of each word over a piecewise linear path, by polynomials of time."""
     slopes = np.diff(points, axis=0)
     inner = {(): [Polynomial([1.0])] * len(slopes)}
     values = {(): 1.0}

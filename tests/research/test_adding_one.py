@@ -1,6 +1,4 @@
-"""
-Checks that a new baseline needs one file and one recipe, in a copy of the project in which nothing else is edited.
-"""
+"""Checks that a new baseline needs only one file and one recipe, in a copy of the project."""
 
 import shutil
 import subprocess

@@ -1,6 +1,4 @@
-"""
-Checks few-shot prompting: examples and prompts worked by hand, and likelihoods of answers against whole sequences.
-"""
+"""Checks few-shot prompting: prompts worked by hand, and likelihoods of answers against whole sequences."""
 
 from dataclasses import replace
 

@@ -1,6 +1,4 @@
-"""
-Checks static embeddings: a rotation that must be undone, neighbours by a plain loop, a word that swaps its contexts.
-"""
+"""Checks static embeddings: undone rotations, neighbours by a plain loop, a word that swaps its contexts."""
 
 import math
 import random

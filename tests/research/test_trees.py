@@ -19,9 +19,7 @@ NAMES = ["same", "other"]
 
 
 def make_timelines(seed: int) -> list[Timeline]:
-    """
-    Returns posts of one word. The label tells whether the previous post has the same word; the first post has none.
-    """
+    """Returns posts of one word. The label tells whether the previous post has another word."""
     generator = np.random.default_rng(seed)
     timelines = []
     for number in range(30):

@@ -65,7 +65,7 @@ def write_dataset(folder: Path) -> str:
 
 
 NEW = of_others(POSTS[:5], "new")
-# What a model is given that has learned from most of `POSTS`, and what the error names.
+# Input of a model that has learned from most of `POSTS`, and the words in the error.
 REFUSED = {
     "the file that it was trained on": (lambda folder, _: to_train(folder, POSTS), "--train_file.*--test_file"),
     "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test split"),
@@ -106,7 +106,7 @@ def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     assert "person" not in written
     record = json.loads(written)
     assert [len(set(record[name])) for name in files] == [7, 2, 3]
-    # Of what it has learned from nothing is tested. What it was validated on may be validated on again.
+    # No post that it has learned from is tested. Validation posts may be used for validation again.
     assert people(predict(tmp_path / "test", out, f"--test_file={tmp_path}/test.csv")) == people(files["test"])
     new = to_test(tmp_path, NEW)
     predict(tmp_path / "new", out, *new, f"--validation_file={tmp_path}/validation.csv", "--do_eval")
@@ -175,7 +175,7 @@ def test_no_result_of_an_earlier_run_stays_beside_new_ones(tmp_path, trained):
     assert not [name for name in STALE if (new / name).exists()]
 
 
-# What a run that does not train would change of a model: its results, or what the results are of.
+# A run that does not train would change a model's results, or the split that they belong to.
 CHANGES = {"prediction": ["--do_predict", "--test_file"], "calibration": ["--calibrate", "--validation_file"]}
 
 

@@ -29,9 +29,7 @@ OLD, NEW = "1810-1860", "1960-2010"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """
-    Returns a folder with a plain BERT, and texts in which only the old ones have `tree` and only the new ones `plane`.
-    """
+    """Returns a plain BERT and texts. Only the old texts have `tree`, and only the new ones `plane`."""
     path = tmp_path_factory.mktemp("temporal")
     torch.manual_seed(0)
     config = BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=16, initializer_range=0.2, **SIZES)

@@ -32,7 +32,7 @@ def cut(name: str, *numbers: int) -> dict[str, list]:
 
 def make_pipe(**settings):
     model, tokenizer = tiny_reader(**settings)
-    # So wide that each earlier post of a stream shows in the scores.
+    # Weights so large that each earlier post of a stream shows in the scores.
     for weight in model.parameters():
         if weight.dim() == 2:
             torch.nn.init.normal_(weight, std=0.3)
@@ -59,7 +59,7 @@ class DictStore:
             if now == version:
                 self.writes += 1
                 self.memories[name] = (str(self.writes).encode(), memory)
-            # What was forgotten meanwhile stays so, and counts as written.
+            # A memory that was forgotten meanwhile is not written, and counts as written.
             if now in (version, b""):
                 saved.add(name)
         return saved

@@ -81,7 +81,7 @@ def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe, store, classif
 
 
 def test_only_the_last_answers_are_kept(store, classifier):
-    # Of equal times, so that none is late.
+    # Equal times, so that none is late.
     texts = {"ann": {"text": ["word"] * 25, "timestamp": [1e9] * 25}}
     for number in range(25):
         send(classifier, texts, [("ann", number)])
@@ -107,7 +107,7 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
     for number in range(4):
         send(classifier, TIMELINES, [("ann", number)])
     expected = pipe(TIMELINES["ann"])
-    # What is remembered comes before what is given.
+    # The memory takes precedence over the history.
     others = {"ann": {**TIMELINES["ann"], "text": ["other"] * 4 + TIMELINES["ann"]["text"][4:]}}
     (answer,) = send(classifier, others, [("ann", 4)], 4)
     assert_same([answer], expected[4:5])
@@ -183,7 +183,7 @@ def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_it
         ann, bob = send(classifier, TIMELINES, [("ann", 1), ("bob", 1)])
         assert_same([ann, bob], [*pipe(cut("ann", 1)), pipe(TIMELINES["bob"])[1]])
         assert told(ann) == ("none", 1) and told(bob) == ("memory", 2)
-        # It is whole again.
+        # The memory is valid again.
         (ann,) = send(classifier, TIMELINES, [("ann", 2)])
         assert told(ann) == ("memory", 2)
     assert classifier.num_begun_anew == len(unreadable(before["ann"][1]))

@@ -25,9 +25,7 @@ NAMES = {0: "No-Switch", 1: "Switch"}
 
 @pytest.fixture(autouse=True)
 def no_network(refused_connections):
-    """
-    Fails a test that tried to reach another machine. Ray asks clouds for their names, which no setting turns off.
-    """
+    """Fails a test that tried to reach another machine. Ray always asks clouds for their names."""
     yield
     if refused_connections.exists():
         asked = refused_connections.read_text(encoding="utf-8").splitlines()
@@ -62,9 +60,7 @@ def model(tmp_path_factory) -> str:
 
 
 def make_posts(count: int, num_timelines: int) -> list[dict]:
-    """
-    Returns posts, a third of them in one timeline. Many share their time with another post, and some are too long.
-    """
+    """Returns posts, a third of them in one timeline. Many share a time, and some are too long."""
     choose = random.Random(0)
     words = [word for word in AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab() if word.isalpha()]
     return [

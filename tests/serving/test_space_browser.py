@@ -39,9 +39,7 @@ def model(tmp_path_factory):
 
 @contextmanager
 def served(folder: Path, environment: dict[str, str], *command: str):
-    """
-    Yields the address, the process and the log of an app that runs in a folder, which also holds its temporary files.
-    """
+    """Yields the address, the process and the log of an app. Its temporary files are in its folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
