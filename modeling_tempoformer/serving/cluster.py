@@ -21,7 +21,7 @@ ON_THIS_MACHINE = {
     # Other users of this machine cannot submit work. Each process reads the token once.
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
-    # Ray's default of 15 would let a run starve on a busy machine.
+    # With Ray's default niceness of 15, a run would starve on a busy machine.
     "RAY_worker_niceness": "0",
 }
 

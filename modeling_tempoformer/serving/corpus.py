@@ -70,7 +70,7 @@ class Corpus:
     def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
         """
         Reads a file, checks its posts and writes them by partition. Returns the file's number, its times, the number
-        of posts in each partition, and the number of posts by id that most likely stands for no person.
+        of posts in each partition, and the number of posts under each id that means an unknown person.
         """
         table, times, counts, nobody = self.tables[number], TimeColumn(), [0] * self.num_partitions, Counter()
         with (

@@ -60,5 +60,5 @@ class RedisStore:
         return {timeline_id for timeline_id, done in zip(memories, written, strict=True) if done}
 
     def forget(self, timeline_id: str) -> bool:
-        """Deletes a timeline, also for a step that is under way. Returns whether there was one."""
+        """Deletes a timeline. A step under way does not write it back. Returns whether it existed."""
         return bool(self.client.delete(KEY + timeline_id))
