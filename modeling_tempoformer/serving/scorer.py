@@ -51,7 +51,7 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
 
 
 def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the record of a begun folder, None for a new one. Raises a `ValueError` for another record, or other files."""
+    """Returns the record of a folder, None for a new one. Raises a `ValueError` for another record, or other files."""
     begun = read_json(output / RECORD)
     if begun is None:
         if present := sorted(path.name for path in output.glob("[!_]*")):
