@@ -9,7 +9,7 @@ r"""Fine-tunes a TempoFormer on timelines of posts, evaluates it, and predicts w
 First arguments that end in .yaml or .json are recipes. Their values are defaults: later recipes win over earlier ones,
 the command line wins over all, and dicts such as `config_overrides` are merged. A new model without a recipe gets
 `configuration/default.yaml`. The steps are in `modeling_tempoformer/training/fine_tuning.py`, which Python can call
-too. `python -m research.run_baseline` runs the methods that TempoFormer is compared with.
+too. `python -m research.run_baseline` runs the baselines.
 """
 
 from modeling_tempoformer.training.fine_tuning import ARGUMENTS, run, with_default_settings

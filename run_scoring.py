@@ -4,8 +4,8 @@ r"""Scores a corpus of posts that does not fit in memory, on one machine or on m
     RAY_ADDRESS=10.0.0.1:6379 python run_scoring.py --model_name_or_path me/my-model \
         --input_files /shared/posts --output_dir /shared/scored
 
-The posts of a timeline may stand in any order and in several files. They are written into partitions of whole
-timelines, and each process scores one after the other. After a stop the same command goes on with what is left.
+The posts of a timeline may be in any order and in several files. They are first written to partitions of whole
+timelines, which the processes then score one by one. After a stop, the same command continues with the rest.
 """
 
 import logging
@@ -41,25 +41,25 @@ from modeling_tempoformer.view.timelines import load_pipeline
 logger = logging.getLogger(__name__)
 
 SCORED = "_scored.json"  # Written last.
-# Bytes of the files for each partition; at least so many partitions keep several processes busy.
-PARTITION, LEAST_PARTITIONS = 1 << 25, 16
+# Bytes of input for each partition, and the least number of partitions, which keeps several processes busy.
+PARTITION_BYTES, MIN_PARTITIONS = 1 << 25, 16
 
 
 @dataclass(kw_only=True)
 class ScoringArguments(DownloadArguments):
-    """Which model, which posts, and where the predictions go."""
+    """The model, the posts, and the folder of the predictions."""
 
     model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
     input_files: list[str] = field(
         metadata={"help": "Tables of posts, or folders of them: CSV, TSV, JSON lines or Parquet."}
     )
-    output_dir: str = field(metadata={"help": "Folder for the predictions, which all machines reach."})
+    output_dir: str = field(metadata={"help": "Folder for the predictions, which all machines can reach."})
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})
     text_column: str = "text"
     id_column: str | None = field(default=None, metadata={"help": "Default: a post's id is its file and its row."})
     cores_per_process: int = field(
-        default=1, metadata={"help": "Of each process that holds the model; each has a GPU too, if there are any."}
+        default=1, metadata={"help": "Cores of each process. Each process also takes a GPU if there is any."}
     )
 
     def __post_init__(self):
@@ -68,51 +68,51 @@ class ScoringArguments(DownloadArguments):
 
 def main(arguments: list[str]):
     (args,) = parse([ScoringArguments], arguments)
-    # Processes on other machines have other working folders.
+    # Absolute, because processes on other machines have other working folders.
     output = Path(args.output_dir).absolute()
     tables = find_tables(args.input_files, output)
-    # In the precision in which it was saved.
+    # `auto` is the precision in which the model was saved.
     loaded = load_pipeline(args.model_name_or_path, dtype="auto", **args.downloads)
     pipe = CountingPipeline(model=loaded.model, tokenizer=loaded.tokenizer, device="cpu")
     columns = {role: getattr(args, f"{role}_column") for role in ("timeline", "timestamp", "text", "id")}
-    num_partitions = max(LEAST_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION)
+    num_partitions = max(MIN_PARTITIONS, sum(os.path.getsize(table) for table in tables) // PARTITION_BYTES)
     corpus = Corpus(output, tables, columns, num_partitions)
     record = make_record(pipe, corpus)
     begun, parts = check_record(output, record), read_parts(output)
     try:
-        if begun is None or find_left(begun, parts):
+        if begun is None or open_partitions(begun, parts):
             with started_ray():
-                # After the end the partitions are deleted.
+                # A finished run has deleted its partitions, so they are written again.
                 if begun is None or read_json(output / SCORED) is not None:
                     begun = {**record, **write_partitions(corpus)}
                     write_json(output / RECORD, begun)
-                left, shared = find_left(begun, parts), (pipe, corpus, begun["timed"], args.cores_per_process)
+                left, shared = open_partitions(begun, parts), (pipe, corpus, begun["timed"], args.cores_per_process)
                 done = sum(begun["posts"]) - sum(left.values())
                 with tqdm(total=sum(begun["posts"]), initial=done, desc="Scoring", unit="post") as bar:
                     for num_posts in run_tasks(score_partition, shared, left, args.cores_per_process, on_gpus=True):
                         bar.update(num_posts)
     except KeyboardInterrupt:
-        sys.exit("Stopped. The same command goes on with what is left.")
+        sys.exit("Stopped. The same command continues with the rest.")
     num_posts, num_truncated = (sum(counts) for counts in zip(*read_parts(output).values(), strict=True))
     write_json(output / SCORED, {"posts": num_posts, "truncated_posts": num_truncated})
     shutil.rmtree(output / WORK, ignore_errors=True)
-    # Of processes that were killed.
+    # Processes that were killed have left these.
     for partial in output.glob("_*_part-*.parquet"):
         partial.unlink()
     logger.info("%d posts of %d files are scored: %s", num_posts, len(tables), args.output_dir)
     if num_truncated:
-        logger.warning("%d posts were longer than the model reads, and were cut.", num_truncated)
+        logger.warning("%d posts were longer than the model reads, and were truncated.", num_truncated)
 
 
-def find_left(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) -> dict[int, int]:
-    """The partitions without a file of as many predictions as they have posts, and these numbers; largest first."""
-    left = {place: count for place, count in enumerate(begun["posts"]) if parts.get(place, [0])[0] != count}
+def open_partitions(begun: dict[str, Any], parts: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """Returns the number of posts of each partition without a complete file of predictions, largest first."""
+    left = {number: count for number, count in enumerate(begun["posts"]) if parts.get(number, [0])[0] != count}
     return dict(sorted(left.items(), key=lambda item: -item[1]))
 
 
 def write_partitions(corpus: Corpus) -> dict[str, Any]:
-    """Reads and checks all posts; returns whether they have times, and how many posts each partition has."""
-    # A run that was stopped while it read has left this.
+    """Reads, checks and partitions all posts. Returns whether they have times, and the size of each partition."""
+    # A run that was stopped while reading has left this.
     shutil.rmtree(corpus.output / WORK, ignore_errors=True)
     files = range(len(corpus.tables))
     results = run_tasks(Corpus.write_file, (corpus,), files)

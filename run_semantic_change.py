@@ -1,6 +1,6 @@
 """
 Ranks words by how much their meaning changed between time points, compares the ranks with gold scores, and writes a
-page to look at the words and their usages.
+page that shows the words and their usages.
 
     python run_semantic_change.py --model_name_or_path out --corpora 1810-1860.txt 1960-2010.txt \
         --targets targets.txt --truth graded.txt --output_dir change
@@ -61,8 +61,8 @@ def score_prt(vectors: Vectors, swapped: Vectors, args: "ChangeArguments") -> di
     return {"prt": prt, "prt_corrected": prt - by_chance, **path, "p": p}
 
 
-# Each makes the columns of one word from the vectors of its usages, and of those of the first and the last time as if
-# they were of the other one: a temporal model reads one text differently at two times.
+# Each computes the columns of one word from the vectors of its usages, and from the vectors that the usages of the
+# first and the last time have with the times swapped: a temporal model reads one text differently at two times.
 MEASURES = {"change": score_change, "apd": score_apd, "prt": score_prt}
 
 
@@ -87,7 +87,7 @@ class ChangeArguments:
     text_column: str = "text"
     time_column: str = field(default="date", metadata={"help": "Column of the texts' dates."})
     source_column: str = field(default="source", metadata={"help": "Column of the texts' sources, for citations."})
-    dwug: str | None = field(default=None, metadata={"help": "The folder of a DWUG data set, instead of --corpora."})
+    dwug: str | None = field(default=None, metadata={"help": "Folder of a DWUG data set, instead of --corpora."})
     times: list[str] | None = field(default=None, metadata={"help": "The time points. Default: the corpora's names."})
     targets: str | None = field(
         default=None,
@@ -136,17 +136,17 @@ class ChangeArguments:
 
     @property
     def is_one_table(self) -> bool:
-        """Whether the texts of all times are in one table."""
+        """Returns whether the texts of all times are in one table."""
         return self.corpora is not None and len(self.corpora) == 1 and corpora.is_table(self.corpora[0])
 
     @property
     def reads_names(self) -> bool:
-        """Whether an encoder reads the names of words. It reads the annotated usages of DWUG as published."""
+        """Returns whether names of words replace their forms. The annotated usages of DWUG are read as published."""
         return self.dwug is None
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The times that are compared."""
+        """The two times that are compared."""
         return self.times[0], self.times[-1]
 
 
@@ -174,32 +174,32 @@ def load_tokenizer(args: ChangeArguments) -> PreTrainedTokenizerBase:
 
 def load_model(args: ChangeArguments, auto_class: type = AutoModel) -> PreTrainedModel:
     model, info = auto_class.from_pretrained(args.model_name_or_path, use_safetensors=True, output_loading_info=True)
-    # The pooler is not read.
+    # The pooler is not used.
     if missing := sorted(name for name in info["missing_keys"] if "pooler" not in name):
         logger.warning(f"Not in {args.model_name_or_path}, so that they are random numbers: {', '.join(missing)}.")
     return model.to(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else model
 
 
 def embed_words(
-    args: ChangeArguments, found: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Vectors]:
-    """The vectors of the usages."""
+    """Returns the vectors of the usages."""
     settings = (args.num_last_layers, args.per_device_eval_batch_size, args.max_seq_length, args.target_marks)
-    return usages.embed_usages(model, tokenizer, found, *settings, args.reads_names)
+    return usages.embed_usages(model, tokenizer, by_word, *settings, args.reads_names)
 
 
 def score_words(
-    args: ChangeArguments, found: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    args: ChangeArguments, by_word: Usages, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[dict[str, dict[str, float]], dict[str, Vectors]]:
-    """The columns of the measures, and the vectors of the usages."""
+    """Returns the columns of the measures, and the vectors of the usages."""
     first, last = args.ends
-    vectors = embed_words(args, found, model, tokenizer)
+    vectors = embed_words(args, by_word, model, tokenizer)
     swapped = {word: {first: by_time[last], last: by_time[first]} for word, by_time in vectors.items()}
     if hasattr(tokenizer, "time_points"):
-        swapped = embed_words(args, usages.swap_times(found, first, last), model, tokenizer)
+        swapped = embed_words(args, usages.swap_times(by_word, first, last), model, tokenizer)
     columns = {}
     for measure in args.measures:
-        rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in found}
+        rows = {word: MEASURES[measure](vectors[word], swapped[word], args) for word in by_word}
         columns |= pd.DataFrame.from_dict(rows, orient="index").to_dict()
     return columns, vectors
 
@@ -210,24 +210,24 @@ def run(args: ChangeArguments, words: corpora.Targets, truth: dict[str, float] |
     sentences = usages.keep_earliest(read_sentences(args, words, usages.ignores_case(tokenizer)), earliest)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
-    found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
-    found = usages.drop_unknown(tokenizer, found, args.reads_names)
-    found, left_out = usages.drop_rare(found, args.min_usages)
-    columns, vectors = score_words(args, found, load_model(args), tokenizer)
+    by_word = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
+    by_word = usages.drop_unknown(tokenizer, by_word, args.reads_names)
+    by_word, left_out = usages.drop_rare(by_word, args.min_usages)
+    columns, vectors = score_words(args, by_word, load_model(args), tokenizer)
 
     folder = Path(args.output_dir)
-    usages.write_usages(folder / usages.USAGES, found, vectors)
-    table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
+    usages.write_usages(folder / usages.USAGES, by_word, vectors)
+    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
     print(write_report(folder, table, args.times, truth, left_out, args.seed))
     # Only here, because it needs the extra `view`.
     from modeling_tempoformer.view.words_page import PAGE, words_page
 
-    write_page(folder / PAGE, words_page(table, args.times, found, vectors, frequencies, args.seed, earliest))
+    write_page(folder / PAGE, words_page(table, args.times, by_word, vectors, frequencies, args.seed, earliest))
     print(f"Words to look at: {folder / PAGE}")
 
 
 def read_words(args: ChangeArguments) -> tuple[corpora.Targets, dict[str, float] | None]:
-    """The words to look for, and their gold scores, if there are any."""
+    """Returns the words to look for, and their gold scores if there are any."""
     truth = None if args.truth is None else corpora.read_truth(args.truth)
     return list(truth) if args.targets is None else corpora.read_targets(args.targets), truth
 

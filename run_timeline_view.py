@@ -1,9 +1,9 @@
-r"""Writes a page in which a person looks at timelines: every post, what a model says of it, and why.
+r"""Writes a page that shows timelines: every post, the model's prediction, and the reasons for it.
 
     python run_timeline_view.py --model_name_or_path outputs/mine --test_file posts.csv --output timelines.html
 
-The page is one HTML file that opens from disk and asks no other machine for anything. `run_glue_style.py --do_predict
---view` writes the same page of its test part.
+The page is one HTML file. It opens from disk and loads nothing from other machines. `run_glue_style.py --do_predict
+--view` writes the same page for its test part.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,20 @@ from modeling_tempoformer.view.timelines import TIMELINES, classes_of, load_pipe
 
 @dataclass(kw_only=True)
 class ViewArguments(PostArguments, DownloadArguments):
-    """Which model, which posts, and which file to write."""
+    """The model, the posts, and the file to write."""
 
     model_name_or_path: str = field(metadata={"help": "A TempoFormer: a folder or a Hub id."})
     test_file: str = field(metadata={"help": "Table of posts, with or without labels: CSV, TSV, JSON or Parquet."})
     output: str = field(
-        default=TIMELINES, metadata={"help": f"The page. Default: {TIMELINES}; such a name is never pushed."}
+        default=TIMELINES, metadata={"help": f"File of the page. Default: {TIMELINES}, a name that is never pushed."}
     )
     title: str = field(default="Timelines", metadata={"help": "Heading of the page."})
     watched_speakers: list[str] | None = field(
-        default=None, metadata={"help": "Only posts of these speakers give alarms on the page. Default: of all."}
+        default=None, metadata={"help": "Speakers whose posts raise alarms on the page. Default: all speakers."}
     )
-    max_predict_samples: int | None = field(default=None, metadata={"help": "At most so many timelines, the first."})
+    max_predict_samples: int | None = field(
+        default=None, metadata={"help": "Show at most this many timelines, the first ones."}
+    )
 
     def __post_init__(self):
         check_positive(self, "max_predict_samples")
@@ -50,7 +52,7 @@ def main(arguments: list[str]):
         timelines = to_timelines(load_file(args.test_file, args.task_name), names, *timeline_columns(args))
     except ValueError as problem:
         raise ValueError(f"{args.test_file}: {problem}") from None
-    # The page scores what has labels, and a score is not of posts that the model has learned from.
+    # The page shows scores of labelled posts, which must not be posts that the model has learned from.
     model_folder = args.model_name_or_path
     timelines = hold_back("test", timelines, read_split(model_folder), model_folder)
     timelines = timelines[: args.max_predict_samples]
@@ -61,11 +63,11 @@ def main(arguments: list[str]):
 
 
 def check_speakers(watched: list[str], timelines: Sequence[Timeline]):
-    """Raises a `ValueError` for a speaker who has no post: a misspelled name would silence every alarm."""
+    """Raises a `ValueError` for a speaker without a post, because a misspelled name would silence every alarm."""
     present = {speaker for timeline in timelines for speaker in timeline.speakers or ()}
     if unknown := [speaker for speaker in watched if speaker not in present]:
-        known = ", ".join(sorted(present)[:5]) or "none, there is no column of speakers"
-        raise ValueError(f"--watched_speakers {unknown[0]} has no post; the speakers are: {known}.")
+        names = ", ".join(sorted(present)[:5]) or "none, there is no column of speakers"
+        raise ValueError(f"--watched_speakers {unknown[0]} has no post; the speakers are: {names}.")
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ def convert_state_dict(
     Builds a model from a state dict of the published code.
 
     Args:
-        published (`dict[str, torch.Tensor]`): The state dict. Its tensors show the window, the stream layers, the kind
-            of stream attention, the fusion, the head and its widths.
+        published (`dict[str, torch.Tensor]`): The state dict. Its tensors tell the window, the number of stream
+            layers, the kind of stream attention, the fusion, the head and its widths.
         encoder_config (`PreTrainedConfig`): Configuration of the BERT-like encoder that was trained.
-        settings: Fields of [`TempoFormerConfig`], such as `stream_attention="rotary"`; they override what the tensors
-            show.
+        settings: Fields of [`TempoFormerConfig`], such as `stream_attention="rotary"`. They override the values that
+            the tensors tell.
 
     Returns:
         The model in evaluation mode. Raises a `ValueError` that lists tensors that are missing or not understood.
@@ -47,9 +47,11 @@ def convert_state_dict(
     stream = "tempoformer.encoder.seq_layer."
     indices = {int(name[len(stream) :].split(".")[0]) for name in published if name.startswith(stream)}
     if not indices:
-        raise ValueError(f"The state dict has no tensor '{stream}*': it is not of the published TempoFormer code.")
+        raise ValueError(
+            f"The state dict has no tensor '{stream}*': it was not saved by the published TempoFormer code."
+        )
     count = max(indices) + 1
-    # The layers of the head in order. Ours have the indices 0, 3, 6, ..., with ReLU and dropout between them.
+    # The layers of the head in order. In this package they have the indices 0, 3, 6, ..., between ReLU and dropout.
     hidden = sorted({int(name.split(".")[2]) for name in published if name.startswith("classifier.linear_layers.")})
     head = ["input_layer", *(f"linear_layers.{i}" for i in hidden), "final_layer"]
     full = f"{stream}0.mha_cls.in_proj_weight" in published
@@ -78,7 +80,7 @@ def convert_state_dict(
     for name, tensor in published.items():
         block = re.match(r"tempoformer\.encoder\.layer\.(\d+)\.", name)
         if (block and int(block[1]) >= split) or (recurrent and name.startswith("tempoformer.pooler.")):
-            continue  # The published code computes these layers, but reads the stream layers' instead.
+            continue  # The published code computes these layers, but uses the stream layers' output instead.
         name = re.sub(
             r"^tempoformer\.encoder\.seq_layer\.(\d+)\.transformer_layer\.",
             lambda match: f"tempoformer.encoder.encoder.layer.{split + int(match[1])}.",

@@ -1,1 +1,1 @@
-"""Reproduces the tables of the papers: other methods, cross-validation, and the scripts that run them."""
+"""Reproduces the tables of the papers: baselines, cross-validation, and the scripts that run them."""

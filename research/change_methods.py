@@ -1,4 +1,4 @@
-"""Published measures of how much a word changed, from the vectors of its usages or from predicted times."""
+"""Published measures of lexical semantic change, from the vectors of a word's usages or from predicted times."""
 
 import math
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from modeling_tempoformer.semantic_change.usages import Usages
 
 def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_clusters: int = 5) -> dict[str, float]:
     """
-    Clusters a word's usages of two time points together, and compares how each time point is distributed over the
-    clusters (Martinc et al., 2020; Montariol et al., 2021): by the Jensen-Shannon distance (square root of the
-    divergence, base 2), and by the least cost of moving one distribution to the other, where moving between two
-    clusters costs the cosine distance of their means, before and after. NaN if a clustering does not converge.
+    Clusters a word's usages of two time points together, and compares the distributions of the two time points over
+    the clusters (Martinc et al., 2020; Montariol et al., 2021). Returns the Jensen-Shannon distance (square root of
+    the divergence, base 2) and the Wasserstein distance, whose cost is the cosine distance between the means of
+    clusters. NaN if a clustering does not converge.
     """
     vectors = np.concatenate([before, after]).astype(np.float64)
     algorithms = {
@@ -31,7 +31,7 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
     }
     for name, algorithm in algorithms.items():
         labels = algorithm.fit_predict(vectors)
-        # Affinity propagation labels all -1 where it did not converge.
+        # Affinity propagation labels all usages -1 if it does not converge.
         if labels.min() >= 0:
             parts = np.split(labels, [len(before)])
             counts = (np.bincount(part, minlength=labels.max() + 1) for part in parts)
@@ -41,7 +41,7 @@ def cluster_distances(before: np.ndarray, after: np.ndarray, seed: int = 0, num_
 
 
 def move_clusters(usages: tuple[np.ndarray, np.ndarray], labels: list[np.ndarray]) -> float:
-    """The Wasserstein distance between the clusters before and after, each represented by the mean of its usages."""
+    """Returns the Wasserstein distance between the clusters before and after, represented by means of usages."""
     import ot  # Only here, because it belongs to the extra `research`.
 
     means, shares = [], []
@@ -60,16 +60,16 @@ def time_differences(
     batch_size: int = 32,
 ) -> dict[str, float]:
     """
-    How sure a model is of when a word's sentences were written (0 to 1): the mean over them of |p(last time) - p(first
-    time)|, as [`predict_times`] has them (time-diff of TempoBERT; Rosin, Guy and Radinsky, 2022).
+    Returns the time-diff of each word (TempoBERT; Rosin, Guy and Radinsky, 2022): the mean over its sentences of
+    |p(last time) - p(first time)|, with the probabilities of [`predict_times`]. It is between 0 and 1.
     """
-    # Each sentence of a time once, however often it has the word.
+    # Each sentence of a time once, even if it has the word several times.
     texts = {
-        word: [text for found in by_time.values() for text in dict.fromkeys(usage.text for usage in found)]
+        word: [text for at_time in by_time.values() for text in dict.fromkeys(usage.text for usage in at_time)]
         for word, by_time in usages.items()
     }
     distinct = list(dict.fromkeys(chain.from_iterable(texts.values())))
     probabilities = predict_times(model, tokenizer, distinct, batch_size)
     first, last = (tokenizer.times.index(tokenizer.time_points.find(time)) for time in (times[0], times[-1]))
     differences = dict(zip(distinct, np.abs(probabilities[:, last] - probabilities[:, first]), strict=True))
-    return {word: float(np.mean([differences[text] for text in found])) for word, found in texts.items()}
+    return {word: float(np.mean([differences[text] for text in sentences])) for word, sentences in texts.items()}

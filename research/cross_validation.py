@@ -1,4 +1,4 @@
-"""Cross-validation: a run of a program for each fold, learning rate and seed, their scores, and a table of methods."""
+"""Runs a program for each fold, learning rate and seed, collects the scores, and compares methods in a table."""
 
 import json
 import logging
@@ -26,13 +26,13 @@ from modeling_tempoformer.evaluation.significance import paired_bootstrap
 logger = logging.getLogger(__name__)
 
 FOLDS, RESULTS, PREDICTIONS, COMPARISON = "folds.json", "results.json", "predictions.csv", "comparison"
-# Seconds after which the progress bar of a run knows how long it will take.
+# Seconds after which the progress bar of a run can estimate the remaining time.
 FIRST_LOOK = 60
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a cross-validation in `output_dir`. A learning rate of None is that of the recipe."""
+    """One run of a cross-validation in `output_dir`. If the learning rate is None, the recipe sets it."""
 
     output_dir: Path
     fold: int
@@ -45,11 +45,11 @@ class Run:
         return self.output_dir.joinpath(f"fold_{self.fold}", *rate, f"seed_{self.seed}")
 
     def results(self) -> dict[str, Any]:
-        """What the program has reported of each split."""
+        """Returns the results of each split that the program has written."""
         return json.loads((self.folder / RUN_RESULTS).read_text(encoding="utf-8"))
 
     def execute(self, program: Sequence[str], folds_file: Path, arguments: Sequence[str], inputs: dict[str, Any]):
-        """Trains, evaluates and predicts, unless this run is done. Raises a `ValueError` if another one is."""
+        """Trains, evaluates and predicts, unless this is done. Raises a `ValueError` for the folder of another run."""
         done, command = self.folder / "command.json", {"arguments": list(arguments), **inputs}
         if done.exists():
             if json.loads(done.read_text(encoding="utf-8")) != command:
@@ -66,11 +66,11 @@ class Run:
             *(sys.executable, *program, *arguments, *rate, "--seed", str(self.seed)),
             *("--folds_file", folds_file, "--fold", str(self.fold)),
             *("--output_dir", self.folder, "--do_train", "--do_eval", "--do_predict"),
-            # A recipe may ask for it, but the folder names timelines.
+            # A recipe may ask for a push, but the folder names timelines.
             *("--push_to_hub", "false"),
         ]
         log = self.folder / "run.log"
-        logger.info("Running %s; %s in it says how far it is.", self.folder, log.name)
+        logger.info("Running %s; its progress is in %s there.", self.folder, log.name)
         with (
             log.open("a", encoding="utf-8") as file,
             subprocess.Popen(whole_command, stdout=file, stderr=subprocess.STDOUT) as process,
@@ -88,7 +88,7 @@ class Run:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log; of a progress bar its last state."""
+    """Returns the last line of a log, or the last state of a progress bar."""
     *_, last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
     return last
 
@@ -105,8 +105,8 @@ def cross_validate(
 ) -> list[Run]:
     """
     Runs every learning rate with the first seed, then every seed with the learning rate that has the best macro F1 on
-    the validation split: of each fold, or of the first one for all folds. `program` is a script or a module (`-m`) of
-    Python. Returns one run for each fold and seed.
+    the validation split of the fold, or of the first fold with `tune_on_first_fold`. `program` is a Python script or a
+    module (`-m`). Returns one run for each fold and seed.
     """
     folds = json.loads(folds_file.read_text(encoding="utf-8"))
 
@@ -128,23 +128,25 @@ def cross_validate(
 
 
 def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
-    """Writes `predictions.csv` and `results.json` of all test posts; returns a table of scores over the seeds."""
+    """Writes `predictions.csv` and `results.json` of all test posts. Returns a table of scores over the seeds."""
     predictions = pd.concat(
         {(run.seed, run.fold): read_predictions(run.folder / RUN_PREDICTIONS) for run in runs},
         names=["seed", "fold"],
     ).reset_index(["seed", "fold"])
     predictions.to_csv(output_dir / PREDICTIONS, index=False)
     scored = predictions[predictions["label"] != ""]
-    of_seeds = pd.DataFrame(
+    by_seed = pd.DataFrame(
         {seed: compute_scores(to_predictions(rows, names)) for seed, rows in scored.groupby("seed", sort=False)}
     )
-    scores = of_seeds.agg(["mean", "std"], axis="columns")
+    scores = by_seed.agg(["mean", "std"], axis="columns")
     reported = [run.results() for run in runs]
-    whole = [results for run, results in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()]
-    seconds = [results["train"]["seconds"] for results in whole if "train" in results]
+    uninterrupted = [
+        results for run, results in zip(runs, reported, strict=True) if not (run.folder / "resumed").exists()
+    ]
+    seconds = [results["train"]["seconds"] for results in uninterrupted if "train" in results]
     results = {
         "labels": names,
-        "seeds": list(of_seeds),
+        "seeds": list(by_seed),
         "runs": len(runs),
         "one_class_runs": int((scored.groupby(["seed", "fold"])["prediction"].nunique() == 1).sum()),
         "learning_rates": {run.fold: run.learning_rate for run in runs},
@@ -159,7 +161,7 @@ def collect(output_dir: Path, runs: Sequence[Run], names: list[str]) -> str:
 
 
 def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tuple[float, float]]:
-    """What [`paired_bootstrap`] finds, over the seeds that both have; a `ValueError` for none, or for other posts."""
+    """Returns [`paired_bootstrap`] over the common seeds. Raises a `ValueError` for none, or for different posts."""
     first, second = (read_predictions(folder / PREDICTIONS).query("label != ''") for folder in (ours, theirs))
     seeds = set(first["seed"]) & set(second["seed"])
     if not seeds:
@@ -174,23 +176,23 @@ def compare(ours: Path, theirs: Path, names: list[str]) -> dict[str, float | tup
             f"{ours} and {theirs} must have the same posts. Post {post_id} of timeline '{timeline}' with "
             f"label '{label}' is in one of them only."
         )
-    of_seeds = [rows for _, rows in both.groupby("seed")]
+    by_seed = [rows for _, rows in both.groupby("seed")]
     return paired_bootstrap(
-        label_ids(of_seeds[0]["label"], names),
-        [label_ids(rows["prediction"], names) for rows in of_seeds],
-        [label_ids(rows["prediction_theirs"], names) for rows in of_seeds],
-        of_seeds[0]["timeline_id"].tolist(),
+        label_ids(by_seed[0]["label"], names),
+        [label_ids(rows["prediction"], names) for rows in by_seed],
+        [label_ids(rows["prediction_theirs"], names) for rows in by_seed],
+        by_seed[0]["timeline_id"].tolist(),
         len(names),
     )
 
 
 def read_predictions(path: Path) -> pd.DataFrame:
-    """Predictions without texts, which every seed would repeat; all cells as text: `007`, a label "None"."""
+    """Reads predictions without texts, which every seed would repeat. All cells stay text, such as `007` or "None"."""
     return pd.read_csv(path, usecols=lambda column: column != "text", dtype=str, keep_default_na=False)
 
 
 def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
-    """The labelled posts of a file of predictions, timeline after timeline, each in the order of time."""
+    """Returns the labelled posts of a file of predictions, by timeline and in the order of time."""
     times = None
     rows = rows.sort_values([name for name in ("timeline_id", "time") if name in rows], kind="stable")
     if "time" in rows:
@@ -206,12 +208,12 @@ def to_predictions(rows: pd.DataFrame, names: list[str]) -> Predictions:
 
 
 def label_ids(labels: pd.Series, names: list[str]) -> list[int]:
-    """Class ids of label names; -1 for no label."""
+    """Returns the class ids of label names, -1 for no label."""
     return pd.Index(names).get_indexer(labels).tolist()
 
 
 def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) -> str:
-    """Compares the cross-validations in these folders with the first, in `comparison.csv`, `.tex` and `.md`."""
+    """Compares cross-validations with the first one. Writes `comparison.csv`, `.tex` and `.md`."""
     first = output_dir / methods[0]
     rows: dict[str, dict[str, Any]] = {}
     for method in methods:
@@ -224,9 +226,9 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
             **{name: results[name] for name in ("runs", "one_class_runs", "parameters", "train_seconds")},
         }
         if method != methods[0]:
-            found = compare(output_dir / method, first, names)
-            low, high = found["interval"]
-            rows[method] |= {"difference": found["difference"], "low": low, "high": high, "p": found["p"]}
+            test = compare(output_dir / method, first, names)
+            low, high = test["interval"]
+            rows[method] |= {"difference": test["difference"], "low": low, "high": high, "p": test["p"]}
     path = output_dir / COMPARISON
     pd.DataFrame.from_dict(rows, orient="index").to_csv(path.with_suffix(".csv"), index_label="method")
     table = pd.DataFrame({method: printed(row, methods[0], names) for method, row in rows.items()}).T
@@ -237,13 +239,13 @@ def compare_methods(output_dir: Path, methods: Sequence[str], names: list[str]) 
 
 
 def printed(row: dict[str, Any], first: str, names: list[str]) -> dict[str, str]:
-    """The cells of a method. A standard deviation, a difference or a time that there is none of is left out."""
+    """Returns the cells of a method. A missing standard deviation, difference or time is left out."""
     spread = "" if row["macro_f1_std"] is None else f" ± {row['macro_f1_std']:.3f}"
-    shown = "" if row["difference"] is None else "{difference:+.3f} ({low:+.3f} to {high:+.3f})".format(**row)
+    difference = "" if row["difference"] is None else "{difference:+.3f} ({low:+.3f} to {high:+.3f})".format(**row)
     return {
         "macro F1": f"{row['macro_f1']:.3f}{spread}",
         **{f"F1 {name}": f"{row[f'f1_{name}']:.3f}" for name in names},
-        f"less {first} (95 %)": shown,
+        f"less {first} (95 %)": difference,
         "one class": f"{row['one_class_runs']} of {row['runs']}",
         "seconds a fold": "" if row["train_seconds"] is None else f"{row['train_seconds']:.0f}",
     }

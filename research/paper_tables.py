@@ -1,13 +1,13 @@
 """
-The tables of Tseriotou et al. (2024) on a corpus.
+Reproduces the tables of Tseriotou et al. (2024) on a corpus.
 
     python -m research.paper_tables --table 2 --corpus lrs --train_file threads.jsonl.gz --model_name_or_path M \
         --output_dir outputs/lrs --seeds 0 --tune_on_first_fold
 
 Table 2: all methods. 3, 7: TempoFormer without one of its parts. 4: models of streams. 6: as 2, for parameters and
-training time. 8: windows of 5, 10 and 20 posts. Each row is a cross-validation in a folder of its own, and the table
-compares all with the first one, as research.run_cross_validation compares methods. Give the same command again to
-continue after an interruption; tables share the runs that they have in common.
+training time. 8: windows of 5, 10 and 20 posts. Each row is a cross-validation in a folder of its own. The table
+compares all rows with the first one, as research.run_cross_validation compares methods. Give the same command again to
+continue after an interruption. Tables share the runs that they have in common.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from .cross_validation import RESULTS, compare_methods
 
 
 ROOT = Path(__file__).parents[1]
-# Learning rates to choose from, by --recipes and kind of model: "encoder" is any other fine-tuned encoder, the last
-# two are networks over frozen embeddings.
+# Candidate learning rates by --recipes and kind of model. "encoder" is any other fine-tuned encoder, and NETWORKS read
+# frozen embeddings.
 NETWORKS = {"embeddings": ["1e-3", "1e-4"], "signatures": ["5e-4", "3e-4"]}
 RATES = {
     "fast": {"tempoformer": ["5e-5", "1e-4"], "encoder": ["5e-5", "1e-4"], **NETWORKS},
     "paper": {"tempoformer": ["1e-5", "5e-6"], "encoder": ["1e-5", "5e-6", "1e-6"], **NETWORKS},
 }
-# The recipes of these rows have the sizes of --recipes fast.
+# Settings of these rows for --recipes paper. Their own recipes have the sizes of --recipes fast.
 PAPER_SIZES = {
     "post alone": {"per_device_train_batch_size": 3},
     "concatenated history": {
@@ -46,9 +46,9 @@ FEW_SHOT = {
     for posts, recipe in (("post", "few_shot"), ("stream", "few_shot_stream"))
     for number in (5, 10)
 }
-# Settings of a corpus's posts, from its recipe. All others come from `default`.
+# Settings that the row of `default` takes from the corpus's recipe.
 POST_SETTINGS = ("task_name", "window", "max_seq_length", "validation_fraction")
-# The recipes of each row, which follow the corpus's recipe, and its kind of learning rates.
+# The recipes of each row, which follow the corpus's recipe, and the row's kind of learning rates.
 ROWS: dict[str, tuple[list[str], str | None]] = {
     "class prior": (["class_prior"], None),
     "post alone": (["post"], "encoder"),
@@ -80,9 +80,9 @@ WINDOWS = (5, 10, 20)  # of table 8
 
 
 def path_of(recipe: str) -> str:
-    """The path of a recipe from `ROOT`: a baseline's, or one of configuration/."""
-    of_baseline = f"research/baselines/{recipe}.yaml"
-    return of_baseline if (ROOT / of_baseline).exists() else f"configuration/{recipe}.yaml"
+    """Returns the path of a recipe relative to `ROOT`, in research/baselines/ or in configuration/."""
+    baseline = f"research/baselines/{recipe}.yaml"
+    return baseline if (ROOT / baseline).exists() else f"configuration/{recipe}.yaml"
 
 
 def command(args: argparse.Namespace, row: str, window: int | None = None) -> list[str]:
@@ -99,7 +99,7 @@ def command(args: argparse.Namespace, row: str, window: int | None = None) -> li
     else:
         recipes = [corpus, *recipes]
     if row in PAPER_SIZES:
-        # Trained as long as TempoFormer.
+        # These rows are trained as long as TempoFormer.
         settings["num_train_epochs"] = recipe["num_train_epochs"]
         settings |= PAPER_SIZES[row] if args.recipes == "paper" else {}
     if row in FEW_SHOT:
@@ -108,7 +108,7 @@ def command(args: argparse.Namespace, row: str, window: int | None = None) -> li
         model = args.llm if row in FEW_SHOT else args.model_name_or_path
         settings["model_name_or_path"] = str(Path(model).resolve()) if Path(model).exists() else model
     name = row.lower().replace(", ", "_").replace(" ", "_").replace("&", "_and_")
-    # With the recipe's window, the folder is shared with other tables.
+    # Rows with the recipe's window share their folder with other tables.
     if window not in (None, recipe["window"]):
         settings["window"] = window
         name = f"{name}_window_{window}"
@@ -131,8 +131,8 @@ def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--table", type=int, choices=list(TABLES), required=True)
     parser.add_argument("--corpus", choices=("lrs", "moc", "topic_shift", "annomi"), required=True)
     parser.add_argument("--train_file", required=True, help="The corpus in its original form.")
-    parser.add_argument("--model_name_or_path", required=True, help="The encoder, also of frozen embeddings.")
-    parser.add_argument("--llm", help="An instruct LLM. Without it few-shot prompting is left out.")
+    parser.add_argument("--model_name_or_path", required=True, help="The encoder, also for frozen embeddings.")
+    parser.add_argument("--llm", help="An instruct LLM. Default: leave few-shot prompting out.")
     parser.add_argument("--output_dir", type=Path, required=True)
     parser.add_argument("--recipes", choices=("fast", "paper"), default="fast")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 12, 123])

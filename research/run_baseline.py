@@ -1,13 +1,17 @@
-r"""Runs what TempoFormer is compared with, on the same posts and with the same arguments as run_glue_style.py.
+r"""Runs a baseline on the same posts and with the same arguments as run_glue_style.py.
 
     python -m research.run_baseline --method bilstm --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 \
         --train_file posts.csv --output_dir outputs/bilstm
     python -m research.run_baseline configuration/lrs_fast.yaml research/baselines/bilstm.yaml \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file threads.jsonl.gz --output_dir outputs
 
-`--method` is class_prior or few_shot, which are not trained; post or concatenated, a stock sequence classifier on the
-post alone or after its history; or ffn_history, bilstm, swnu, seq_sig_net, small networks over frozen embeddings.
-Without a recipe the method's own is read, research/baselines/METHOD.yaml.
+`--method` is one of
+
+- class_prior, few_shot, position_and_time, trees: not trained by the Trainer;
+- post, concatenated: a stock sequence classifier on the post alone or after its history;
+- ffn_history, bilstm, swnu, seq_sig_net: small networks over frozen embeddings.
+
+Without a recipe, research/baselines/METHOD.yaml is read.
 """
 
 from pathlib import Path
@@ -32,7 +36,7 @@ from .baselines.base import Baseline, TrainedBaseline, UntrainedBaseline, with_o
 
 
 def check_arguments(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
-    """Raises a `ValueError` for what a baseline cannot do."""
+    """Raises a `ValueError` for arguments that a baseline does not support."""
     method, is_trained = f"--method {baseline.method}", isinstance(baseline, TrainedBaseline)
     if training.freeze_encoder:
         raise ValueError(f"{method} does not support --freeze_encoder: leave it out.")
@@ -56,7 +60,7 @@ def main(arguments: list[str]):
 
 
 def run(baseline: Baseline, data: DataTrainingArguments, training: StreamTrainingArguments):
-    """Trains (if the method has a training), evaluates, predicts and pushes, as the arguments ask."""
+    """Trains if the method is trained, evaluates, predicts and pushes, as the arguments ask."""
     set_seed(training.seed)
 
     # Read
@@ -115,7 +119,7 @@ def predict(
     data: DataTrainingArguments,
     training: StreamTrainingArguments,
 ):
-    """Predicts the test part without a training, and writes what the Trainer writes of one."""
+    """Predicts the test part without training, and writes the files that a training writes."""
     predictions, probabilities = baseline.predict(timelines, names, data, training.seed)
     test = timelines["test"]
     scores = score_part(test, predictions, probabilities, names, timelines["train"])

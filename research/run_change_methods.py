@@ -1,5 +1,5 @@
 r"""
-Ranks words by published methods, beside those of run_semantic_change.py, and compares the ranks with gold scores.
+Ranks words by further published methods, and compares the ranks with gold scores.
 
     python -m research.run_change_methods --measures sgns neighbours --corpora 1810-1860.txt 1960-2010.txt \
         --truth graded.txt --output_dir methods
@@ -25,7 +25,7 @@ from .change_methods import cluster_distances, time_differences
 from .static_embeddings import neighbour_change, procrustes_change, train_sgns
 
 
-# Each makes the column of all words from static vectors.
+# Each computes the column of all words from static vectors.
 STATIC = {"sgns": procrustes_change, "neighbours": neighbour_change}
 
 
@@ -47,20 +47,20 @@ class MethodArguments(ChangeArguments):
             raise ValueError(f"--measures {' '.join(needy)} need --model_name_or_path.")
 
 
-def score_clusters(args: MethodArguments, found: usages.Usages, tokenizer) -> dict[str, dict[str, float]]:
-    vectors = embed_words(args, found, load_model(args, AutoModel), tokenizer)
+def score_clusters(args: MethodArguments, by_word: usages.Usages, tokenizer) -> dict[str, dict[str, float]]:
+    vectors = embed_words(args, by_word, load_model(args, AutoModel), tokenizer)
     rows = {
         word: cluster_distances(*(by_time[time] for time in args.ends), args.seed) for word, by_time in vectors.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index").to_dict()
 
 
-def score_times(args: MethodArguments, found: usages.Usages, tokenizer) -> dict[str, dict[str, float]]:
+def score_times(args: MethodArguments, by_word: usages.Usages, tokenizer) -> dict[str, dict[str, float]]:
     model = load_model(args, AutoModelForMaskedLM)
-    return {"time_diff": time_differences(model, tokenizer, found, args.times, args.per_device_eval_batch_size)}
+    return {"time_diff": time_differences(model, tokenizer, by_word, args.times, args.per_device_eval_batch_size)}
 
 
-# Each makes its columns of all words from an encoder.
+# Each computes its columns of all words with an encoder.
 CONTEXTUAL = {"clusters": score_clusters, "time_diff": score_times}
 
 
@@ -73,20 +73,20 @@ def run(args: MethodArguments, words: corpora.Targets, truth: dict[str, float] |
     sentences = read_sentences(args, words, ignore_case)
     if args.corpora:
         sentences = usages.count_frequencies(sentences, words, args.times, frequencies)
-    found = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
+    by_word = usages.sample_usages(sentences, words, args.times, args.num_samples, args.seed)
     if "clusters" in args.measures:
-        found = usages.drop_unknown(tokenizer, found, args.reads_names)
-    found, left_out = usages.drop_rare(found, args.min_usages)
+        by_word = usages.drop_unknown(tokenizer, by_word, args.reads_names)
+    by_word, left_out = usages.drop_rare(by_word, args.min_usages)
     static = {}
     if STATIC.keys() & set(args.measures):
         static = train_sgns(read_sentences(args, words, ignore_case), args.ends, seed=args.seed)
     columns = {}
     for measure in args.measures:
         if measure in STATIC:
-            columns[measure] = STATIC[measure](static, list(found))
+            columns[measure] = STATIC[measure](static, list(by_word))
         else:
-            columns |= CONTEXTUAL[measure](args, found, tokenizer)
-    table = ranked_table(columns, usages.count_usages(found), truth, frequencies)
+            columns |= CONTEXTUAL[measure](args, by_word, tokenizer)
+    table = ranked_table(columns, usages.count_usages(by_word), truth, frequencies)
     print(write_report(args.output_dir, table, args.times, truth, left_out, args.seed))
 
 

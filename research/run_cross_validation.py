@@ -1,15 +1,15 @@
-r"""Cross-validation by timeline, of one method or of several on the same folds.
+r"""Cross-validates by timeline one method, or several methods on the same folds.
 
     python -m research.run_cross_validation --output_dir outputs/compare --methods tempoformer bilstm post trees -- \
         --model_name_or_path sentence-transformers/all-MiniLM-L6-v2 --train_file posts.csv
     python -m research.run_cross_validation --output_dir outputs/lrs --learning_rates 1e-5 5e-6 -- \
         configuration/lrs_paper.yaml --model_name_or_path google-bert/bert-base-uncased --train_file threads.jsonl.gz
 
-Everything after `--` goes to run_glue_style.py, or to research.run_baseline if it has a `--method`, once for each
-fold, learning rate and seed (paper, section 5.2). With `--methods` it goes to every method, each with a folder of its
-own and the settings of its recipe, and one table compares them with the first one. Each run has a folder with its
-results and a `run.log`. Give the same command again to continue after an interruption: finished runs are skipped. On
-several GPUs set CUDA_VISIBLE_DEVICES to one of them; other seeds can run on another one at the same time, in another
+The arguments after `--` go to run_glue_style.py, or to research.run_baseline if `--method` is among them, once for
+each fold, learning rate and seed (paper, section 5.2). With `--methods` they go to every method, with the settings of
+its recipe and a folder of its own, and a table compares all methods with the first one. Each run has a folder with its
+results and a `run.log`. Give the same command again to continue after an interruption: finished runs are skipped. With
+several GPUs, set CUDA_VISIBLE_DEVICES to one of them; other seeds can run on another GPU at the same time, in another
 --output_dir.
 """
 
@@ -37,33 +37,33 @@ from .cross_validation import FOLDS, collect, compare_methods, cross_validate
 ROOT = Path(__file__).parents[1]
 FOLD_SEED = 0
 TEMPOFORMER = "tempoformer"
-# All are given the same encoder, so that none can read another model.
+# All methods get the same encoder, so methods that read another kind of model are left out.
 METHODS = (TEMPOFORMER, *(name for name in baseline_names() if find_baseline(name).reads != "language model"))
-# A run's folder names timelines, so that it is never pushed as it is.
+# Arguments that must not come after `--`. A run's folder names timelines, so it is never pushed.
 NOT_PASSED_ON = ("output_dir", "seed", "fold", "folds_file", "token", "hub_token", "push_to_hub")
 
 
 @dataclass
 class CrossValidationArguments:
-    """Which runs."""
+    """The runs of a cross-validation."""
 
     output_dir: str = field(metadata={"help": "Folder of all runs, results.json and predictions.csv."})
     methods: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "Compare these, on the same folds. The others are compared with the first.",
+            "help": "Methods to compare on the same folds. The others are compared with the first.",
             "choices": METHODS,
         },
     )
-    num_folds: int = field(default=5, metadata={"help": "How many folds, without --folds_file."})
+    num_folds: int = field(default=5, metadata={"help": "Number of folds, without --folds_file."})
     folds_file: str | None = field(
         default=None, metadata={"help": "The folds.json of another cross-validation. Default: new folds."}
     )
     seeds: list[int] = field(
-        default_factory=lambda: [0, 1, 12, 123], metadata={"help": "Each fold is trained once with each seed."}
+        default_factory=lambda: [0, 1, 12, 123], metadata={"help": "Seeds. Each fold is trained once with each."}
     )
     learning_rates: list[str] = field(
-        default_factory=list, metadata={"help": "Chosen from by the validation macro F1 of the first seed."}
+        default_factory=list, metadata={"help": "Candidates. The best validation macro F1 with the first seed wins."}
     )
     tune_on_first_fold: bool = field(
         default=False, metadata={"help": "Use the best learning rate of the first fold for all folds."}
@@ -71,26 +71,27 @@ class CrossValidationArguments:
 
 
 def arguments_of(method: str, passed_on: list[str]) -> list[str]:
-    """What each run of one of several methods is given."""
+    """Returns the arguments of each run of one of several methods."""
     if method == TEMPOFORMER:
         return passed_on
     recipes, options = split_recipes(passed_on)
-    # Its own settings win over those for TempoFormer, and it has no field of TempoFormer's configuration.
+    # A baseline's own settings override those for TempoFormer, and it has no fields of TempoFormer's configuration.
     return [*recipes, recipe_of(method), *options, "--config_overrides", "null"]
 
 
 def read_run(arguments: list[str]) -> tuple[ModelArguments, DataTrainingArguments, list[str]]:
-    """What a run reads, but not how it trains, which would set up a device; and its arguments with their recipe."""
+    """Parses the model and data arguments of a run. Returns them, and all arguments after the method's recipe."""
     kind, arguments = with_own_recipe(arguments)
     if kind is Baseline:
         kind, arguments = ModelArguments, with_default_settings(arguments)
+    # Parsing training arguments would set up a device.
     return *parse([kind, DataTrainingArguments], arguments, only_these=False), arguments
 
 
 def prepare_folds(
     args: CrossValidationArguments, model_args: ModelArguments, data: DataTrainingArguments
 ) -> tuple[list[dict[str, list[str]]], list[str], list[Timeline]]:
-    """The folds, the label names and the timelines. Every fold is checked before the first run."""
+    """Returns the folds, the label names and the timelines. Checks every fold before the first run."""
     if data.streaming:
         raise ValueError("Cross-validation splits all posts: leave out --streaming.")
     splits = load_splits(data, model_args.cache_dir)
@@ -104,12 +105,12 @@ def prepare_folds(
         folds = read_folds(args.folds_file, timelines)
         check_tested_once(args.folds_file, folds)
     for number, fold in enumerate(folds):
-        of_fold = select_fold(timelines, fold)
+        parts = select_fold(timelines, fold)
         try:
-            class_weights(survey(of_fold["train"]).labels, len(names))
+            class_weights(survey(parts["train"]).labels, len(names))
             if model_args.calibrate:
-                check_calibration(survey(of_fold["validation"]).labels, names)
-            if all_labels(of_fold["validation"]).max() < 0:
+                check_calibration(survey(parts["validation"]).labels, names)
+            if all_labels(parts["validation"]).max() < 0:
                 raise ValueError("the validation split has no labelled post.")
         except ValueError as problem:
             raise ValueError(f"Fold {number}: {problem}") from None
@@ -134,14 +135,14 @@ def main(arguments: list[str]):
         raise ValueError("A --method cannot come after `--` with --methods: name it there.")
     output_dir = Path(args.output_dir)
     commands = {output_dir / name: arguments_of(name, passed_on) for name in args.methods} or {output_dir: passed_on}
-    # All of them, before the first run.
-    runs_of = {folder: read_run(run_arguments) for folder, run_arguments in commands.items()}
-    model_args, data, _ = next(iter(runs_of.values()))
+    # All arguments are checked before the first run.
+    parsed = {folder: read_run(run_arguments) for folder, run_arguments in commands.items()}
+    model_args, data, _ = next(iter(parsed.values()))
     with lock_folder(output_dir):
         folds, names, timelines = prepare_folds(args, model_args, data)
         posts = survey(timelines).fingerprint
         write_json(output_dir / FOLDS, folds)
-        for folder, (model_args, _, run_arguments) in runs_of.items():
+        for folder, (model_args, _, run_arguments) in parsed.items():
             is_baseline = isinstance(model_args, Baseline)
             program = ["-m", "research.run_baseline"] if is_baseline else [str(ROOT / "run_glue_style.py")]
             recipes, _ = split_recipes(run_arguments)

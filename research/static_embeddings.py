@@ -1,4 +1,4 @@
-"""Change of words by static embeddings of each time point (SGNS): baselines for the contextual measures."""
+"""Lexical semantic change by static embeddings of each time point (SGNS): baselines for contextual measures."""
 
 import math
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.get_logger(__name__)
 
-# Occurrences of a word that may be a neighbour.
+# Least number of occurrences of a word that may be a neighbour.
 MIN_COUNT = 20
 
 
@@ -41,24 +41,24 @@ def train_sgns(
             # Interned, so that each word is in memory once.
             tokens[sentence.time].append([sys.intern(token) for token in sentence.tokens])
     settings = {"vector_size": vector_size, "window": 10, "negative": 5, "min_count": 5, "epochs": epochs}
-    # One thread makes the same vectors of the same sentences.
+    # With one thread, the same sentences give the same vectors.
     return {time: Word2Vec(corpus, sg=1, seed=seed, workers=1, **settings).wv for time, corpus in tokens.items()}
 
 
 def shared_words(vectors: dict[str, "KeyedVectors"]) -> list[str]:
-    """The words with a vector at both times, the most frequent first."""
+    """Returns the words with a vector at both times, the most frequent first."""
     first, last = vectors.values()
     return [word for word in first.index_to_key if word in last.key_to_index]
 
 
 def procrustes_change(vectors: dict[str, "KeyedVectors"], targets: list[str]) -> dict[str, float]:
     """
-    SGNS+OP+CD: centres the vectors of the words that two times share and scales them to length 1, rotates the first
-    time onto the second by orthogonal Procrustes, and returns the cosine distance (0 to 2) between the two vectors of
-    each target (Hamilton et al., 2016; centred as in Schlechtweg et al., 2019), NaN if it lacks one.
+    Returns SGNS+OP+CD of each target (Hamilton et al., 2016): centres the vectors of the words that two times share
+    (Schlechtweg et al., 2019), scales them to length 1, rotates the first time onto the second by orthogonal
+    Procrustes, and takes the cosine distance (0 to 2) between the two vectors. NaN for a target without both vectors.
     """
     shared = shared_words(vectors)
-    before, after = (of_time[shared].astype(np.float64) for of_time in vectors.values())
+    before, after = (space[shared].astype(np.float64) for space in vectors.values())
     if len(shared) < before.shape[1]:
         raise ValueError(
             f"{' and '.join(vectors)} share {len(shared)} words, too few to align vectors of width {before.shape[1]}."
@@ -72,12 +72,12 @@ def procrustes_change(vectors: dict[str, "KeyedVectors"], targets: list[str]) ->
 
 def neighbour_change(vectors: dict[str, "KeyedVectors"], targets: list[str], k: int = 1000) -> dict[str, float]:
     """
-    The share of a target's `k` nearest neighbours at the first time that are not among its `k` nearest at the second
-    (Gonen et al., 2020), NaN if it lacks a vector. Neighbours are words that occur 20 times at both times, and at most
-    half of them, with a warning: if all were neighbours, no word would ever change.
+    Returns the share of each target's `k` nearest neighbours at the first time that are not among its `k` nearest at
+    the second (Gonen et al., 2020). NaN for a target without both vectors. Neighbours are words that occur 20 times at
+    both times. `k` is at most half of these words, with a warning: if all were neighbours, no word would change.
     """
     shared, both = shared_words(vectors), vectors.values()
-    frequent = [word for word in shared if all(of_time.get_vecattr(word, "count") >= MIN_COUNT for of_time in both)]
+    frequent = [word for word in shared if all(space.get_vecattr(word, "count") >= MIN_COUNT for space in both)]
     candidates = np.array(frequent)
     if len(candidates) < 2:
         raise ValueError(
@@ -87,12 +87,12 @@ def neighbour_change(vectors: dict[str, "KeyedVectors"], targets: list[str], k: 
         half = len(candidates) // 2
         logger.warning(f"Only {len(candidates)} words can be neighbours: `k={k}` becomes {half}.")
         k = half
-    spaces = [(of_time, normalize(of_time[candidates])) for of_time in both]
+    spaces = [(space, normalize(space[candidates])) for space in both]
     changes = dict.fromkeys(targets, math.nan)
     for target in set(targets).intersection(shared):
         nearest = []
-        for of_time, space in spaces:
-            similarities = space @ of_time[target]
+        for space, candidate_vectors in spaces:
+            similarities = candidate_vectors @ space[target]
             # A word is not its own neighbour.
             similarities[candidates == target] = -np.inf
             nearest.append(np.argpartition(-similarities, k - 1)[:k])

@@ -1,5 +1,5 @@
 r"""
-The tables of docs/results.md on words.
+Computes the tables of docs/results.md on words.
 
     python -m research.word_tables order --dwug dwug_en_v3 --truth truth/graded.txt --layers 1 4 all \
         --models sentence-transformers/all-MiniLM-L6-v2 sentence-transformers/all-mpnet-base-v2
@@ -7,16 +7,17 @@ The tables of docs/results.md on words.
         --models google-bert/bert-base-uncased --output_dir out \
         -- configuration/temporal_texts.yaml --train_files 1810-1860.txt 1960-2010.txt
 
-`order` compares measures, encoders and layers on DWUG EN's annotations: a good score orders words as people do, and
-does not depend on a word's frequency or number of senses. `--dwug` holds `uses.jsonl.gz`, `sense_clusters.tsv` and
+`order` compares measures, encoders and layers on the annotations of DWUG EN. A good score orders words as people do,
+and does not depend on a word's frequency or number of senses. `--dwug` holds `uses.jsonl.gz`, `sense_clusters.tsv` and
 `stats_groupings.tsv`. Columns:
 semeval, dwug: Spearman correlation with the gold scores of SemEval-2020 and of DWUG 3, with 95 % intervals over words.
 rarity: correlation with the number of usages, if 20 to 100 are drawn for each word and time; 0 is best.
 ambiguity: correlation with the entropy of the senses, if the usages of each word are assigned to the times at random,
 so that no word changed; 0 is best. A second table has the adjusted Rand index of the senses.
 
-`methods` makes tables 2 and 3 of Rosin and Radinsky (2022): all methods, and the ways to give a model the time. Each
-training gets the arguments after `--`; without them nothing is trained. The same command resumes a stopped training.
+`methods` computes tables 2 and 3 of Rosin and Radinsky (2022): all methods, and the ways to give a model the time.
+Each training gets the arguments after `--`; without them nothing is trained. The same command resumes a stopped
+training.
 """
 
 import argparse
@@ -113,7 +114,7 @@ def correlations(samples: list[tuple[pd.DataFrame, list]]) -> pd.Series:
 
 
 def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, dict[str, float]]) -> list[dict]:
-    """Makes a row for each measure."""
+    """Returns a row for each measure."""
     rng = np.random.default_rng(0)
     rarity, ambiguity = [], []
     for _ in range(DRAWS):
@@ -138,7 +139,7 @@ def rank_words(vectors: dict, senses: dict[str, np.ndarray], golds: dict[str, di
 
 
 def judge_senses(usages: dict, vectors: dict, senses: dict[str, np.ndarray]) -> dict[str, str]:
-    """Computes the adjusted Rand index, over words, of our senses and of five clusters."""
+    """Computes the adjusted Rand index, over words, of this package's senses and of five clusters."""
     indices, numbers = [], []
     for word, truth in senses.items():
         ours, has_sense = find_senses(usages[word], vectors[word]).labels, truth >= 0
@@ -147,16 +148,16 @@ def judge_senses(usages: dict, vectors: dict, senses: dict[str, np.ndarray]) -> 
         indices.append([adjusted_rand_score(truth[has_sense], labels[has_sense]) for labels in (ours, five)])
         numbers.append(ours.max() + 1)
     row = {}
-    for name, (of_senses, of_five) in {
+    for name, (own_index, five_index) in {
         "mean": np.mean(indices, axis=0),
         "median": np.median(indices, axis=0),
     }.items():
-        row |= {f"senses, {name}": f"{of_senses:.3f}", f"k = 5, {name}": f"{of_five:.3f}"}
+        row |= {f"senses, {name}": f"{own_index:.3f}", f"k = 5, {name}": f"{five_index:.3f}"}
     return {**row, "number of senses": f"{np.mean(numbers):.1f} (one: {numbers.count(1)} of {len(numbers)})"}
 
 
 def order(args: argparse.Namespace) -> list[list[dict]]:
-    """Makes the tables of measures and of senses."""
+    """Returns the rows of the tables of measures and of senses."""
     usages = usages_of(read_uses(args.dwug))
     golds = {"semeval": read_truth(args.truth), "dwug": read_truth(args.dwug / "stats_groupings.tsv")}
     clusters = pd.read_csv(args.dwug / "sense_clusters.tsv", sep="\t", quoting=csv.QUOTE_NONE)
@@ -190,7 +191,7 @@ def train(args: argparse.Namespace, mode: str) -> Path:
 
 
 def methods(args: argparse.Namespace) -> list[list[dict]]:
-    """Makes the table of methods, with the seed of `run_semantic_change.py`."""
+    """Returns the rows of the table of methods, with the seed of `run_semantic_change.py`."""
     truth, seed, rows = read_truth(args.truth), 42, []
 
     def add(mode: str, scores: dict[str, dict[str, float]]):
@@ -200,13 +201,13 @@ def methods(args: argparse.Namespace) -> list[list[dict]]:
             rows.append({"model": mode, "measure": name, "Pearson r": pearson, "Spearman rho": spearman(figures)})
 
     def score(model, tokenizer, clusters: bool = False) -> pd.DataFrame:
-        found = {}
+        by_word = {}
         vectors = embed_usages(model, tokenizer, usages, int(args.layers[0]), read_names=bool(args.corpora))
         for word, pair in vectors.items():
             pair = tuple(pair.values())
             distances = {"prt": measures.prototype_distance(*pair), "apd": measures.average_pairwise_distance(*pair)}
-            found[word] = distances | (cluster_distances(*pair, seed) if clusters else {})
-        return pd.DataFrame.from_dict(found, orient="index")
+            by_word[word] = distances | (cluster_distances(*pair, seed) if clusters else {})
+        return pd.DataFrame.from_dict(by_word, orient="index")
 
     tokenizer = AutoTokenizer.from_pretrained(args.models[0])
     if args.corpora:
@@ -235,11 +236,11 @@ def main():
     parser.add_argument("--models", nargs="+", required=True, help="Encoders; for `methods` one, a plain BERT.")
     parser.add_argument("--dwug", type=Path, help="Folder of DWUG EN.")
     parser.add_argument(
-        "--corpora", nargs="+", help="Instead of --dwug, for `methods`: two files named by time point."
+        "--corpora", nargs="+", help="For `methods`, instead of --dwug: two files named by time point."
     )
     parser.add_argument("--truth", required=True, help="Gold scores of SemEval-2020.")
     parser.add_argument("--layers", nargs="+", default=["1"], help="Numbers of last layers to average, or all.")
-    parser.add_argument("--target_marks", nargs=2, help="Marks of words in one more row, with the last layer.")
+    parser.add_argument("--target_marks", nargs=2, help="Adds a row in which words are marked, with the last layer.")
     parser.add_argument("--output_dir", type=Path, help="Folder of the trainings.")
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = parser.parse_args(sys.argv[1:end])

@@ -1,4 +1,4 @@
-"""Tiny models and batches, shared by the tests, which reach no other machine."""
+"""Tiny models and batches that tests share. Tests reach no other machine."""
 
 import os
 import runpy
@@ -20,7 +20,7 @@ NO_NETWORK = Path(__file__).parent / "no_network"
 
 @pytest.fixture(scope="session", autouse=True)
 def refused_connections(tmp_path_factory) -> Path:
-    """Blocks other machines in this process and in those that it starts; the file of what was refused."""
+    """Blocks other machines for this process and its children. Yields the file that lists refused connections."""
     file = tmp_path_factory.mktemp("network") / "refused.txt"
     settings = runpy.run_path(str(NO_NETWORK / "sitecustomize.py"))
     os.environ[settings["REFUSED"]] = str(file)
@@ -32,7 +32,7 @@ def refused_connections(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_network(refused_connections):
-    """Fails a test that asked for another machine, also where the one who asked went on without."""
+    """Fails a test that tried to reach another machine, even if the code caught the error."""
     yield
     if refused_connections.exists():
         asked = refused_connections.read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def no_network(refused_connections):
 
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
-    """No test finds the vectors that another one has cached."""
+    """Hides the vectors that other tests have cached."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets")
 
 
@@ -53,13 +53,13 @@ def batch() -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def tokenization() -> Path:
-    """The offline tokenizer."""
+    """Returns the folder of the offline tokenizer."""
     return Path(__file__).parents[1] / "tokenization"
 
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """A Hub that this process's client talks to."""
+    """Yields a Hub that the client of this process uses."""
     from hub_server import HubServer
 
     with HubServer() as server:
@@ -69,7 +69,7 @@ def hub(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="session")
 def browser():
-    """One [`Browser`] for all tests that look at pages."""
+    """Yields one [`Browser`] for all tests of pages."""
     from browser import Browser
 
     browser = Browser()
@@ -79,6 +79,6 @@ def browser():
 
 @pytest.fixture
 def many_groups(monkeypatch):
-    """Posts are read in groups of similar length also where they are few and short."""
+    """Groups posts by length even if they are few and short."""
     monkeypatch.setattr(packing_tempoformer, "CPU_COST", 4)
     monkeypatch.setattr(modeling_post_tempoformer, "FEW_TOKENS", 1)

@@ -1,6 +1,6 @@
 """
-TempoFormer written out plainly around the forward pass of the encoder's own family: every stream by itself, every post
-of it anew, and attention across posts one head at a time.
+Computes TempoFormer plainly around the forward pass of the encoder's own family: every stream by itself, every post of
+it anew, and attention across posts one head at a time.
 """
 
 import math
@@ -15,12 +15,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, PreTrainedModel
 
 
-# Where a family's model has its layers, and the norm that follows the last of them.
+# The attributes of a family's layers, and of the norm after the last layer.
 FAMILY_PARTS = {"distilbert": ("transformer.layer", None), "modernbert": ("layers", "final_norm")}
 
 
 def rotate(vector: torch.Tensor, tau: float, theta: float) -> torch.Tensor:
-    """Each pair of values as a complex number, turned by `tau` times its frequency."""
+    """Returns a vector whose pairs of values, as complex numbers, are rotated by `tau` times their frequency."""
     turned = []
     for i in range(len(vector) // 2):
         angle = tau * theta ** (-2 * i / len(vector))
@@ -32,7 +32,7 @@ def rotate(vector: torch.Tensor, tau: float, theta: float) -> torch.Tensor:
 def stream_attention(
     attention, cls: list[torch.Tensor], taus: list[float] | None, of: Callable = lambda layer: layer
 ) -> list[torch.Tensor]:
-    """Each post's attention to all posts of its stream; `of` chooses a member of a layer."""
+    """Returns each post's attention to all posts of its stream. `of` chooses a member of a layer."""
     size, theta = attention.head_dim, attention.rope_theta
     heads = []
     for head in range(attention.num_heads):
@@ -53,7 +53,7 @@ def stream_attention(
 
 
 def log_times(config, distances: list[int], elapsed: list[float] | None) -> list[float] | None:
-    """By what the posts of a stream are rotated."""
+    """Returns the values by which the posts of a stream are rotated."""
     if config.stream_attention == "full":
         return None
     if config.stream_attention == "temporal_rotary" and elapsed is not None:
@@ -64,7 +64,7 @@ def log_times(config, distances: list[int], elapsed: list[float] | None) -> list
 def post_model_logits(
     model, tokens: list[torch.Tensor], distances: list[int], elapsed: list[float] | None
 ) -> torch.Tensor:
-    """`stream_logits` of the post model, from what the encoder returns for the tokens (tokens, hidden) of posts."""
+    """Returns the `stream_logits` of the post model from the encoder's output (tokens, hidden) for each post."""
     config = model.config
     taus = log_times(config, distances, elapsed)
     vectors = [states[0] if config.post_pooling == "cls" else sum(states) / len(states) for states in tokens]
@@ -75,13 +75,13 @@ def post_model_logits(
 def member_logits(
     model, member: int, vectors: list[torch.Tensor], distances: list[int], taus: list[float] | None
 ) -> torch.Tensor:
-    """What one member says of a stream, from the vectors of its posts."""
+    """Returns the logits of one member for a stream, from the vectors of its posts."""
     config, reader = model.config, model.tempoformer.stream_layers
 
     def of(layer) -> Callable[[torch.Tensor], torch.Tensor]:
-        """A layer of this member alone, on one vector."""
+        """Returns a function that applies a layer of this member alone to one vector."""
         if isinstance(layer, nn.Sequential):
-            return lambda vector: reduce(lambda found, part: of(part)(found), layer, vector)
+            return lambda vector: reduce(lambda value, part: of(part)(value), layer, vector)
         if type(layer).__name__ == "MemberLayerNorm":
             weight, bias = layer.weight[member], layer.bias[member]
             return lambda vector: nn.functional.layer_norm(vector, vector.shape, weight, bias)
@@ -94,13 +94,13 @@ def member_logits(
     for layer in reader.layers:
         width = config.stream_hidden_size
         own = slice(member * width, (member + 1) * width)
-        places = [layer.position(torch.tensor(config.window - 1 - distance))[own] for distance in distances]
-        states = [state + place for state, place in zip(states, places, strict=True)]
+        positions = [layer.position(torch.tensor(config.window - 1 - distance))[own] for distance in distances]
+        states = [state + position for state, position in zip(states, positions, strict=True)]
         contexts = stream_attention(layer.attention, [of(layer.attention_norm)(state) for state in states], taus, of)
         states = [state + context for state, context in zip(states, contexts, strict=True)]
         states = [state + of(layer.mlp)(of(layer.mlp_norm)(state)) for state in states]
     step, cosines = torch.zeros_like(projected[-1]), [torch.tensor(0.0)] * 2
-    # In a window of one nothing is before. Neither is where the post before is absent.
+    # The previous post may be missing: in a window of one, or if it is absent.
     if len(vectors) > 1 and distances[-2] == 1:
         step = projected[-1] - projected[-2]
         cosines[0] = torch.cosine_similarity(vectors[-1], vectors[-2], dim=0)
@@ -112,7 +112,7 @@ def member_logits(
 
 
 def fuse(fusion, own: list[torch.Tensor], contexts: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Gate&Norm of each post's own vector and its context; without it, the context."""
+    """Returns Gate&Norm of each post's own vector and its context, or the context if there is no gate."""
     if fusion is None:
         return contexts
     joined = []
@@ -124,8 +124,8 @@ def fuse(fusion, own: list[torch.Tensor], contexts: list[torch.Tensor]) -> list[
 
 def classify(model, pooled: list[torch.Tensor] | None, vectors: list[torch.Tensor]) -> torch.Tensor:
     """
-    Logits of the newest post, from the posts' pooled vectors below the stream layers, if the head reads them, and from
-    their vectors after the stream layers (without stream layers, their pooled vectors).
+    Returns the logits of the newest post, from the posts' pooled vectors below the stream layers, if the head reads
+    them, and from their vectors after the stream layers (without stream layers, their pooled vectors).
     """
     config = model.config
     head = model.classifier
@@ -140,7 +140,7 @@ def classify(model, pooled: list[torch.Tensor] | None, vectors: list[torch.Tenso
 
 
 def plain_encoder(model) -> PreTrainedModel:
-    """The family's own model, with the weights of a TempoFormer's encoder, which must be all it has."""
+    """Returns the family's own model with the weights of a TempoFormer's encoder, which must be all its weights."""
     config = model.config.encoder_config
     plain = AutoModel.from_config(config, attn_implementation=config._attn_implementation).eval()
     missing, unexpected = plain.load_state_dict(model.tempoformer.encoder.state_dict(), strict=False)
@@ -152,13 +152,13 @@ def stream_logits(
     model, posts: list[dict[str, torch.Tensor]], distances: list[int], elapsed: list[float] | None
 ) -> torch.Tensor:
     """
-    Logits of one stream: its posts oldest to newest and without padding, and how far each is from the newest. One
-    forward pass of the encoder, whatever its family, over the posts: hooks on its upper layers add stream positions,
-    and put the context in the place of [CLS].
+    Returns the logits of one stream, given its posts, oldest first and without padding, and their distances from the
+    newest. The encoder of any family makes one forward pass over the posts. Hooks on its upper layers add stream
+    positions, and replace [CLS] by the context.
     """
     config, base = model.config, model.tempoformer
     encoder = base.encoder
-    # How many layers of the encoder are stream layers.
+    # The number of stream layers in the encoder.
     m = 0 if config.model_type != "tempoformer" else config.num_stream_layers
     layers_at, norm_at = FAMILY_PARTS.get(config.encoder_config.model_type, ("encoder.layer", None))
     layers = attrgetter(layers_at)(encoder)
@@ -218,7 +218,7 @@ def stream_logits(
 
 
 def dense_logits(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Logits (rows, streams, classes) of a batch as the model takes it."""
+    """Returns the logits (rows, streams, classes) of a batch as the model takes it."""
     index = batch["stream_index"]
     logits = torch.zeros(*index.shape[:2], model.config.num_labels)
     for row in range(index.shape[0]):

@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGE = ROOT / "modeling_tempoformer"
 
-# The files that each model takes along.
+# The files that are saved with each model.
 STREAM_MODULES = {
     "checks_tempoformer",
     "configuration_streams_tempoformer",
@@ -94,7 +94,7 @@ DEBERTA = {
     "type_vocab_size": 0,
 }
 
-# Every family, and those of its forms that run other code.
+# Every family, and its variants that run other code.
 ENCODERS = {
     "bert": {**TINY, "pad_token_id": 0},
     "camembert": {**TINY, "pad_token_id": 1},
@@ -126,7 +126,7 @@ ENCODERS = {
     "xlm-roberta": {**TINY, "pad_token_id": 1},
 }
 
-# Some of those that the post model alone reads.
+# Some encoders that only the post model reads.
 OTHER_ENCODERS = {
     "albert": {**TINY, "embedding_size": 8},
     "roformer": {**TINY, "embedding_size": 16},
@@ -139,7 +139,7 @@ def tiny_encoder(family: str = "bert") -> dict:
     return {"model_type": family.split(",")[0], **ENCODERS[family]}
 
 
-# The paper's model, and the one over a vector for each post.
+# The paper's model, and the post model.
 MODELS = [{"model_type": "tempoformer"}, {"model_type": "post_tempoformer"}]
 CLASSES = {
     "tempoformer": TempoFormerForStreamClassification,
@@ -150,7 +150,7 @@ CLASSES = {
 def tiny_model(
     family: str = "bert", seed: int = 0, model_type: str = "tempoformer", **settings
 ) -> TempoFormerForStreamClassification | PostTempoFormerForStreamClassification:
-    """Weights wide enough that every part of the model shows in the logits."""
+    """Returns a model with weights so large that every part shows in the logits."""
     torch.manual_seed(seed)
     attention = settings.pop("attn_implementation", None)
     settings = {"encoder_config": {**tiny_encoder(family), "initializer_range": 0.3}, **settings}
@@ -158,7 +158,7 @@ def tiny_model(
         settings = {"stream_hidden_size": 8, "num_members": 2, **settings}
     config = CLASSES[model_type].config_class(**{"window": 4, "num_labels": 3, **settings})
     model = CLASSES[model_type]._from_config(config, attn_implementation=attention).eval()
-    # What starts at 0 must show, too.
+    # Layers that start at 0 must show, too.
     for module in model.modules():
         if getattr(module, "start", None) == "zero":
             torch.nn.init.normal_(module.weight, std=0.3)
@@ -168,25 +168,25 @@ def tiny_model(
 
 
 def plant(trees: Trees):
-    """Random trees."""
+    """Fills trees with random values."""
     for values in (trees.mean, trees.components, trees.center, trees.threshold):
         torch.nn.init.normal_(values)
     torch.nn.init.uniform_(trees.scale, 0.5, 2)
     trees.feature.random_(len(trees.center))
-    # Every second tree begins with how many posts came before.
+    # Every second tree begins with the number of earlier posts.
     trees.feature[:, ::2, 0] = len(trees.center) - 3
     trees.leaves.copy_(torch.randn_like(trees.leaves).softmax(-1))
 
 
 def make_timeline(labels: list[int], name: str = "a", texts: list[str] | None = None, **fields) -> Timeline:
-    """A timeline of posts with these labels, whose ids are their rows; without times unless they are given."""
+    """Returns a timeline of posts with these labels. Their ids are their rows, and by default they have no times."""
     rows = list(range(len(labels)))
     fields = {"timestamps": None, "post_ids": [str(row) for row in rows], "input_rows": rows, **fields}
     return Timeline(timeline_id=name, texts=texts or ["hm"] * len(labels), labels=list(labels), **fields)
 
 
 def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):
-    """A tiny model and the offline tokenizer, which fit each other; saved where a folder is given."""
+    """Returns a tiny model and the offline tokenizer, which fit each other. Saves both if a folder is given."""
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     encoder = {**tiny_encoder(family), "vocab_size": len(tokenizer), "initializer_range": 0.3}
     model = tiny_model(**{"encoder_config": encoder, **settings})
@@ -196,7 +196,7 @@ def tiny_reader(folder: Path | None = None, family: str = "bert", **settings):
 
 
 def tiny_batch(seed: int = 0, num_posts: int = 6, window: int = 4, pad: int = 0) -> dict[str, torch.Tensor]:
-    """Two rows; the second has two posts fewer, and its posts are shorter."""
+    """Returns two rows. The second has two posts fewer, and its posts are shorter."""
     generator = torch.Generator().manual_seed(seed)
     input_ids = torch.randint(5, 60, (2, num_posts, 7), generator=generator)
     attention_mask = torch.ones_like(input_ids)
@@ -266,7 +266,7 @@ def write_posts(path: Path, posts: list[dict], columns: list[str] | None = None)
 
 
 def write_table(path: Path, rows: list[dict]) -> str:
-    """In the format of the name; a name that has `list` in it is JSON of one line."""
+    """Writes a table in the format of the file's name. A name that has `list` in it is JSON on one line."""
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind == "parquet":
         Dataset.from_list(rows).to_parquet(path)
@@ -284,7 +284,7 @@ def write_table(path: Path, rows: list[dict]) -> str:
 
 
 def of_others(posts: list[dict], prefix: str) -> list[dict]:
-    """The same posts, written by other people."""
+    """Returns the same posts, written by other people."""
     return [{**post, "timeline_id": f"{prefix}-{post['timeline_id']}"} for post in posts]
 
 
@@ -334,7 +334,7 @@ def move_to_meta(module: torch.nn.Module):
 
 
 def fixed_batch(window: int = 4, num_posts: int = 6) -> dict[str, torch.Tensor]:
-    """Posts of 3, 4, 9, 13, 17 and 20 tokens: several groups of lengths in one stream."""
+    """Returns posts of 3, 4, 9, 13, 17 and 20 tokens: several groups of lengths in one stream."""
     lengths = torch.tensor([[9, 3, 20, 4, 17, 13]])
     mask = (torch.arange(20) < lengths.unsqueeze(-1)).long()
     generator = torch.Generator().manual_seed(0)
@@ -350,7 +350,7 @@ def fixed_batch(window: int = 4, num_posts: int = 6) -> dict[str, torch.Tensor]:
 
 
 def save_encoder(folder: Path, seed: int = 0, **settings) -> str:
-    """A tiny BERT with the offline tokenizer, as a checkpoint."""
+    """Saves a tiny BERT with the offline tokenizer as a checkpoint."""
     torch.manual_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
     config = AutoConfig.for_model(**{**tiny_encoder(), "vocab_size": len(tokenizer), **settings})
@@ -360,7 +360,7 @@ def save_encoder(folder: Path, seed: int = 0, **settings) -> str:
 
 
 def save_language_model(folder: Path, seed: int = 0):
-    """A tiny GPT-2 that was never trained, with the words of the offline tokenizer and a chat template."""
+    """Saves an untrained tiny GPT-2 with the words of the offline tokenizer and a chat template."""
     vocabulary = AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab()
     template = "{% for message in messages %}{{ message.content }}[SEP]{% endfor %}"
     tokenizer = BertTokenizer(vocab=vocabulary, model_max_length=4096, chat_template=template, eos_token="[SEP]")
@@ -370,12 +370,12 @@ def save_language_model(folder: Path, seed: int = 0):
     tokenizer.save_pretrained(folder)
 
 
-# Added to all scores of a query alike, which softmax takes no notice of: its gradient is 0 but for rounding.
+# A bias of the keys adds the same value to all scores of a query, which softmax ignores: its gradient is rounding.
 KEY_BIAS = re.compile(r"\b(key|k|k_lin|k_proj|pos_key_proj)\.bias$")
 
 
 def without_gradient(model: torch.nn.Module) -> list[str]:
-    """The parameters that have none, or one that is there by rounding alone."""
+    """Returns the parameters without a gradient, or with one that is only rounding."""
     return [
         name
         for name, parameter in model.named_parameters()
@@ -383,16 +383,16 @@ def without_gradient(model: torch.nn.Module) -> list[str]:
     ]
 
 
-def assert_same(found, expected):
-    """Equal but for rounding, at any depth."""
+def assert_same(actual, expected):
+    """Checks that values are equal except for rounding, at any depth."""
     if isinstance(expected, dict):
-        assert list(found) == list(expected)
-        found, expected = list(found.values()), list(expected.values())
+        assert list(actual) == list(expected)
+        actual, expected = list(actual.values()), list(expected.values())
     if isinstance(expected, list):
-        for value, other in zip(found, expected, strict=True):
+        for value, other in zip(actual, expected, strict=True):
             assert_same(value, other)
     else:
-        assert found == (pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else expected)
+        assert actual == (pytest.approx(expected, abs=1e-5) if isinstance(expected, float) else expected)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Our model against tensors computed with the published implementation."""
+"""Checks the model against tensors computed with the published implementation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Builds the small WordPiece tokenizer of the offline demo from the demo's own words."""
+"""Builds the small WordPiece tokenizer of the offline demo from the demo's vocabulary."""
 
 from pathlib import Path
 

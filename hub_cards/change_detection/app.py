@@ -1,4 +1,4 @@
-"""A table of posts to fill in, and their scores."""
+"""Shows an app: a table of posts to fill in, and their scores."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ EXAMPLE = [
 
 
 def score(posts: pd.DataFrame) -> pd.DataFrame:
-    """The scores of the posts, one in each row."""
+    """Returns the scores of the posts. Each row of `posts` is one post."""
     metric = evaluate.load(str(FOLDER / "change_detection.py"), keep_in_memory=True)
     names = sorted({*posts["label"], *posts["prediction"]})
     scores = metric.compute(

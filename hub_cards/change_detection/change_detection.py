@@ -1,7 +1,7 @@
 """
 Scores of predicted changes in timelines of posts.
 
-A score is one function and one row of [`SCORES`]. The README beside this file has the formulas and their sources.
+A score is a function and a row of [`SCORES`]. The README in this folder has the formulas and their sources.
 """
 
 import inspect
@@ -32,12 +32,12 @@ CLASS_ID = datasets.Value("int64")
 
 class Posts(NamedTuple):
     """
-    Posts in the order of time, as one class sees them.
+    Posts in the order of time, with the labels and predictions of one class.
 
     Attributes:
-        labels (`np.ndarray` of shape `(posts,)`): Whether a post has the class.
-        predictions (`np.ndarray` of shape `(posts,)`): Whether the class is predicted for it.
-        times (`np.ndarray` of shape `(posts,)`): Seconds; NaN if they are not known.
+        labels (`np.ndarray` of shape `(posts,)`): True for posts of the class.
+        predictions (`np.ndarray` of shape `(posts,)`): True for posts that are predicted as the class.
+        times (`np.ndarray` of shape `(posts,)`): Seconds, NaN if they are unknown.
     """
 
     labels: np.ndarray
@@ -45,28 +45,28 @@ class Posts(NamedTuple):
     times: np.ndarray
 
 
-def share(part: float, whole: float, of_nothing: float = math.nan) -> float:
-    """A share, and what it is of nothing."""
-    return part / whole if whole else of_nothing
+def share(part: float, whole: float, default: float = math.nan) -> float:
+    """Returns `part / whole`, or the default if `whole` is 0."""
+    return part / whole if whole else default
 
 
 # Scores of all posts.
 
 
 def precision(posts: Posts) -> float:
-    """The share of the predictions that are right; 0 without any."""
+    """The share of the predictions that are right; 0 without predictions."""
     return share((posts.labels & posts.predictions).sum(), posts.predictions.sum(), 0.0)
 
 
 def recall(posts: Posts) -> float:
-    """The share of the posts of the class that are found; 0 without any."""
+    """The share of the posts of the class that are predicted as it; 0 without posts of the class."""
     return share((posts.labels & posts.predictions).sum(), posts.labels.sum(), 0.0)
 
 
-def f1(posts: Posts, of_nothing: float = 0.0) -> float:
-    """The harmonic mean of precision and recall; 0 where no post has the class and none is predicted as it."""
+def f1(posts: Posts, default: float = 0.0) -> float:
+    """The harmonic mean of precision and recall; by default 0 without posts and predictions of the class."""
     hits = (posts.labels & posts.predictions).sum()
-    return share(2 * hits, posts.labels.sum() + posts.predictions.sum(), of_nothing)
+    return share(2 * hits, posts.labels.sum() + posts.predictions.sum(), default)
 
 
 def support(posts: Posts) -> int:
@@ -74,41 +74,41 @@ def support(posts: Posts) -> int:
     return posts.labels.sum()
 
 
-# Scores of one timeline, of which the mean is taken over the timelines where they are defined.
+# Scores of one timeline. Their mean is taken over the timelines where they are defined.
 
 
 def timeline_f1(posts: Posts) -> float:
-    """F1; 1 where no post has the class and none is predicted as it (CLPsych 2026, task 2)."""
-    return f1(posts, of_nothing=1.0)
+    """F1 of a timeline; 1 without posts and predictions of the class (CLPsych 2026, task 2)."""
+    return f1(posts, default=1.0)
 
 
 def num_matches(posts: Posts) -> int:
     """
-    How many predictions are at most one post away from a post of the class, where each prediction matches at most one
-    post (Tsakalidis et al., 2022, section 5).
+    Counts the predictions at most one post away from a post of the class. Each prediction matches at most one post
+    (Tsakalidis et al., 2022, section 5).
     """
-    found = np.flatnonzero(posts.predictions).tolist()
-    unmatched = list(found)
+    predicted = np.flatnonzero(posts.predictions).tolist()
+    unmatched = list(predicted)
     for position in np.flatnonzero(posts.labels):
-        # The earliest one, which leaves the later ones for later posts.
+        # The earliest prediction, which leaves later ones for later posts.
         match = next((other for other in unmatched if abs(other - position) <= 1), None)
         if match is not None:
             unmatched.remove(match)
-    return len(found) - len(unmatched)
+    return len(predicted) - len(unmatched)
 
 
 def window_precision(posts: Posts) -> float:
-    """Precision where one post beside counts."""
+    """Precision that accepts a distance of one post."""
     return share(num_matches(posts), posts.predictions.sum())
 
 
 def window_recall(posts: Posts) -> float:
-    """Recall where one post beside counts."""
+    """Recall that accepts a distance of one post."""
     return share(num_matches(posts), posts.labels.sum())
 
 
 def runs_of(is_class: np.ndarray) -> list[set[int]]:
-    """The positions of each run of neighbouring posts with a class."""
+    """Returns the positions of each run of neighbouring posts of a class."""
     positions = np.flatnonzero(is_class)
     runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
     return [set(run.tolist()) for run in runs if len(run)]
@@ -116,8 +116,8 @@ def runs_of(is_class: np.ndarray) -> list[set[int]]:
 
 def coverage(runs: list[set[int]], others: list[set[int]]) -> float:
     """
-    How well `others` cover `runs`; NaN without runs. A run counts with its length times its largest overlap
-    (intersection over union) with one of the others (Tsakalidis et al., 2022, section 5).
+    Returns how well `others` cover `runs`: the mean over `runs` of the largest overlap (intersection over union) with
+    one of the others, weighted by length (Tsakalidis et al., 2022, section 5). NaN without runs.
     """
     if not runs:
         return math.nan
@@ -126,12 +126,12 @@ def coverage(runs: list[set[int]], others: list[set[int]]) -> float:
 
 
 def coverage_precision(posts: Posts) -> float:
-    """How well the runs of the class cover those that are predicted."""
+    """The coverage of the predicted runs by the runs of the class."""
     return coverage(runs_of(posts.predictions), runs_of(posts.labels))
 
 
 def coverage_recall(posts: Posts) -> float:
-    """How well the predicted runs cover those of the class."""
+    """The coverage of the runs of the class by the predicted runs."""
     return coverage(runs_of(posts.labels), runs_of(posts.predictions))
 
 
@@ -139,16 +139,16 @@ def coverage_recall(posts: Posts) -> float:
 
 
 def timelines_of_half(timelines: list[Posts]) -> float:
-    """How few timelines have half of the posts of the class among them; NaN if no post has it."""
+    """The smallest number of timelines that have half of the posts of the class; NaN without posts of the class."""
     counts = np.array([posts.labels.sum() for posts in timelines])
-    together = np.sort(counts)[::-1].cumsum()
-    return np.searchsorted(together, counts.sum() / 2) + 1.0 if counts.any() else math.nan
+    cumulative = np.sort(counts)[::-1].cumsum()
+    return np.searchsorted(cumulative, counts.sum() / 2) + 1.0 if counts.any() else math.nan
 
 
 def detection_delays(posts: Posts) -> list[tuple[float, float]]:
     """
-    The delay of each run of the class in posts and seconds: from its first post to the first prediction of the class
-    at or after it, but before the next run starts. NaN if it is missed.
+    Returns the delay of each run of the class in posts and seconds: from its first post to the first prediction at or
+    after it and before the next run starts. NaN if there is none.
     """
     starts = [min(run) for run in runs_of(posts.labels)]
     delays = []
@@ -160,28 +160,28 @@ def detection_delays(posts: Posts) -> list[tuple[float, float]]:
 
 
 def delays_of(timelines: list[Posts]) -> np.ndarray:
-    """The delays of all runs in posts and seconds, shape (runs, 2)."""
+    """Returns the delays (runs, 2) of all runs in posts and seconds."""
     return np.array([delay for posts in timelines for delay in detection_delays(posts)], dtype=float).reshape(-1, 2)
 
 
 def median(values: np.ndarray) -> float:
-    """The median of the values that are defined; NaN without any."""
+    """Returns the median of the values that are not NaN; NaN without such values."""
     defined = values[~np.isnan(values)]
     return np.median(defined) if len(defined) else math.nan
 
 
 def median_delay_posts(timelines: list[Posts]) -> float:
-    """The median delay in posts. Runs that are not found do not count."""
+    """The median delay in posts over the detected runs."""
     return median(delays_of(timelines)[:, 0])
 
 
 def median_delay_seconds(timelines: list[Posts]) -> float:
-    """The median delay in seconds. Runs that are not found do not count."""
+    """The median delay in seconds over the detected runs."""
     return median(delays_of(timelines)[:, 1])
 
 
 def missed(timelines: list[Posts]) -> float:
-    """The share of the runs that are not found before the next one starts."""
+    """The share of the runs that are not detected before the next run starts."""
     delays = delays_of(timelines)[:, 0]
     return share(np.isnan(delays).sum(), len(delays))
 
@@ -191,8 +191,8 @@ def missed(timelines: list[Posts]) -> float:
 
 def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
-    The mean distance between confidence, the probability of the most probable class, and accuracy over 15 bins of
-    equal width, weighted by their posts (Guo et al., 2017, section 2). The edge of two bins is in the lower one.
+    The mean distance between confidence and accuracy over 15 bins of equal width, weighted by their number of posts
+    (Guo et al., 2017, section 2). Confidence is the largest probability. An edge belongs to the lower bin.
 
     Args:
         probabilities (`np.ndarray` of shape `(posts, classes)`): Each row sums to 1.
@@ -210,11 +210,11 @@ class Score:
     A row of [`SCORES`]. The score has the name of its function.
 
     Args:
-        compute (`Callable`): The function. NaN means that the score is not defined.
-        of (`str`): What the function takes: `"posts"`, all posts as a class sees them; `"timeline"`, those of one
-            timeline, and the score is the mean over the timelines in which it is defined; `"timelines"`, a list of
-            all; `"probabilities"`, probabilities and labels, and there is one score for all classes.
-        title (`str`, *optional*): Its name in tables. The mean over the classes is then another score, `macro_NAME`.
+        compute (`Callable`): The function. It returns NaN if the score is undefined.
+        of (`str`): The input of the function: `"posts"`, the [`Posts`] of all timelines; `"timeline"`, those of one
+            timeline, where the score is the mean over the timelines in which it is defined; `"timelines"`, a list with
+            those of each timeline; `"probabilities"`, probabilities and labels, for one score of all classes.
+        title (`str`, *optional*): Name in tables. With a title, `macro_NAME` is the mean over the classes.
     """
 
     compute: Callable[..., float]
@@ -227,16 +227,16 @@ class Score:
 
     @property
     def by_class(self) -> bool:
-        """Whether there is one score for each class."""
+        """Returns whether there is one score for each class."""
         return self.of != "probabilities"
 
     @property
     def needs(self) -> str | None:
-        """The input without which there is no such score."""
+        """The input that the score needs, None if it needs none."""
         return {"timeline": "timelines", "posts": None}.get(self.of, self.of)
 
     def of_class(self, posts: Posts, timelines: list[Posts]) -> float:
-        """The score of a class, from all posts as it sees them and from those of each timeline."""
+        """Returns the score of a class, from all its posts and from those of each timeline."""
         if self.of == "timeline":
             scores = np.array([self.compute(timeline) for timeline in timelines])
             return share(np.nansum(scores), np.isfinite(scores).sum())
@@ -263,9 +263,11 @@ SCORES = (
 
 class ChangeDetection(evaluate.Metric):
     """
+    Computes the scores of [`SCORES`].
+
     Args of `compute`, with one value for each post:
-        predictions (`list[int]` or `list[list[int]]`): Predicted class ids, in one list or in rows. -1 is no
-            prediction, which is wrong for every class.
+        predictions (`list[int]` or `list[list[int]]`): Predicted class ids, in one list or in rows. -1 means
+            no prediction, which is wrong for every class.
         references (`list[int]` or `list[list[int]]`): Class ids. Posts with -100 have no label and are left out.
         timelines (`list`, *optional*): The timeline that each post is in, a number or a text. The posts of a timeline
             are in the order of time. Scores of timelines need it.
@@ -273,13 +275,13 @@ class ChangeDetection(evaluate.Metric):
         probabilities (`list[list[float]]`, *optional*): The probability of each class. The calibration error needs it.
         label_names (`list[str]`, *optional*): Names of the classes in the order of their ids. Defaults to the ids.
 
-    Where predictions and references come by `add_batch`, `compute` takes the others, of all posts.
+    After `add_batch` with predictions and references, `compute` takes the other inputs, of all posts.
 
     Returns:
         `dict[str, float]`: Each score of a class as `NAME_CLASS`, the means of precision, recall and F1 over the
-        classes as `macro_NAME`, and `expected_calibration_error`. A score that is not defined is left out, all of them
-        if no post has a label. Raises a `ValueError` for lists of other lengths, ids of no class, and probabilities
-        that do not sum to 1.
+        classes as `macro_NAME`, and `expected_calibration_error`. Undefined scores are left out: all of them if no
+        post has a label. Raises a `ValueError` for lists of different lengths, ids of no class, and probabilities that
+        do not sum to 1.
 
     Example:
         >>> import evaluate
@@ -335,8 +337,8 @@ class ChangeDetection(evaluate.Metric):
         predictions, labels = columns["predictions"], columns["references"]
         seconds = columns.get("times", np.full(len(labels), math.nan)).astype(np.float64)
         groups = by_timeline(columns["timelines"], seconds) if "timelines" in columns else []
-        of_all = [Posts(labels == label, predictions == label, seconds) for label in range(len(label_names))]
-        of_timelines = [[Posts(*(values[group] for values in posts)) for group in groups] for posts in of_all]
+        all_posts = [Posts(labels == label, predictions == label, seconds) for label in range(len(label_names))]
+        by_group = [[Posts(*(values[group] for values in posts)) for group in groups] for posts in all_posts]
         means, scores = {}, {}
         for score in SCORES:
             if score.needs and score.needs not in columns:
@@ -344,23 +346,23 @@ class ChangeDetection(evaluate.Metric):
             if not score.by_class:
                 scores[score.name] = score.compute(columns["probabilities"], labels)
                 continue
-            of_classes = list(map(score.of_class, of_all, of_timelines))
+            class_scores = list(map(score.of_class, all_posts, by_group))
             if score.title:
-                means[f"macro_{score.name}"] = np.mean(of_classes)
-            scores |= {f"{score.name}_{name}": value for name, value in zip(label_names, of_classes, strict=True)}
-        # Numbers of Python, for JSON.
+                means[f"macro_{score.name}"] = np.mean(class_scores)
+            scores |= {f"{score.name}_{name}": value for name, value in zip(label_names, class_scores, strict=True)}
+        # Python numbers, for JSON.
         scores = {name: np.asarray(score).item() for name, score in (means | scores).items()}
         return {name: score for name, score in scores.items() if not math.isnan(score)}
 
 
 def flat(ids: list[int] | list[list[int]]) -> np.ndarray:
-    """The ids of all posts, one row after the other if they come in rows."""
+    """Returns the ids of all posts in one array, row by row if they are in rows."""
     in_rows = len(ids) and isinstance(ids[0], list)
     return np.array(list(chain.from_iterable(ids)) if in_rows else ids, dtype=np.int64)
 
 
 def check(columns: dict[str, np.ndarray], labelled: np.ndarray, num_labels: int):
-    """Raises a `ValueError` for a class that there is not, and for what are no probabilities of the classes."""
+    """Raises a `ValueError` for the id of no class, and for values that are not probabilities of the classes."""
     for name, none in (("references", NO_LABEL), ("predictions", NO_PREDICTION)):
         ids = columns[name]
         for post in np.flatnonzero((ids != none) & ((ids < 0) | (ids >= num_labels)))[:1]:
@@ -369,13 +371,13 @@ def check(columns: dict[str, np.ndarray], labelled: np.ndarray, num_labels: int)
         probabilities = columns["probabilities"]
         if probabilities.shape[1:] != (num_labels,):
             raise ValueError(f"`probabilities` has shape {probabilities.shape}: give {num_labels} for each post.")
-        are = (probabilities >= 0).all(axis=1) & np.isclose(probabilities.sum(axis=1), 1, atol=1e-3)
-        for post in np.flatnonzero(labelled & ~are)[:1]:
+        valid = (probabilities >= 0).all(axis=1) & np.isclose(probabilities.sum(axis=1), 1, atol=1e-3)
+        for post in np.flatnonzero(labelled & ~valid)[:1]:
             raise ValueError(f"`probabilities[{post}]` are negative or do not sum to 1. Are they logits?")
 
 
 def by_timeline(timelines: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
-    """The places of the posts of each timeline, in the order of time; those of the same time as they are given."""
+    """Returns the positions of the posts of each timeline, sorted by time. Equal times keep their order."""
     _, numbers = np.unique(timelines, return_inverse=True)
     order = np.lexsort((times, numbers))
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)

@@ -1,4 +1,4 @@
-"""Arguments of the scripts about the posts or texts that they read."""
+"""Arguments of the scripts that describe the posts or texts that they read."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 @dataclass
 class DatasetArguments:
-    """Arguments that posts and texts share."""
+    """Arguments for both posts and texts."""
 
     dataset_name: str | None = field(default=None, metadata={"help": "Dataset on the Hub, instead of files."})
     dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of --dataset_name."})
@@ -17,7 +17,7 @@ class DatasetArguments:
     streaming: bool = field(
         default=False,
         metadata={
-            "help": "Read the training posts or texts as they are needed, and never hold all of them. Needs "
+            "help": "Read the training posts or texts as they are needed, without holding all in memory. Needs "
             "--max_steps."
         },
     )
@@ -39,7 +39,7 @@ class PostArguments:
     label_column: str | None = field(default=None, metadata={"help": "Default: 'label', if it exists."})
     id_column: str | None = None
     speaker_column: str | None = field(
-        default=None, metadata={"help": "Who wrote a post, for the page to show. Default: 'speaker', if it exists."}
+        default=None, metadata={"help": "Writers of posts, shown on the page. Default: 'speaker', if it exists."}
     )
 
 
@@ -58,12 +58,12 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     validation_fraction: float = field(
         default=0.25,
         metadata={
-            "help": "Share of --train_file to validate on, after the test split is taken. Members over a frozen "
-            "encoder need none: they are validated on all training posts, each on those that it has not learned from."
+            "help": "Share of --train_file to validate on, after the test split is taken. Not used with a frozen "
+            "encoder: each member is validated on the training posts that it has not learned from."
         },
     )
     test_fraction: float = field(
-        default=0.2, metadata={"help": "Share of --train_file to test on, if it is the only file."}
+        default=0.2, metadata={"help": "Share of --train_file to test on, if no other file is given."}
     )
     folds_file: str | None = field(
         default=None,
@@ -72,13 +72,15 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
     level_column: str | None = field(
         default=None,
-        metadata={"help": "In --train_file, the number that labels are a change of. Default: 'level', if it exists."},
+        metadata={"help": "Column of the number whose changes the labels mark. Default: 'level', if it exists."},
     )
     labels: list[str] | None = field(default=None, metadata={"help": "Label names. Default: those in the posts."})
     window: int | None = field(default=None, metadata={"help": "Posts in a stream. Default: the checkpoint's, or 20."})
-    targets_per_row: int = field(default=16, metadata={"help": "Posts that one row of a training batch classifies."})
+    targets_per_row: int = field(
+        default=16, metadata={"help": "Number of posts that one row of a training batch classifies."}
+    )
     max_seq_length: int | None = field(
-        default=None, metadata={"help": "Tokens of a post. Default: the checkpoint's, or 128."}
+        default=None, metadata={"help": "Maximum number of tokens in a post. Default: the checkpoint's, or 128."}
     )
     no_text: bool = field(default=False, metadata={"help": "Leave the texts of posts out of the predictions."})
 
@@ -95,7 +97,7 @@ class TextDataTrainingArguments(DatasetArguments):
     )
     validation_files: list[str] | None = None
     test_files: list[str] | None = field(
-        default=None, metadata={"help": "Texts whose time is predicted, and scored where it is known."}
+        default=None, metadata={"help": "Texts whose time is predicted, and scored if they have one."}
     )
     validation_fraction: float = field(
         default=0.05, metadata={"help": "Share of the training texts to validate on, without --validation_files."}
@@ -108,8 +110,8 @@ class TextDataTrainingArguments(DatasetArguments):
     unknown_times: Literal["error", "unknown", "drop"] = field(
         default="error", metadata={"help": "What to do with texts outside all time points."}
     )
-    line_by_line: bool = field(default=False, metadata={"help": "One text in a row, instead of packing several."})
-    max_seq_length: int = field(default=128, metadata={"help": "Tokens of a row."})
+    line_by_line: bool = field(default=False, metadata={"help": "Put one text in a row, instead of packing several."})
+    max_seq_length: int = field(default=128, metadata={"help": "Number of tokens in a row."})
     mlm_probability: float = 0.15
     time_mlm_probability: float = field(
         default=0.15, metadata={"help": "Share of time tokens to predict, with --prepend_time."}

@@ -1,4 +1,4 @@
-"""Readers of corpora in their original form: they yield posts or dated texts."""
+"""Reads corpora in their original form. Each reader yields posts or dated texts."""
 
 import csv
 import json
@@ -22,20 +22,20 @@ logger = logging.get_logger(__name__)
 
 Rows = Iterator[dict[str, Any]]
 OPINION = {"support": 1, "deny": -1, "query": -1, "comment": 0}
-# A step of valence that is a switch of mood.
+# Least difference of valence that is a switch of mood.
 SWITCH_STEP = 2
-# A message or an action in a log of IRC; other lines are the system's.
+# A message or an action in an IRC log. Other lines are messages of the system.
 MESSAGE = re.compile(r"\[(\d\d):(\d\d)\] (?:<([^>]+)>|\* (\S+)) ?(.*)")
-# A time of day that steps back by more is the next day's.
+# A time of day that steps back by more belongs to the next day.
 LARGEST_STEP_BACK = timedelta(hours=6)
 
 
 def stance_switches(stances: list[str]) -> list[str]:
     """
-    Switch or No-Switch for each post of a thread in time order (paper, section 5.1).
+    Returns Switch or No-Switch for each post of a thread in order of time (paper, section 5.1).
 
-    With n_i the supports less the denials and queries of posts 0..i, post i > 0 is a Switch if n_i is not 0 and some
-    post j with 0 < j <= i took n from 0 to the sign of n_i.
+    Let n_i be the number of supports minus the number of denials and queries among posts 0..i. Post i > 0 is a Switch
+    if n_i is not 0 and some post j with 0 < j <= i took n from 0 to the sign of n_i.
     """
     labels, balance, switched = [], 0, set()
     for position, stance in enumerate(stances):
@@ -49,8 +49,8 @@ def stance_switches(stances: list[str]) -> list[str]:
 
 def read_rumoureval(path: str | Path) -> Rows:
     """
-    Longitudinal Rumour Stance (LRS): the threads of RumourEval-2017, one JSON object in each line (`.gz` or plain),
-    with `thread_id`, `source` and `replies` with `id`, `created_at`, `text`, `stance`.
+    Reads Longitudinal Rumour Stance (LRS): the threads of RumourEval-2017, plain or gzipped. Each line is a JSON
+    object with `thread_id`, `source` and `replies`, whose posts have `id`, `created_at`, `text` and `stance`.
     """
     for _, line in read_lines(path):
         thread = json.loads(line)
@@ -68,7 +68,7 @@ def read_rumoureval(path: str | Path) -> Rows:
 
 def read_talklife(path: str | Path) -> Rows:
     """
-    Moments of change in TalkLife timelines (Tsakalidis et al., 2022; licensed): a CSV file with `timeline_id`,
+    Reads moments of change in TalkLife timelines (Tsakalidis et al., 2022; licensed): a CSV file with `timeline_id`,
     `postid`, `date` (ISO-8601), `content` and `label`: IE (escalation), IS (switch), O (no change).
     """
     posts = load_table(path).rename_columns({"postid": "post_id", "date": "timestamp", "content": "text"})
@@ -77,8 +77,9 @@ def read_talklife(path: str | Path) -> Rows:
 
 def read_topic_shift(path: str | Path) -> Rows:
     """
-    Topic Shift-MI (Konigari et al., 2021): Switchboard conversations without times, `path/*.csv`. Label 0 is the main
-    topic, 1 any other (class 2 counts as 1). Rows without text or speaker are dropped, and counted in a log line.
+    Reads Topic Shift-MI (Konigari et al., 2021): Switchboard conversations without times, `path/*.csv`. Label 0 is the
+    main topic, label 1 any other (class 2 counts as 1). Rows without text or speaker are dropped and counted in a
+    warning.
     """
     dropped, conversations = 0, sorted(Path(path).glob("*.csv"))
     if not conversations:
@@ -101,9 +102,9 @@ def read_topic_shift(path: str | Path) -> Rows:
 
 def read_annomi(path: str | Path) -> Rows:
     """
-    AnnoMI (Wu et al., 2022), motivational interviewing: the utterances of a `.csv` or `.csv.gz`, each once with its
-    first annotator's label: change, neutral or sustain for the client, none for the therapist. Times are seconds into
-    the video; where they step back, `utterance_id` is the true order, so the latest time so far stands for them.
+    Reads AnnoMI (Wu et al., 2022), motivational interviewing: the utterances of a `.csv` or `.csv.gz`, each once with
+    its first annotator's label: change, neutral or sustain for the client, none for the therapist. Times are seconds
+    into the video. `utterance_id` is the true order, so a time that steps back is replaced by the latest time so far.
     """
     lines = load_table(path).to_pandas().drop_duplicates(["transcript_id", "utterance_id"])
     lines = lines.astype({"transcript_id": int, "utterance_id": int}).sort_values(["transcript_id", "utterance_id"])
@@ -122,9 +123,9 @@ def read_annomi(path: str | Path) -> Rows:
 
 def read_mood_diaries(path: str | Path) -> Rows:
     """
-    Mood diaries (SemEval-2026, task 2): essays and feeling words of a `.csv` or `.csv.gz`, in the order of their
-    times. The label is ours: Switch where the valence, -2 to 2, is at least 2 away from that of the writer's previous
-    entry, else No-Switch; none for a writer's first entry. `level` is the valence.
+    Reads mood diaries (SemEval-2026, task 2): essays and feeling words of a `.csv` or `.csv.gz`, sorted by time. The
+    label is this project's: Switch if the valence (-2 to 2) differs by at least 2 from the writer's previous entry,
+    else No-Switch; none for a writer's first entry. `level` is the valence.
     """
     entries = load_table(path).to_pandas().sort_values("timestamp", kind="stable")
     step = entries["valence"].astype(float).groupby(entries["user_id"]).diff().abs()
@@ -136,10 +137,10 @@ def read_mood_diaries(path: str | Path) -> Rows:
 
 def read_ubuntu_irc(path: str | Path) -> Rows:
     """
-    Ubuntu IRC (Kummerfeld et al., 2019): the logs in a folder, `NAME.ascii.txt` with `NAME.annotation.txt`, each
-    writer's messages in a log as a timeline. Conversations are the connected components of the annotated links. The
-    label is ours: Switch for an annotated message in another conversation than its writer's last annotated one, else
-    No-Switch; none for all other messages.
+    Reads Ubuntu IRC (Kummerfeld et al., 2019): the logs in a folder, `NAME.ascii.txt` with `NAME.annotation.txt`. A
+    timeline holds the messages of one writer in one log. Conversations are the connected components of the annotated
+    links. The label is this project's: Switch if an annotated message is in another conversation than its writer's
+    previous annotated message, else No-Switch; none for all other messages.
     """
     logs = sorted(Path(path).glob("*.ascii.txt"))
     if not logs:
@@ -152,9 +153,9 @@ def read_ubuntu_irc(path: str | Path) -> Rows:
         previous: dict[str, int] = {}
         now = datetime.strptime(name[:10], "%Y-%m-%d").replace(tzinfo=UTC)
         for number, line in enumerate(lines):
-            if not (found := MESSAGE.fullmatch(line)):
+            if not (match := MESSAGE.fullmatch(line)):
                 continue
-            hour, minute, speaker, actor, text = found.groups()
+            hour, minute, speaker, actor, text = match.groups()
             time = now.replace(hour=int(hour), minute=int(minute))
             now = time + timedelta(days=now - time > LARGEST_STEP_BACK)
             writer, label = speaker or actor, None
@@ -172,7 +173,7 @@ def read_ubuntu_irc(path: str | Path) -> Rows:
 
 
 def read_conversations(path: Path, num_lines: int) -> dict[int, int]:
-    """The conversation of each annotated line: one that is the later line of a link."""
+    """Returns the conversation of each annotated line. A line is annotated if it is the later one of a link."""
     links = np.loadtxt(path, dtype=int, usecols=(0, 1), ndmin=2)
     graph = coo_array((np.ones(len(links)), links.T), shape=(num_lines, num_lines))
     _, components = connected_components(graph, directed=False)
@@ -180,7 +181,7 @@ def read_conversations(path: Path, num_lines: int) -> dict[int, int]:
 
 
 def read_speeches(path: str | Path) -> Rows:
-    """Sentences of presidents of the United States: `year` and `text` of a `.tsv` in which quotes have no meaning."""
+    """Reads sentences of US presidents: `year` and `text` of a `.tsv` in which quotes have no meaning."""
     table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
     yield from table[["year", "text"]].rename(columns={"year": "time"}).to_dict("records")
 

@@ -1,4 +1,4 @@
-"""Reading and writing files."""
+"""Reads and writes files."""
 
 import errno
 import gzip
@@ -18,18 +18,18 @@ from filelock import FileLock, Timeout
 PACKAGE = Path(__file__).parents[1]
 # Files whose names begin with an underscore are never pushed.
 LOCK = "_lock"
-# safetensors, PyTorch and NumPy say this, and give no number of an error, where they cannot write a file to its end.
+# The messages, without an error number, of safetensors, PyTorch and NumPy when they cannot write a whole file.
 CUT_SHORT = re.compile(r"Error while serializing|enforce fail at inline_container\.cc|\d+ requested and \d+ written")
 
 
 def open_text(path: str | Path, newline: str | None = None) -> IO[str]:
-    """Opens a UTF-8 file to read, with or without a byte-order mark; one that ends in `.gz` is decompressed."""
+    """Opens a UTF-8 file to read, with or without a byte-order mark. Decompresses a file that ends in `.gz`."""
     opener = gzip.open if Path(path).suffix == ".gz" else open
     return opener(path, "rt", encoding="utf-8-sig", newline=newline)
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, with their numbers, counting from 1; the file may be gzipped."""
+    """Yields the lines of a file that are not blank, with their numbers from 1. The file may be gzipped."""
     with naming_broken_file(path), open_text(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
@@ -38,7 +38,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 @contextmanager
 def naming_broken_file(path: str | Path) -> Iterator[None]:
-    """Makes a `ValueError` that names the file of the errors of a file which is not what it seems."""
+    """Turns the errors of a damaged or wrongly named file into a `ValueError` that names the file."""
     try:
         yield
     except UnicodeDecodeError as problem:
@@ -46,16 +46,16 @@ def naming_broken_file(path: str | Path) -> Iterator[None]:
             f'{path} is not UTF-8 ({problem}): save it as UTF-8, which spreadsheets call "CSV UTF-8".'
         ) from None
     except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as problem:
-        if getattr(problem, "errno", None) is not None:  # such as a file that is not there
+        if getattr(problem, "errno", None) is not None:  # such as a missing file
             raise
         raise ValueError(f"{path} cannot be read, it may have been cut short: {problem}") from None
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of `path` at the end: a file is there whole or not at all."""
+    """Yields a temporary path, and renames it to `path` at the end: the file is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # It keeps the ending, which decides on a format, and is never pushed.
+    # Keeps the ending, which decides on a format. Names that begin with an underscore are never pushed.
     partial = path.with_name(f"_{os.getpid()}_{path.name}")
     try:
         yield partial
@@ -65,13 +65,13 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: Any):
-    """Writes a file that is there whole or not at all."""
+    """Writes a JSON file, whole or not at all."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def data_folder(name: str) -> Path:
-    """A folder of the project that holds no code: it is inside the installed package, and beside it in a checkout."""
+    """Returns a folder of the project that holds no code: inside the installed package, beside it in a checkout."""
     inside = PACKAGE / name
     return inside if inside.is_dir() else PACKAGE.parent / name
 
@@ -79,8 +79,8 @@ def data_folder(name: str) -> Path:
 @contextmanager
 def lock_folder(folder: str | Path, is_main_process: bool = True) -> Iterator[None]:
     """
-    Makes an output folder and holds it for one run. Raises a `ValueError` if another run holds it, and an `OSError`
-    that says what to do where a disk is full in the end.
+    Creates an output folder and locks it for one run. Raises a `ValueError` if another run has locked it, and an
+    `OSError` with advice if the disk is full.
     """
     folder = Path(folder)
     lock = FileLock(folder / LOCK)

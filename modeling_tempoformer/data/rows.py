@@ -1,4 +1,4 @@
-"""From timelines to rows for the model."""
+"""Cuts timelines to rows for the model."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -24,23 +24,24 @@ def to_rows(
     only_labelled: bool = False,
 ) -> Dataset | IterableDataset:
     """
-    Cuts timelines to the rows that [`StreamCollator`] takes: up to `targets_per_row` consecutive target posts, and
-    before them the `window - 1` posts that the first of them needs.
+    Cuts timelines to the rows that [`StreamCollator`] takes. A row has up to `targets_per_row` consecutive target
+    posts, and before them the `window - 1` posts that the first target needs.
 
     Args:
         timelines (`list[Timeline]` or [`TimelineStream`]): As [`to_timelines`] returns them.
         tokenizer (`PreTrainedTokenizerBase`): Tokenizer of the encoder.
         window (`int`): Number of posts in a stream.
-        targets_per_row (`int`, *optional*, defaults to 16): Most targets in a row.
-        max_seq_length (`int`, *optional*): Most tokens in a post, by default and at most the tokenizer's
-            `model_max_length`. Longer posts are truncated, and counted in a log line (in a stream only mentioned).
-        only_labelled (`bool`, *optional*, defaults to `False`): Whether unlabelled posts are context only, as in
-            training, or targets too, as in prediction.
+        targets_per_row (`int`, *optional*, defaults to 16): Maximum number of targets in a row.
+        max_seq_length (`int`, *optional*): Maximum number of tokens in a post, by default and at most the
+            tokenizer's `model_max_length`. Longer posts are truncated. A warning says how many (in a stream, that
+            there are some).
+        only_labelled (`bool`, *optional*, defaults to `False`): Whether only labelled posts are targets, as in
+            training. In prediction all posts are.
 
     Returns:
-        `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines, with the columns of the
+        `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
         tokenizer, `timestamps`, `num_context`, `labels` (one for each post after the context, None = not a target),
-        `post_ids` (of the posts after the context), `held_out` if the timelines have it, and for a list of timelines
+        `post_ids` (of the posts after the context), `held_out` if the timelines have it, and, for a list of timelines,
         the index `timeline`. Raises a `ValueError` for an argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
@@ -51,7 +52,7 @@ def to_rows(
         if max_seq_length > limit:
             logger.warning(f"`max_seq_length={max_seq_length}` is more than the tokenizer's limit; using {limit}.")
         limit = min(limit, max_seq_length)
-    # A script sets the tokenizer's.
+    # The tokenizer's own limit, which the scripts set, may be too small as well.
     smallest = tokenizer.num_special_tokens_to_add() + 1
     if limit < smallest:
         raise ValueError(
@@ -60,7 +61,7 @@ def to_rows(
     settings = {"tokenizer": tokenizer, "window": window, "targets_per_row": targets_per_row, "limit": limit}
     settings["only_labelled"] = only_labelled
     if isinstance(timelines, TimelineStream):
-        # A list is what Datasets shares out among workers and processes, and nothing else may be one.
+        # Datasets divides lists among workers and processes, so `shards` must be the only list.
         given = {"shards": timelines.shards, "stream": timelines, **settings}
         return IterableDataset.from_generator(stream_rows, gen_kwargs=given)
     truncated: list[int] = []
@@ -79,7 +80,7 @@ def to_rows(
 def batch_rows(
     batch: dict[str, list[int]], timelines: Sequence[Timeline], truncated: list[int], **settings: Any
 ) -> dict[str, list]:
-    """Returns the rows of one timeline as columns. `truncated` gets the number of posts that were cut."""
+    """Returns the rows of one timeline as columns. Appends the number of truncated posts to `truncated`."""
     (number,) = batch["timeline"]
     rows, num_cut = timeline_to_rows(timelines[number], **settings)
     truncated.append(num_cut)
@@ -90,7 +91,7 @@ def batch_rows(
 def stream_rows(
     shards: list[tuple[int | None, IterableDataset]], stream: TimelineStream, **settings: Any
 ) -> Iterator[dict[str, Any]]:
-    """Yields the rows of the timelines of some shards of a stream."""
+    """Yields the rows of the timelines in some shards of a stream."""
     for timeline in stream.read(shards):
         rows, num_cut = timeline_to_rows(timeline, **settings)
         if num_cut:
@@ -106,7 +107,7 @@ def timeline_to_rows(
     limit: int,
     only_labelled: bool,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Returns the rows of a timeline, and how many posts were cut."""
+    """Returns the rows of a timeline, and the number of truncated posts."""
     columns, num_cut = timeline.tokenize(tokenizer, limit)
     columns["labels"] = [None if only_labelled and label == NO_LABEL else label for label in timeline.labels]
     columns["post_ids"] = timeline.post_ids

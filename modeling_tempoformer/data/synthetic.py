@@ -1,4 +1,4 @@
-"""Synthetic timelines in which the label depends on the time between posts."""
+"""Writes synthetic timelines in which the label depends on the time between posts."""
 
 import argparse
 import random
@@ -18,9 +18,9 @@ MINUTE, DAY = 60.0, 86400.0
 
 def synthetic_posts(num_timelines: int, seed: int, posts_per_timeline: int = 16) -> Iterator[dict[str, Any]]:
     """
-    Posts of a good or a bad mood, with gaps of minutes or days that do not depend on the mood. A post is a Switch if
-    its mood is bad and it comes within minutes of the post before it: the order of the posts alone does not tell.
-    Yields `timeline_id`, `timestamp` (seconds), `text`, `label`.
+    Yields posts with `timeline_id`, `timestamp` (seconds), `text` and `label`. Each has a good or a bad mood, and gaps
+    of minutes or days that do not depend on the mood. A post is a Switch if its mood is bad and it comes within
+    minutes of the post before it, so the order of posts does not determine the label.
     """
     generator = random.Random(seed)
     for timeline in range(num_timelines):
@@ -44,7 +44,7 @@ def main():
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for index, (name, size) in enumerate({"train": 200, "validation": 40, "test": 60}.items()):
         posts = pd.DataFrame(synthetic_posts(size, seed=3 * args.seed + index))
-        # A person is in one split.
+        # Each person is in one split only.
         posts["timeline_id"] = f"{name}-" + posts["timeline_id"]
         posts.to_csv(args.output_dir / f"{name}.csv", index=False)
 

@@ -1,4 +1,4 @@
-"""Tables of posts or texts: CSV, TSV, JSON and Parquet."""
+"""Reads tables of posts or texts: CSV, TSV, JSON and Parquet."""
 
 import csv
 import io
@@ -21,10 +21,10 @@ from .files import naming_broken_file, open_text, read_lines
 
 
 ROWS_AT_ONCE = 1000
-# A column of JSON in which a list has several values, and how many of them are kept: they are only to be shown where
-# the column is read, and refused.
+# Type of a JSON column in which some list has several values, and how many of these are kept: such a column is refused
+# by the code that needs it, whose error shows them.
 LISTS, LIST_SHOWN = pa.list_(pa.string()), 5
-# The limit of a cell is one for all readers of CSV in a process.
+# All CSV readers of a process share one limit of the size of a cell.
 CELL_LIMIT = threading.Lock()
 QUOTED = (
     "a text with the separator, a quote or a line break must be quoted and its quotes doubled, not put after a "
@@ -39,25 +39,26 @@ JSON_FORM = (
 
 def load_table(path: str | Path) -> Dataset:
     """
-    The rows of a table, in memory.
+    Reads a table into memory.
 
     Args:
         path (`str` or `Path`): A `.csv`, `.tsv`, `.json`, `.jsonl` or `.parquet` file. All but Parquet are UTF-8, and
-            gzipped if `.gz` follows. The first line of a `.csv` or `.tsv` shows what separates its cells: commas,
-            semicolons or tabs. A `.jsonl` or `.json` file has one object in each line, or is one list of them.
+            gzipped if `.gz` follows. Cells of a `.csv` or `.tsv` are separated by commas, semicolons or tabs,
+            whichever the first line has most of. A `.jsonl` or `.json` file has one object in each line, or is one
+            list of objects.
 
     Returns:
         `Dataset`: Parquet columns keep their types. Cells of the other formats are text as it was written: ids such
-        as `007` or 18446744073709551615 keep all digits. An empty CSV cell is an empty text. In JSON `7.0` is read as
-        `7`, since programs write the integers of a column with gaps so; null, NaN and missing keys are None. A list
-        of one value is that value and an empty one None; where a list has several, all values of the column are
-        lists, of no more than the first five. Other nested values are left out.
+        as `007` or 18446744073709551615 keep all digits. An empty CSV cell is an empty text. In JSON, `7.0` is read as
+        `7`, since programs write integers so in a column with gaps; null, NaN and missing keys are None. A list of one
+        value is read as that value, and an empty list as None. If some list has several values, all values of the
+        column become lists, with at most the first five values of each. Other nested values are left out.
 
-        Raises a `ValueError` that names the file, and the line where there is one, for a file that is not such a table
-        or has no rows.
+        Raises a `ValueError` that names the file, and if possible the line, for a file that is not such a table or has
+        no rows.
     """
     tables = list(read_tables(path))
-    # One piece of a JSON file may be the only one with lists in a column.
+    # Perhaps only one piece of a JSON file has lists in a column.
     lists = {field.name for table in tables for field in table.schema if field.type == LISTS}
     for number, table in enumerate(tables):
         for name in lists.intersection(table.column_names):
@@ -69,21 +70,21 @@ def load_table(path: str | Path) -> Dataset:
 
 
 def find_files(pattern: str) -> list[str]:
-    """The files that a name or a pattern such as `posts/*.csv` means, in order of their names."""
+    """Returns the files that match a name or a pattern such as `posts/*.csv`, sorted by name."""
     return [pattern] if Path(pattern).exists() else sorted(glob(pattern)) or [pattern]
 
 
 def stream_table(paths: list[str]) -> IterableDataset:
     """
-    The rows of tables, which are read as they are needed, with a shard for each file.
+    Reads tables as a stream, with one shard for each file.
 
     Args:
-        paths (`list[str]`): Files as [`load_table`] takes them, with the same columns.
+        paths (`list[str]`): Files as [`load_table`] takes them. All have the same columns.
 
     Returns:
-        `IterableDataset`: The rows that [`load_table`] gives. Its errors are raised where a file is read.
+        `IterableDataset`: The rows that [`load_table`] returns. Its errors are raised when a file is read.
     """
-    # Only Parquet has types.
+    # Only Parquet files have types.
     typed = paths[0].lower().endswith(".parquet") and Path(paths[0]).exists()
     with naming_broken_file(paths[0]):
         features = Features.from_arrow_schema(parquet.read_schema(paths[0])) if typed else None
@@ -91,14 +92,14 @@ def stream_table(paths: list[str]) -> IterableDataset:
 
 
 def read_each_row(paths: list[str]) -> Iterator[dict[str, Any]]:
-    """The rows of tables, one by one."""
+    """Yields the rows of tables one by one."""
     for path in paths:
         for table in read_tables(path):
             yield from table.to_pylist()
 
 
 def read_tables(path: str | Path) -> Iterator[pa.Table]:
-    """A table piece by piece, none of them empty. The pieces of a JSON file may differ in their columns."""
+    """Yields a table in pieces, none of them empty. The pieces of a JSON file may differ in their columns."""
     name = str(path).lower().removesuffix(".gz")
     if name.endswith((".csv", ".tsv")):
         tables = read_csv(path)
@@ -123,7 +124,7 @@ def read_parquet(path: str | Path) -> Iterator[pa.Table]:
 
 
 def read_csv(path: str | Path, content: str | None = None) -> Iterator[pa.Table]:
-    """The rows of a CSV file, every cell as text. `content` is that of a file which is not there."""
+    """Yields the rows of a CSV file, every cell as text. `content`, if given, is read instead of the file."""
     rows = read_rows(path, content)
     with cells_of_any_length():
         columns = next(rows, [])
@@ -143,8 +144,8 @@ def read_csv(path: str | Path, content: str | None = None) -> Iterator[pa.Table]
 @contextmanager
 def cells_of_any_length() -> Iterator[None]:
     """
-    Lifts the limit of Python's reader of CSV, by default 131,072 characters of a cell, which a post may exceed. Others
-    in the process find it as they have set it: it is theirs, too.
+    Lifts the limit of Python's CSV reader, by default 131,072 characters in a cell, which a post may exceed. Restores
+    it afterwards, because other code in the process shares it.
     """
     with CELL_LIMIT:
         limit = csv.field_size_limit(2**31 - 1)
@@ -155,12 +156,12 @@ def cells_of_any_length() -> Iterator[None]:
 
 
 def find_separator(header: str) -> str:
-    """What separates the names in the first line of a table: the comma, semicolon or tab that it has most of."""
+    """Returns the separator of a table: the comma, semicolon or tab, whichever its first line has most of."""
     return max(",;\t", key=header.count)
 
 
 def read_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
-    """The rows of a CSV file, its header first; a `ValueError` names the line where the first bad one begins."""
+    """Yields the rows of a CSV file, its header first. Raises a `ValueError` for the first bad row."""
     number, num_columns = 0, None
     with open_text(path, newline="") if content is None else io.StringIO(content, newline="") as file:
         header = file.readline()
@@ -180,22 +181,22 @@ def read_rows(path: str | Path, content: str | None) -> Iterator[list[str]]:
 
 
 def read_json(path: str | Path) -> Iterator[pa.Table]:
-    """The objects of a JSON file, every value as text."""
+    """Yields the objects of a JSON file in tables, every value as text."""
     rows = read_objects(path)
-    while some := list(islice(rows, ROWS_AT_ONCE)):
-        columns = dict.fromkeys(chain.from_iterable(some))
-        yield pa.table({name: text_column([row.get(name) for row in some]) for name in columns})
+    while batch := list(islice(rows, ROWS_AT_ONCE)):
+        columns = dict.fromkeys(chain.from_iterable(batch))
+        yield pa.table({name: text_column([row.get(name) for row in batch]) for name in columns})
 
 
 def text_column(values: list[str | list[str] | None], as_lists: bool = False) -> pa.Array:
-    """A column of texts, or of lists of them where some value is a list."""
+    """Returns a column of texts, or of lists of texts if some value is a list."""
     if not (as_lists or any(isinstance(value, list) for value in values)):
         return pa.array(values, pa.string())
     return pa.array([[value] if isinstance(value, str) else value for value in values], LISTS)
 
 
 def read_objects(path: str | Path) -> Iterator[dict[str, str | list[str] | None]]:
-    """The objects of a JSON file, their values as text."""
+    """Yields the objects of a JSON file, every value as text."""
     as_integer = partial(re.sub, r"\.0+$", "")
     decode = partial(json.loads, parse_int=str, parse_float=as_integer, parse_constant=lambda _: None)
     number = 0
@@ -215,7 +216,7 @@ def read_objects(path: str | Path) -> Iterator[dict[str, str | list[str] | None]
 
 
 def to_texts(row: Any, where: str) -> dict[str, str | list[str] | None]:
-    """The values of an object as text, those of a list as the reader keeps them, without other nested ones."""
+    """Returns the values of an object as text. Lists are shortened, and other nested values are left out."""
     texts = {}
     for name, value in (row if isinstance(row, dict) else {}).items():
         values = value if isinstance(value, list) else [value]
@@ -227,8 +228,8 @@ def to_texts(row: Any, where: str) -> dict[str, str | list[str] | None]:
                 (part or "").encode()
             except UnicodeEncodeError:
                 raise ValueError(
-                    f"{where}, column {name!r}: {part!r:.80} has half of a surrogate pair, as of an emoji that was "
-                    "cut: leave it out, in Python by text.encode('utf-8', 'ignore').decode()."
+                    f"{where}, column {name!r}: {part!r:.80} has half of a surrogate pair, such as an emoji that "
+                    "was cut: leave it out, in Python by text.encode('utf-8', 'ignore').decode()."
                 ) from None
         texts[name] = values if len(values) > 1 else next(iter(values), None)
     if not texts:

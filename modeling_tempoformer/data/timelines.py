@@ -1,4 +1,4 @@
-"""From posts (one row each) to timelines."""
+"""Reads posts, one in each row, and groups them to timelines."""
 
 import math
 import numbers
@@ -22,33 +22,33 @@ from .tables import ROWS_AT_ONCE, check_column
 
 logger = logging.get_logger(__name__)
 
-# What programs write where there is nothing, in lower case. "None" and "NA" may be the name of a class.
+# Texts that programs write for a missing value, in lower case. "None" and "NA" may be names of classes.
 NOTHING = ("nan", "null", "<na>")
-# Programs write these for a person whom nobody knows; in lower case.
+# Ids that programs write for an unknown person, in lower case.
 NOBODY = (*NOTHING, "none", "na", "n/a", "unknown", "[deleted]", "[removed]")
-# Trees read levels in 32 bits, in which the square of a larger one may be infinite.
+# Trees read levels in 32 bits, where the square of a larger level may be infinite.
 LARGEST_LEVEL = 1e15
-# A class may have this name, but in a table from R it most likely means that there is no label.
+# May be the name of a class, but in a table from R it most likely means a missing label.
 R_MISSING = "NA"
 OF_R = (
     "R writes NA where there is no value: if these posts have no label, write the table by write.csv(posts, path, "
     'na = "", row.names = FALSE)'
 )
-# Larger whole numbers may differ and be the same float.
+# Larger integers may differ and still be the same float.
 LARGEST_EXACT_FLOAT = 2**53
-# Columns that are read without being named, if the table has them.
+# Columns that are read by default, if the table has them.
 USUAL = {"timestamp": "timestamp", "label": "label", "speaker": "speaker"}
 
 
 class PostError(ValueError):
     """
-    A post that cannot be read.
+    Raised for a post that cannot be read.
 
     Args:
         row (`int`): Row of the post, counting from 0.
-        column (`str`): Column that cannot be read.
-        value: What it holds.
-        problem (`str`): What is wrong with it.
+        column (`str`): Name of the bad column.
+        value: The bad value.
+        problem (`str`): What is wrong with the value.
         shard (`int`, *optional*): The shard of a stream that the row is in, counting from 0.
     """
 
@@ -62,12 +62,12 @@ class PostError(ValueError):
 
 
 def name_row(row: int, shard: int | None) -> str:
-    """A row of a table, or of a shard of a stream, as errors name it."""
+    """Returns the name of a row of a table, or of a shard of a stream, for errors."""
     return f"Row {row}" if shard is None else f"Row {row} of shard {shard}"
 
 
 def to_name(value: Any) -> str | None:
-    """A label or an id as text, None if it is missing. Whole floats become integers: tables with gaps have floats."""
+    """Returns a label or an id as text, None if it is missing. `7.0` becomes "7": columns with gaps hold floats."""
     value = value.strip() if isinstance(value, str) else value
     if value is None or value == "" or value != value:
         return None
@@ -77,7 +77,7 @@ def to_name(value: Any) -> str | None:
 
 
 def single(value: Any, row: int, column: str) -> Any:
-    """The value of a cell, of a list of one its value, of an empty list None. Raises a [`PostError`] for several."""
+    """Returns the value of a cell, and None for an empty list. Raises a [`PostError`] for a list of several values."""
     if isinstance(value, list) and len(value) < 2:
         value = value[0] if value else None
     if isinstance(value, (list, dict)):
@@ -86,12 +86,12 @@ def single(value: Any, row: int, column: str) -> Any:
 
 
 def without_zeros(name: str) -> str:
-    """`7` for the text `7.0`, any other text as it is."""
+    """Returns `7` for the text `7.0`, and any other text unchanged."""
     return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", name)
 
 
 def to_label(value: Any) -> str | None:
-    """A label as [`to_name`] gives it, with `1` for `1.0`; None for -100, NaN, null and `<NA>`, also as text."""
+    """Returns a label as text, None if it is missing. -100, NaN, null and `<NA>` are missing, also as text."""
     name = to_name(value)
     if name is None or name.lower() in NOTHING:
         return None
@@ -100,14 +100,14 @@ def to_label(value: Any) -> str | None:
 
 
 def check_labels(names: Iterable[str]):
-    """Raises a `ValueError` for names that mean no label, or that can hardly be told apart."""
-    alike: dict[str, list[str]] = {}
+    """Raises a `ValueError` for names that mean no label, or that are hard to tell apart."""
+    groups: dict[str, list[str]] = {}
     for name in names:
         if (label := to_label(name)) is None:
             raise ValueError(f"A class cannot be named {name!r}, which means that a post has no label: rename it.")
-        seen = "".join(char for char in label.casefold() if char.isprintable() and not char.isspace())
-        alike.setdefault(seen, []).append(name)
-    if same := [", ".join(map(repr, group)) for group in alike.values() if len(group) > 1]:
+        visible = "".join(char for char in label.casefold() if char.isprintable() and not char.isspace())
+        groups.setdefault(visible, []).append(name)
+    if same := [", ".join(map(repr, group)) for group in groups.values() if len(group) > 1]:
         raise ValueError(
             "Labels that differ at most in case, white space or characters that cannot be seen are two classes: "
             f"{'; '.join(same)}. Write them alike in all files, and name each once in --labels."
@@ -115,12 +115,12 @@ def check_labels(names: Iterable[str]):
 
 
 def column_names(posts: Dataset | IterableDataset) -> list[str]:
-    """The columns of a table, or of the first row of a stream that does not know its columns."""
+    """Returns the columns of a table, or of the first row of a stream without column names."""
     return posts.column_names or list(next(iter(posts), {}))
 
 
 def class_names(posts: Dataset | IterableDataset, column: str) -> list[str] | None:
-    """The names of a column of class ids; None if the column has names itself, or if nobody knows its type."""
+    """Returns the class names of a `ClassLabel` column, None for a column of another or an unknown type."""
     feature = (posts.features or {}).get(column)
     # A list has the type of its values.
     feature = getattr(feature, "feature", feature)
@@ -129,27 +129,28 @@ def class_names(posts: Dataset | IterableDataset, column: str) -> list[str] | No
 
 def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list[str]:
     """
-    The names of the classes.
+    Returns the names of the classes.
 
     Args:
         posts (`Dataset` or `IterableDataset`): One row for each post; all rows are read.
         column (`str`, *optional*, defaults to `"label"`): The column of labels.
 
     Returns:
-        `list[str]`: The names of a `ClassLabel` column in their order; else the distinct labels, in numeric order
-        if all are integers, else in alphabetical order. White space around labels does not count, and `1.0` is `1`;
-        empty cells, -100, NaN and null are no labels, also as text; a list of one label is that label. Raises a
-        `ValueError` without such a column, for a list of several labels, and for labels that can hardly be told apart.
+        `list[str]`: The names of a `ClassLabel` column in their order. For another column, the distinct labels, in
+        numeric order if all are integers, else in alphabetical order. White space around labels is ignored, and `1.0`
+        is `1`. Empty cells, -100, NaN and null, also as text, are missing labels. A list of one label is that label.
+        Raises a `ValueError` without such a column, for a list of several labels, and for labels that are hard to tell
+        apart.
     """
     check_column(column_names(posts), column, "label")
-    if (known := class_names(posts, column)) is not None:
-        return known
-    posts_of = Counter(to_label(single(value, row, column)) for row, value in enumerate(posts[column]))
-    names = set(posts_of) - {None}
+    if (declared := class_names(posts, column)) is not None:
+        return declared
+    counts = Counter(to_label(single(value, row, column)) for row, value in enumerate(posts[column]))
+    names = set(counts) - {None}
     check_labels(sorted(names))
     if R_MISSING in names and len(names) > 1:
         logger.warning_once(
-            f"{posts_of[R_MISSING]} posts have the label {R_MISSING}, which is a class beside the others. {OF_R}."
+            f"{counts[R_MISSING]} posts have the label {R_MISSING}, which is a class beside the others. {OF_R}."
         )
     whole = all(name.removeprefix("-").isdecimal() for name in names)
     return sorted(names, key=lambda name: (int(name), name) if whole else name)
@@ -157,7 +158,7 @@ def label_names(posts: Dataset | IterableDataset, column: str = "label") -> list
 
 @dataclass
 class Rows:
-    """Rows of a stream, as [`read_posts`] takes tables. Their types may differ by row; `schema` has what is known."""
+    """Rows of a stream, with the interface of a table. Types may differ by row; `schema` has the declared ones."""
 
     columns: dict[str, list]
     schema: Sequence[pa.Field]
@@ -174,7 +175,7 @@ class Rows:
 
 
 def each_table(posts: Dataset | IterableDataset) -> Iterator[pa.Table | Rows]:
-    """Posts piece by piece."""
+    """Yields posts in pieces."""
     if isinstance(posts, Dataset):
         yield from posts.with_format("arrow").iter(ROWS_AT_ONCE)
         return
@@ -191,9 +192,9 @@ def read_posts(
     names: Sequence[str] | None = None,
 ) -> Iterator[tuple[str, Post]]:
     """
-    Yields the timeline id of each post, and the post, checked but for ids that are equal. `columns` names the column
-    of each role; where it has None, the usual column is read if there is one. `names` are those of a column of class
-    ids, below 0 for none.
+    Yields the timeline id of each post, and the post. Checks all but whether ids are unique. `columns` names the
+    column of each role; for None the usual column is read if there is one. `names` are the names of a column of class
+    ids, in which ids below 0 mean no label.
     """
     required = {role: column for role, column in columns.items() if column is not None}
     columns = {**USUAL, **required, "id": columns["id"]}
@@ -246,7 +247,7 @@ def read_posts(
 
 
 def to_level(value: Any) -> float:
-    """A level; NaN if it is missing. Raises a `ValueError` for anything else."""
+    """Returns a level, NaN if it is missing. Raises a `ValueError` for a value that is not a level."""
     level = math.nan if to_name(value) is None else float(value)
     if abs(level) > LARGEST_LEVEL:
         raise ValueError(value)
@@ -254,14 +255,14 @@ def to_level(value: Any) -> float:
 
 
 def lost_digits(value: Any) -> bool:
-    """Whether a number was shortened, or is a float too large to hold all its digits: different ids may be equal."""
+    """Returns whether an id may have lost digits: it was shortened, or is a float too large to hold all digits."""
     return looks_shortened(value) or (isinstance(value, float) and abs(value) > LARGEST_EXACT_FLOAT)
 
 
 def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, list[Post]]]:
     """
-    Passes on the id and the posts of each timeline, and warns at the end of what can be read and is most likely a
-    mistake: posts that are there twice, and the timelines of nobody.
+    Yields the id and the posts of each timeline unchanged. Warns at the end of likely mistakes: posts that occur
+    twice, and timelines whose id means an unknown person.
     """
     nobody: Counter[str] = Counter()
     number, equal, differing, first_equal, first_differing = 0, 0, 0, "", ""
@@ -279,7 +280,7 @@ def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, 
     if equal:
         logger.warning_once(
             f"{equal} of {number} posts have the timeline, the time and the text of another ({first_equal}), and "
-            "stand in their streams beside it. If they were not written twice, leave one of the rows out."
+            "are in their streams beside it. If they were not written twice, leave one of the rows out."
         )
     if differing:
         logger.warning_once(
@@ -291,25 +292,25 @@ def watched(timelines: Iterable[tuple[str, list[Post]]]) -> Iterator[tuple[str, 
 
 
 def find_equal(posts: list[Post]) -> Iterator[tuple[Post, Post]]:
-    """The posts of a timeline with the time and the text of an earlier one, each after that; none without times."""
-    known: dict[tuple[float, str], Post] = {}
+    """Yields pairs of posts with equal time and text, the earlier one first. Yields none without times."""
+    first: dict[tuple[float, str], Post] = {}
     for post in posts:
         if post.timestamp is None:
             return
         key = (post.timestamp, post.text)
-        if (earlier := known.setdefault(key, post)) is not post:
+        if (earlier := first.setdefault(key, post)) is not post:
             yield earlier, post
             if earlier.label == NO_LABEL:
-                known[key] = post
+                first[key] = post
 
 
 def is_nobody(timeline_id: str) -> bool:
-    """Whether an id most likely means that nobody knows whose a post is."""
+    """Returns whether an id most likely means an unknown person."""
     return timeline_id.casefold() in NOBODY
 
 
 def warn_of_nobody(num_posts: Mapping[str, int]):
-    """Warns of timelines of nobody; `num_posts` has how many posts each has."""
+    """Warns of timelines of unknown persons. `num_posts` is the number of posts by timeline id."""
     for timeline, number in num_posts.items():
         if number > 1:
             logger.warning_once(
@@ -320,7 +321,7 @@ def warn_of_nobody(num_posts: Mapping[str, int]):
 
 class TimelineStream:
     """
-    Timelines of a stream of posts, which are read anew in each pass, one at a time.
+    Timelines of a stream of posts, read one at a time and anew in each pass.
 
     Args:
         shards (`list[tuple[int | None, IterableDataset]]`): Posts, with the number of their shard; None for a single
@@ -336,7 +337,7 @@ class TimelineStream:
         names: Sequence[str] | None,
     ):
         self.shards, self.labels, self.columns, self.names = shards, labels, columns, names
-        # What a pass has seen: it is the same in each.
+        # The times and the first rows of timelines that were read. They are the same in each pass.
         self.times = TimeColumn()
         self.begun: dict[str, tuple[int, int | None]] = {}
 
@@ -344,7 +345,7 @@ class TimelineStream:
         return self.read(self.shards)
 
     def read(self, shards: list[tuple[int | None, IterableDataset]]) -> Iterator[Timeline]:
-        """Yields the timelines of some of the shards, as a worker or a process gets them."""
+        """Yields the timelines of some of the shards, such as those of one worker or process."""
         for shard, posts in shards:
             try:
                 rows = read_posts(each_table(posts), self.labels, self.columns, self.times, self.names)
@@ -360,7 +361,7 @@ class TimelineStream:
                 raise
 
     def check_begin(self, timeline_id: str, row: int, shard: int | None):
-        """Raises a [`PostError`] for a timeline that began before, at another row."""
+        """Raises a [`PostError`] for a timeline that began before at another row."""
         began = self.begun.setdefault(timeline_id, (row, shard))
         if began != (row, shard):
             problem = (
@@ -386,25 +387,26 @@ def to_timelines(
 
     Args:
         posts (`Dataset` or `IterableDataset`): One row for each post. In a stream, such as
-            `load_dataset(..., streaming=True)`, the posts of a timeline must stand together.
-        labels (`list[str]`, *optional*): The label names, in the order of their class ids. All posts are unlabelled
-            if omitted; single posts may be.
+            `load_dataset(..., streaming=True)`, the posts of a timeline must follow each other.
+        labels (`list[str]`, *optional*): The label names, in the order of their class ids. Without them, all posts are
+            unlabelled. With them, single posts may be.
         timeline_column, timestamp_column, text_column, label_column, id_column, speaker_column (`str`, *optional*):
-            Column names. By default, times are read from a column "timestamp", labels from a column "label", and the
-            names of speakers, which people read and models do not, from a column "speaker", if there is one. Times are
-            all ISO-8601, all numbers of seconds, or all missing (see [`to_seconds`]); without them, timelines keep
-            the order of their posts. Without `id_column` a post's id is its row, in a stream of several shards after
-            the number of its shard. Ids must be unique, in a stream within their timeline.
-        level_column (`str`, *optional*): A column of numbers, or of empty cells, that the label is a change of.
+            Column names. By default, times are read from a column "timestamp", labels from a column "label", and names
+            of speakers, which models do not read, from a column "speaker", if there is one. Times are all ISO-8601,
+            all numbers of seconds, or all missing (see [`to_seconds`]). Without times, timelines keep the order of
+            their posts. Without `id_column`, a post's id is its row; in a stream of several shards the number of the
+            shard precedes it. Ids must be unique, in a stream only within their timeline.
+        level_column (`str`, *optional*): A column of numbers, some of which may be missing, whose changes the labels
+            mark.
 
     Returns:
-        `list[Timeline]`, in the order of their first posts; for a stream a [`TimelineStream`], which has the shards of
+        `list[Timeline]` in the order of their first posts. For a stream, a [`TimelineStream`], which has the shards of
         its posts, is read anew in each pass, and holds one timeline at a time.
 
-        Raises a [`PostError`] for the first bad cell, and for a timeline of a stream that comes back after another one
-        has begun; a `ValueError` for labels that can hardly be told apart and for floats of too few bits. A stream
-        raises them where it is read, and finds a timeline that comes back among the shards that one worker or process
-        reads: [`survey`] reads all.
+        Raises a [`PostError`] for the first bad cell, and for a timeline of a stream whose posts do not follow each
+        other. Raises a `ValueError` for labels that are hard to tell apart, and for floats of too few bits. A stream
+        raises them when it is read. It notices a timeline that comes back only among the shards that one worker or
+        process reads; [`survey`] reads all shards.
     """
     check_labels(labels or ())
     columns = {"timeline": timeline_column, "timestamp": timestamp_column, "text": text_column}
@@ -422,7 +424,7 @@ def to_timelines(
 
 
 def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None]) -> Iterator[tuple[str, Post]]:
-    """Yields posts, and their timelines' ids, as they are. Raises a [`PostError`] for one with the id of another."""
+    """Yields timeline ids and posts unchanged. Raises a [`PostError`] for a post id that is not unique."""
     seen: set[str] = set()
     for timeline_id, post in posts:
         if post.post_id in seen:
@@ -432,7 +434,7 @@ def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None])
 
 
 def labelled_levels(timelines: Iterable[Timeline]) -> np.ndarray | None:
-    """Returns the levels of the posts that have a label, in the order of the timelines; None without any levels."""
+    """Returns the levels of the labelled posts, in the order of the timelines. None without any levels."""
     with_levels = (timeline for timeline in timelines if timeline.levels is not None)
     pairs = [pair for timeline in with_levels for pair in zip(timeline.labels, timeline.levels, strict=True)]
     return np.array([level for label, level in pairs if label != NO_LABEL], dtype=np.float64) if pairs else None

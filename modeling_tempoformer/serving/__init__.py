@@ -1,1 +1,1 @@
-"""Serves a model: to a corpus on Ray (`scorer`), posts that keep arriving (`live_classifier`), a browser (`space`)."""
+"""Serves a model: scores a corpus on Ray (`scorer`), posts as they arrive (`live_classifier`), an app (`space`)."""

@@ -1,4 +1,4 @@
-"""The input files, and partitions of their posts: each holds whole timelines, and is small enough for one process."""
+"""Partitions of the posts of many files. Each holds whole timelines and is small enough for one process."""
 
 import os
 from collections import Counter
@@ -18,9 +18,9 @@ from ..times_tempoformer import TimeColumn
 
 
 TABLES = tuple(f".{kind}{end}" for kind in ("csv", "tsv", "json", "jsonl") for end in ("", ".gz")) + (".parquet",)
-# In the output folder; deleted at the end. Readers of Parquet leave out such names.
+# Folder in the output folder, deleted at the end. Readers of Parquet skip names that begin with an underscore.
 WORK = "_work"
-# Posts that are held while a file is read.
+# Posts in memory while a file is read.
 POSTS_AT_ONCE = 100_000
 POSTS = pa.schema(
     {
@@ -32,8 +32,8 @@ POSTS = pa.schema(
 
 def find_tables(names: list[str], output: Path) -> list[str]:
     """
-    The files that are named and those in named folders, at every depth, by path; each once, however it is named. In a
-    folder, names that begin with `_` or `.` are left out.
+    Returns the tables among the named files and in the named folders, at every depth, each once, sorted by path. In a
+    folder, names that begin with `_` or `.` are skipped.
     """
     tables: dict[str, str] = {}
     for name in map(os.path.abspath, names):
@@ -41,7 +41,7 @@ def find_tables(names: list[str], output: Path) -> list[str]:
             raise ValueError(f"--output_dir {output} is in --input_files {name}: give a folder outside of it.")
         if not os.path.exists(name):
             raise ValueError(f"--input_files: there is no {name}.")
-        # Leaves out names that begin with a dot.
+        # `glob` skips names that begin with a dot.
         inside = glob(os.path.join(escape(name), "**"), recursive=True) if os.path.isdir(name) else [name]
         for table in filter(os.path.isfile, inside):
             if any(part.startswith("_") for part in table.removeprefix(name).split(os.sep)):
@@ -57,9 +57,9 @@ def find_tables(names: list[str], output: Path) -> list[str]:
 @dataclass(frozen=True)
 class Corpus:
     """
-    The posts of all input files in `output`, by a hash of their timelines' ids. The posts of a file are one file of
-    Parquet in `WORK`; of n partitions, its row groups k, n + k, 2n + k and so on are those of partition k. `columns`
-    names those of the timeline, the timestamp, the text and the id.
+    The posts of all input files, partitioned by a hash of the timeline id. The posts of each input file are in one
+    Parquet file in `WORK`. With n partitions, its row groups k, n + k, 2n + k and so on belong to partition k.
+    `columns` names the columns of the timeline, the timestamp, the text and the id.
     """
 
     output: Path
@@ -69,8 +69,8 @@ class Corpus:
 
     def write_file(self, number: int) -> tuple[int, TimeColumn, list[int], Counter]:
         """
-        Reads a file, checks its posts, and returns its number, its times, the size of each partition in it, and how
-        many posts the timelines of nobody have.
+        Reads a file, checks its posts and writes them by partition. Returns the file's number, its times, the number
+        of posts in each partition, and the number of posts under each id that means an unknown person.
         """
         table, times, counts, nobody = self.tables[number], TimeColumn(), [0] * self.num_partitions, Counter()
         with (
@@ -79,9 +79,9 @@ class Corpus:
         ):
             try:
                 posts = read_posts(read_tables(table), None, {**self.columns, "label": None}, times)
-                while some := list(islice(posts, POSTS_AT_ONCE)):
+                while batch := list(islice(posts, POSTS_AT_ONCE)):
                     partitions: list[list[dict]] = [[] for _ in counts]
-                    for timeline_id, post in some:
+                    for timeline_id, post in batch:
                         row = {"timeline_id": timeline_id, "text": post.text, "time": post.timestamp}
                         row["post_id"] = post.post_id if self.columns["id"] else f"{table}:{post.row}"
                         partition = crc32(timeline_id.encode()) % self.num_partitions
@@ -96,31 +96,31 @@ class Corpus:
         return number, times, counts, nobody
 
     def read(self, partition: int) -> pa.Table:
-        """The posts of a partition by timeline, in order of time; those of one time keep the order of the input."""
-        found = []
+        """Returns the posts of a partition by timeline, sorted by time. Equal times keep the order of the input."""
+        tables = []
         for number in range(len(self.tables)):
             with parquet.ParquetFile(self.output / WORK / f"{number}.parquet") as file:
                 groups = range(partition, file.num_row_groups, self.num_partitions)
-                found.append(file.read_row_groups(list(groups)))
+                tables.append(file.read_row_groups(list(groups)))
         order = ("timeline_id", "time", "file", "row")
-        return pa.concat_tables(found).sort_by([(column, "ascending") for column in order])
+        return pa.concat_tables(tables).sort_by([(column, "ascending") for column in order])
 
     def check_ids(self, partition: int):
-        """Raises a `ValueError` for a post id that a timeline has twice."""
+        """Raises a `ValueError` for a post id that is twice in a timeline."""
         posts = self.read(partition).to_pandas().sort_values(["file", "row"])
         for post in posts[posts.duplicated(["timeline_id", "post_id"])].itertuples():
             problem = PostError(post.row, self.columns["id"], post.post_id, "a post id must be unique in its timeline")
             raise ValueError(f"{self.tables[post.file]}: {problem}")
 
 
-def check_times(tables: list[str], of_files: list[TimeColumn]) -> bool:
-    """Whether posts have times. Raises a `ValueError` that names a file whose times are not like those before it."""
-    together = TimeColumn()
-    for table, times in zip(tables, of_files, strict=True):
+def check_times(tables: list[str], times_by_table: list[TimeColumn]) -> bool:
+    """Returns whether posts have times. Raises a `ValueError` for a file whose times are unlike those before it."""
+    merged = TimeColumn()
+    for table, times in zip(tables, times_by_table, strict=True):
         times.warn()
-        _, place, value = times.first
+        _, row, value = times.first
         try:
-            together.read(f"{place} of {table}", value)
+            merged.read(f"{row} of {table}", value)
         except ValueError as problem:
-            raise ValueError(f"{table}, {place}, value {value!r}: {problem}.") from None
-    return together.first[0] != "missing"
+            raise ValueError(f"{table}, {row}, value {value!r}: {problem}.") from None
+    return merged.first[0] != "missing"

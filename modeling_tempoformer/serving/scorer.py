@@ -1,4 +1,4 @@
-"""From partitions to files of predictions, and what decides whether a run may go on."""
+"""Scores the partitions of a corpus, and checks whether a stopped run may go on."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ RECORD, TRUNCATED = "_begun_with.json", b"truncated_posts"
 
 
 class CountingPipeline(StreamClassificationPipeline):
-    """The pipeline, which counts the posts that it cuts."""
+    """Counts the posts that the pipeline truncates."""
 
     truncated = 0
 
@@ -36,7 +36,7 @@ class CountingPipeline(StreamClassificationPipeline):
 
 
 def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
-    """All that decides which predictions come out: the model as SHA-256, the columns' names, and the input files."""
+    """Returns all that the predictions depend on: the model's SHA-256, the names of columns, and the input files."""
     digest = hashlib.sha256()
     with TemporaryDirectory() as folder:
         pipe.model.config.save_pretrained(folder)
@@ -51,23 +51,23 @@ def make_record(pipe: CountingPipeline, corpus: Corpus) -> dict[str, Any]:
 
 
 def check_record(output: Path, record: dict[str, Any]) -> dict[str, Any] | None:
-    """What the folder was begun with; None if it is new. Raises a `ValueError` for another record, or other files."""
-    before = read_json(output / RECORD)
-    if before is None:
+    """Returns the record of a folder, None for a new one. Raises a `ValueError` for another record, or other files."""
+    begun = read_json(output / RECORD)
+    if begun is None:
         if present := sorted(path.name for path in output.glob("[!_]*")):
             raise ValueError(f"--output_dir has other files ({present[0]}): give a new one.")
-    elif changed := [name for name, value in record.items() if before[name] != value]:
-        said = f"was begun with another {' and another '.join(changed)}"
-        raise ValueError(f"--output_dir {said}: give a new one, or delete it to start anew.")
-    return before
+    elif changed := [name for name, value in record.items() if begun[name] != value]:
+        problem = f"was begun with another {' and another '.join(changed)}"
+        raise ValueError(f"--output_dir {problem}: give a new one, or delete it to start anew.")
+    return begun
 
 
 def score_partition(pipe: CountingPipeline, corpus: Corpus, timed: bool, num_threads: int, partition: int) -> int:
-    """Writes the predictions of a partition, in the order of [`Corpus.read`]; returns how many."""
+    """Writes the predictions of a partition, in the order of [`Corpus.read`]. Returns their number."""
     torch.set_num_threads(num_threads)
-    # There may be a process for each core, and oneDNN's own cache would take a gigabyte in each.
+    # There may be a process for each core, and oneDNN's cache would take a gigabyte in each.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-    # What the pipeline says of single timelines is counted instead.
+    # The pipeline's warnings about single timelines are counted instead.
     logging.set_verbosity_error()
     pipe.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     pipe.model.to(pipe.device)
@@ -90,7 +90,7 @@ def score_partition(pipe: CountingPipeline, corpus: Corpus, timed: bool, num_thr
 
 
 def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
-    """Yields the timelines of sorted posts."""
+    """Yields the timelines of sorted posts one by one."""
     for timeline_id, table in posts.to_pandas().groupby("timeline_id", sort=False):
         times = table["time"].tolist() if timed else [None] * len(table)
         values = zip(range(len(table)), table["text"], times, strict=True)
@@ -98,7 +98,7 @@ def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
 
 
 def read_parts(output: Path) -> dict[int, tuple[int, int]]:
-    """The partitions with a whole file of predictions: how many posts each has, and how many of these were cut."""
+    """Returns the numbers of posts and of truncated posts of each partition with a complete file of predictions."""
     parts = {}
     for path in output.glob("part-*.parquet"):
         with suppress(pa.ArrowInvalid):
@@ -109,5 +109,5 @@ def read_parts(output: Path) -> dict[int, tuple[int, int]]:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a file, None if it does not exist."""
+    """Returns the content of a JSON file, None if there is no such file."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

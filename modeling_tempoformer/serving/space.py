@@ -1,5 +1,5 @@
 """
-The app in the browser: runs it on this machine, or makes a Space of it on the Hub.
+Runs the app for the browser on this machine, or makes a Space of it on the Hub.
 
     python -m modeling_tempoformer.serving.space --model_name_or_path outputs/mine
     python -m modeling_tempoformer.serving.space --model_name_or_path me/my-model --push_space me/my-space
@@ -16,7 +16,9 @@ def main(arguments: list[str]):
         prog="python -m modeling_tempoformer.serving.space", description=__doc__.splitlines()[1]
     )
     parser.add_argument("--model_name_or_path", required=True, help="A TempoFormer: a folder, or an id on the Hub.")
-    parser.add_argument("--push_space", metavar="ID", help="Make or renew this Space instead, for a model on the Hub.")
+    parser.add_argument(
+        "--push_space", metavar="ID", help="Create or update this Space instead, for a model on the Hub."
+    )
     args = parser.parse_args(arguments)
     if find_spec("gradio") is None:
         raise ValueError('The app needs Gradio: pip install "modeling-tempoformer[space]".')

@@ -1,4 +1,4 @@
-"""The app: posts in, a page of timelines and a table of predictions out. Needs the extra `space`."""
+"""The app, which turns posts into a page of timelines and a table of predictions. Needs the extra `space`."""
 
 import logging
 import traceback
@@ -56,15 +56,15 @@ logger = logging.getLogger(__name__)
 
 
 def show_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> str:
-    """HTML with the timelines of the posts in a text and their predictions, or with a sentence on what to change."""
+    """Returns HTML: the timelines of the posts in a text with their predictions, or what to change in the text."""
     try:
         return predict_posts(text, pipe, model)
     except (ValueError, OSError) as problem:
         return PROBLEM.format(problem=" ".join(str(problem).split()))
     except Exception as problem:
-        # The message of a bug may hold posts: only its place is logged.
-        place = traceback.extract_tb(problem.__traceback__)[-1]
-        logger.error("%s in %s, line %d.", type(problem).__name__, place.filename, place.lineno)
+        # The message of an unexpected error may hold posts, so only its line of code is logged.
+        frame = traceback.extract_tb(problem.__traceback__)[-1]
+        logger.error("%s in %s, line %d.", type(problem).__name__, frame.filename, frame.lineno)
         return PROBLEM.format(problem="This is an error of the app and not of your posts; its log says where.")
 
 
@@ -85,22 +85,22 @@ def predict_posts(text: str, pipe: StreamClassificationPipeline, model: str) -> 
 
 def run_app(model: str, public: bool = False):
     """
-    Serves the app until it is stopped. Nothing that it is given is stored or logged.
+    Serves the app until it is stopped. Posts are neither stored nor logged.
 
     Args:
         model (`str`): Folder or Hub id of a TempoFormer. Code beside its weights is never run.
-        public (`bool`, *optional*, defaults to `False`): Whether the app listens where the environment says
-            (`GRADIO_SERVER_NAME`), as in a Space, and not on loopback only.
+        public (`bool`, *optional*, defaults to `False`): Whether to listen on `GRADIO_SERVER_NAME`, as in a Space,
+            instead of on loopback only.
 
-    Raises a `ValueError` for a model of another kind, and an `OSError` for one that is not there.
+    Raises a `ValueError` for another kind of model, and an `OSError` for one that does not exist.
     """
     answer = partial(show_posts, pipe=load_pipeline(model), model=model)
-    # Some browsers send what they check to a server.
+    # Some browsers send the text to a server to check its spelling.
     unchecked = gr.InputHTMLAttributes(spellcheck=False, autocomplete="off", autocorrect="off")
     with gr.Blocks(title="Timelines of posts", analytics_enabled=False) as app:
         gr.Markdown(INTRO)
         posts = gr.Textbox(label="Posts", info=FORMS, lines=8, elem_id="posts", html_attributes=unchecked)
-        # In the browser.
+        # Runs in the browser.
         gr.Button("Try made-up posts", elem_id="example").click(None, None, posts, js=f"() => {EXAMPLE!r}")
         show = gr.Button("Show the timelines", variant="primary", elem_id="show")
         result = gr.HTML(elem_id="result")
@@ -108,7 +108,7 @@ def run_app(model: str, public: bool = False):
     app.launch(
         server_name=None if public else "127.0.0.1",
         share=False,
-        # Gradio would keep what was given and shown in the browser, and files, of which the app needs none, on disk.
+        # Gradio would keep inputs and outputs in the browser, and files, which the app does not need, on disk.
         run_history=False,
         max_file_size=1,
         enable_monitoring=False,

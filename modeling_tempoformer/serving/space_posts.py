@@ -1,4 +1,4 @@
-"""Posts as a person gives them to the app: a table, or one post on each line after its time."""
+"""Reads the posts that a person gives to the app: a table, or one post on each line after its time."""
 
 import re
 
@@ -8,7 +8,7 @@ from ..data.tables import find_separator, read_csv
 
 
 MOST_POSTS = 2000  # what a page shows well and a small server computes in a minute or two
-# More times than the reader of times takes: what it refuses must not become part of a text.
+# Accepts more than the reader of times, so that a time that is refused does not become part of a text.
 TIMED_LINE = re.compile(
     r"((?:\d{4}-\d\d?-\d\d?|\d\d?\.\d\d?\.\d{4})(?:[T ]+\d\d?:\d\d[\d:.]*(?: ?[+-]\d\d:?\d\d|Z)?)?)(?:[\s,;]+(.*))?"
 )
@@ -16,13 +16,14 @@ TIMED_LINE = re.compile(
 
 def parse_posts(text: str) -> Dataset:
     """
-    The posts in a text, as rows for [`to_timelines`].
+    Returns the posts in a text, as rows for [`to_timelines`].
 
     Args:
-        text (`str`): A table, separated by tabs, semicolons or commas, whose first line names the columns, `text`
-            among them; or one post on each line, after its time. Without timeline ids all posts are one timeline.
+        text (`str`): A table, or one post on each line after its time. The first line of a table names the columns,
+            `text` among them, separated by tabs, semicolons or commas. Without timeline ids, all posts are one
+            timeline.
 
-    Raises a `ValueError` for no posts or more than 2,000, and one that names the line for posts in neither form.
+    Raises a `ValueError` without posts, for more than 2,000 posts, and for a line that is in neither form.
     """
     header = text.strip().partition("\n")[0].lower()
     if "text" in (name.strip(' "') for name in header.split(find_separator(header))):
@@ -41,7 +42,7 @@ def parse_posts(text: str) -> Dataset:
 
 
 def read_lines(text: str) -> list[dict[str, str]]:
-    """The posts of lines that begin with a time; blank lines are left out."""
+    """Returns the posts of lines that begin with a time. Blank lines are skipped."""
     posts = []
     for number, line in enumerate(text.split("\n"), 1):
         if match := TIMED_LINE.fullmatch(line.strip()):

@@ -1,4 +1,4 @@
-"""Makes a Space of the app on the Hub."""
+"""Pushes the app to the Hub as a Space."""
 
 import logging
 import sys
@@ -12,7 +12,7 @@ from ..data.files import PACKAGE, data_folder
 from ..view.timelines import load_pipeline
 
 
-# What runs and draws. The folder of a checkout may hold anything else beside it.
+# The files that the app needs. The folder of a checkout may hold others.
 SOURCES = (".py", ".css", ".js", ".jinja")
 
 logger = logging.getLogger(__name__)
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 
 def push_space(model: str, space: str) -> str:
     """
-    Makes a Space, or renews it, with the token that `hf auth login` has stored, and returns its address. It is private
-    if the model is.
+    Creates or updates a Space with the token that `hf auth login` has stored, and returns its address. The Space is
+    private if the model is.
 
     Args:
         model, space (`str`): Hub ids of a TempoFormer and of the Space.
 
-    Raises a `ValueError` for what is no id or a model of another kind, and an `OSError` for what the Hub refuses.
+    Raises a `ValueError` for a malformed id or another kind of model, and an `OSError` if the Hub refuses.
     """
     api = HfApi()
     is_private = api.model_info(model).private
-    # A model that does not load would leave a Space that does not start.
+    # Checks that the model loads: otherwise the Space would not start.
     load_pipeline(model)
     url = api.create_repo(space, repo_type="space", space_sdk="gradio", private=is_private, exist_ok=True)
     files = [CommitOperationAdd(path, content) for path, content in space_files(model).items()]
@@ -40,10 +40,10 @@ def push_space(model: str, space: str) -> str:
 
 
 def space_files(model: str) -> dict[str, bytes]:
-    """What a Space holds, by path: the app, its card, its requirements, and this package, which is in no registry."""
+    """Returns the files of a Space by path: the app, its card, its requirements and this package."""
     values = {"model": model, "markdown": markdown}
     values["python"] = f"{sys.version_info.major}.{sys.version_info.minor}"
-    # Registries do not have the name of a build, as in `+cpu`.
+    # Registries do not know local versions such as `+cpu`.
     values["version"] = lambda package: version(package).partition("+")[0]
     files = {
         path.name: Template(path.read_text(encoding="utf-8"), keep_trailing_newline=True).render(values).encode()

@@ -1,4 +1,4 @@
-"""What a baseline is: its options, and how it is made ready for the Trainer or predicts without one."""
+"""Base classes of baselines: their options, and how they prepare for the Trainer or predict without it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from . import find_baseline, recipe_of
 
 @dataclass(kw_only=True)
 class Baseline(ModelArguments):
-    """Which baseline `research.run_baseline` runs, and on which encoder or language model."""
+    """The baseline that `research.run_baseline` runs, and its encoder or language model."""
 
-    # What `--model_name_or_path` must name.
+    # The kind of model that `--model_name_or_path` must name.
     reads: ClassVar[Literal["encoder", "language model"] | None] = "encoder"
-    # Options that the method does not take.
+    # Options that the method does not support.
     refused: ClassVar[tuple[str, ...]] = ("config_name", "tokenizer_name", "view")
-    # Whether the model is one of Transformers, which loads without this package.
+    # Whether the model is a class of Transformers, which loads without this package.
     is_stock: ClassVar[bool] = False
 
     method: str = field(metadata={"help": "The baseline."})
@@ -41,7 +41,7 @@ class Baseline(ModelArguments):
 
 @dataclass(kw_only=True)
 class UntrainedBaseline(Baseline, ABC):
-    """A baseline without a training."""
+    """A baseline that the Trainer does not train."""
 
     refused: ClassVar[tuple[str, ...]] = (*Baseline.refused, "config_overrides", "calibrate")
 
@@ -50,21 +50,20 @@ class UntrainedBaseline(Baseline, ABC):
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        Predicts the posts of `timelines["test"]`, with those of `train` as material; `names` are the classes in the
-        order of their ids. Returns the class id of each post (posts,), in the order of the timelines, and the
-        probability of each class (posts, classes).
+        Predicts the posts of `timelines["test"]`, given those of the other parts. `names` are the classes in the order
+        of their ids. Returns class ids (posts,) in the order of the timelines, and probabilities (posts, classes).
         """
 
 
 @dataclass
 class Prepared:
-    """A baseline's model and data, ready for the Trainer; `items` of each part, as [`attach_logits`] takes them."""
+    """The model and the data for the Trainer. `items` has a data set for each part, as [`attach_logits`] takes it."""
 
     model: nn.Module
     items: dict[str, Dataset]
     collator: Callable
     tokenizer: PreTrainedTokenizerBase | None = None
-    # The loss, where the model does not compute it.
+    # The loss, if the model does not compute it.
     compute_loss: Callable | None = None
 
 
@@ -75,32 +74,32 @@ class TrainedBaseline(Baseline, ABC):
     @abstractmethod
     def prepare(self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments) -> Prepared:
         """
-        Makes the model, and the items that it learns from and predicts: all posts of `test`, and the labelled ones of
-        the other parts. Arguments as of [`UntrainedBaseline.predict`].
+        Returns the model and its items: all posts of `test`, and the labelled posts of the other parts. The arguments
+        are those of [`UntrainedBaseline.predict`].
         """
 
 
 def learned_posts(timelines: dict[str, list[Timeline]]) -> list[Timeline]:
-    """The timelines of the training and the validation part: what a method learns from that chooses nothing."""
+    """Returns the training and validation timelines. Methods that tune nothing learn from both."""
     return [timeline for name in ("train", "validation") for timeline in timelines.get(name, ())]
 
 
 def class_fields(names: list[str]) -> dict[str, dict]:
-    """The classes as fields of a configuration."""
+    """Returns the classes as fields of a configuration."""
     return {"id2label": dict(enumerate(names)), "label2id": {name: label for label, name in enumerate(names)}}
 
 
 @dataclass
 class MethodArgument:
-    """The option that says which class has the others."""
+    """The option that decides which class holds the other options."""
 
     method: str | None = None
 
 
 def with_own_recipe(arguments: list[str]) -> tuple[type[Baseline], list[str]]:
-    """The class of the `--method` ([`Baseline`] without one), and the arguments, after its recipe or one of theirs."""
-    (found,) = parse([MethodArgument], [word for word in arguments if word not in ("-h", "--help")], only_these=False)
-    if found.method is None:
+    """Returns the class of the `--method`, or [`Baseline`], and the arguments, with the method's recipe by default."""
+    (choice,) = parse([MethodArgument], [word for word in arguments if word not in ("-h", "--help")], only_these=False)
+    if choice.method is None:
         return Baseline, arguments
-    recipe = [] if split_recipes(arguments)[0] else [recipe_of(found.method)]
-    return find_baseline(found.method), [*recipe, *arguments]
+    recipe = [] if split_recipes(arguments)[0] else [recipe_of(choice.method)]
+    return find_baseline(choice.method), [*recipe, *arguments]

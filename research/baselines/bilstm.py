@@ -11,12 +11,12 @@ from .history import HistoryBaseline, HistoryConfig, HistoryModel, bilstm_final_
 class BiLSTMConfig(HistoryConfig):
     model_type = "bilstm"
 
-    # Of each direction.
+    # Units of each direction.
     lstm_hidden_size: int = 300
 
 
 class BiLSTM(HistoryModel):
-    """A classifier of the final states of a bidirectional LSTM over the stream's embeddings."""
+    """Classifies the sum of the final states of a bidirectional LSTM over the stream's embeddings."""
 
     config: BiLSTMConfig
 

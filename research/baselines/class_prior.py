@@ -1,4 +1,4 @@
-"""Random labels, drawn by the class prior (TempoFormer paper, section 5.2)."""
+"""Draws random labels by the class prior (TempoFormer paper, section 5.2)."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from .base import UntrainedBaseline
 
 
 class Method(UntrainedBaseline):
-    """Draws a class for each post, with the probability that it has among the labelled training posts."""
+    """Draws a class for each post by the shares of the classes among the labelled training posts."""
 
     reads = None
 

@@ -1,4 +1,4 @@
-"""A stock sequence classifier on the post and its history in one sequence."""
+"""Classifies the post and its history in one sequence with a stock sequence classifier."""
 
 import logging
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ def to_sequences(
 ) -> Dataset:
     """
     Returns a row for each target post: the tokenizer's columns, `labels`, and the columns by which [`attach_logits`]
-    finds the post. The `window - 1` posts before it, if any, are the second text of a pair, with separator tokens
-    between them. What is too long loses the oldest tokens of the history, then the last tokens of the post.
+    identifies the post. The `window - 1` posts before it, if any, are the second text of a pair, joined by separator
+    tokens. Truncation first removes the oldest tokens of the history, and then the last tokens of the post.
     """
     limit = min(tokenizer.model_max_length, max_seq_length or tokenizer.model_max_length)
     num_truncated = 0
@@ -63,8 +63,8 @@ def to_sequences(
         for start, post, _ in row_bounds(len(texts), window, targets_per_row=1):
             if labels[post] >= 0 or not only_labelled:
                 tokens = tokenize(texts[post], separator.join(texts[start:post]) or None)
-                which = {"timeline": number, "num_before": post, "num_context": 0}
-                rows.append({**tokens, "labels": labels[post], **which})
+                index = {"timeline": number, "num_before": post, "num_context": 0}
+                rows.append({**tokens, "labels": labels[post], **index})
     tokenizer.truncation_side = side
     if num_truncated:
         logger.warning("Truncated %d of %d sequences to %d tokens.", num_truncated, len(rows), limit)
@@ -73,7 +73,7 @@ def to_sequences(
 
 @dataclass(kw_only=True)
 class Method(TrainedBaseline):
-    """The post after its history."""
+    """Classifies a post together with its history."""
 
     refused: ClassVar[tuple[str, ...]] = (*TrainedBaseline.refused, "calibrate")
     is_stock: ClassVar[bool] = True
@@ -97,7 +97,7 @@ class Method(TrainedBaseline):
             )
             for name, part in timelines.items()
         }
-        # The collator would give the model the others, too.
+        # The collator would pass other columns to the model.
         read = [name for name in items["train"].column_names if name in (*tokenizer.model_input_names, "labels")]
         class_weights = choose_class_weights(survey(timelines["train"]).labels, names)
 
@@ -114,5 +114,5 @@ class Method(TrainedBaseline):
         )
 
     def window_of(self, data: DataTrainingArguments) -> int:
-        """How many posts a sequence has."""
+        """Returns the number of posts in a sequence."""
         return data.window or DEFAULT_WINDOW

@@ -1,4 +1,4 @@
-"""Few-shot prompting of a chat model, on a post alone or on the stream that ends with it."""
+"""Classifies a post, alone or with its stream, by few-shot prompting of a chat model."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from .base import UntrainedBaseline
 
 logger = logging.get_logger(__name__)
 
-# For each corpus what the model is asked, and what each label of its reader means.
+# The question and the meanings of the labels for each corpus.
 TASKS = {
     "lrs": (
         "You read a thread of posts about a rumour. People support the rumour, deny it, question it or merely comment "
@@ -68,14 +68,14 @@ TASKS = {
 }
 GENERIC = "You read a series of posts in the order of time. Decide which label the newest post has."
 UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}
-# Starts of tags and of the control tokens of chat templates: </post>, <|im_end|>, [INST]; but not <3.
+# Beginnings of tags and of control tokens of chat templates, such as </post>, <|im_end|> and [INST], but not of <3.
 CONTROL = re.compile(r"<(?=[^\s\d])|\[(?=/?INST\])")
-# Models that can reason before they answer are told not to; other templates ignore this.
+# Turns reasoning before the answer off. Templates without it ignore this.
 TEMPLATE = {"add_generation_prompt": True, "enable_thinking": False, "tokenizer_kwargs": {"verbose": False}}
 
 
 def build_instructions(label_names: Sequence[str], task: str | None = None) -> str:
-    """What the model is told before the examples; `task` is a corpus of `TASKS`."""
+    """Returns the instructions before the examples. `task` is a corpus of `TASKS`."""
     description, meanings = TASKS.get(task, (GENERIC, {}))
     labels = "\n".join(f"- {name}: {meanings[name]}" if name in meanings else f"- {name}" for name in label_names)
     return (
@@ -87,7 +87,7 @@ def build_instructions(label_names: Sequence[str], task: str | None = None) -> s
 
 
 def draw_examples(labels: Sequence[int], num_examples: int, seed: int = 0) -> list[int]:
-    """The positions of labelled posts: first one of each class, as far as there is room, then any others."""
+    """Returns the positions of random labelled posts: one of each class as far as possible, then any others."""
     labels = np.asarray(labels)
     generator = np.random.default_rng(seed)
     drawn = generator.permutation(np.flatnonzero(labels >= 0))
@@ -99,7 +99,7 @@ def draw_examples(labels: Sequence[int], num_examples: int, seed: int = 0) -> li
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds in words, in the largest unit that there are at least 2 of."""
+    """Returns a duration in words, in the largest unit of which it has at least 2."""
     for unit, size in UNITS.items():
         if seconds >= 2 * size:
             return f"{round(seconds / size)} {unit}"
@@ -107,14 +107,14 @@ def format_duration(seconds: float) -> str:
 
 
 def format_stream(timeline: Timeline, post: int, num_posts: int) -> str:
-    """A post of a timeline after the up to `num_posts - 1` posts before it, oldest first, each on a line."""
+    """Returns a post after the up to `num_posts - 1` posts before it, oldest first, each on a line."""
     lines = []
     for position in range(max(0, post - num_posts + 1), post + 1):
         age = ""
         if position < post and timeline.timestamps is not None:
             seconds = timeline.timestamps[post] - timeline.timestamps[position]
             age = f", {format_duration(seconds)} before the newest"
-        # A post cannot end its tag or its turn.
+        # Prevents a post from ending its tag or its turn.
         text = CONTROL.sub("‹", " ".join(timeline.texts[position].split()))
         lines.append(f"{'Earlier' if position < post else 'Newest'} post{age}: <post>{text}</post>")
     return "\n".join(lines)
@@ -124,13 +124,13 @@ def format_stream(timeline: Timeline, post: int, num_posts: int) -> str:
 def score_answers(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """The log-probabilities (prompts, answers). Token ids; the beginning that all prompts share is read once."""
+    """Returns log-probabilities (prompts, answers) for token ids. The common prefix of the prompts is read once."""
     # The last token of a prompt is read with the answers, since it predicts their first token.
     shared = os.path.commonprefix([list(prompt[:-2]) for prompt in prompts])
     beginning = DynamicCache(config=model.config)
     model(torch.tensor([shared], device=model.device), past_key_values=beginning, logits_to_keep=1)
     answers = [torch.tensor(answer, device=model.device) for answer in answers]
-    # Padding is on the right, where nothing that counts attends to it.
+    # Padding is on the right, so no token of an answer attends to it.
     targets = pad_sequence(answers, batch_first=True, padding_value=-100)
     scores = []
     for prompt in tqdm(prompts, desc="Labelling posts"):
@@ -147,11 +147,11 @@ def score_answers(
 
 @dataclass(kw_only=True)
 class Method(UntrainedBaseline):
-    """A language model that is shown a few labelled posts. It generates nothing: labels are compared by likelihood."""
+    """Shows a language model a few labelled posts, and compares the likelihoods of the labels as its answer."""
 
     reads: ClassVar[str] = "language model"
 
-    num_examples: int = field(default=5, metadata={"help": "Labelled posts in the prompt."})
+    num_examples: int = field(default=5, metadata={"help": "Number of labelled posts in the prompt."})
 
     def __post_init__(self):
         super().__post_init__()
@@ -161,8 +161,8 @@ class Method(UntrainedBaseline):
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """
-        All posts have the same examples, which the model seems to have labelled before. The probability of a class is
-        that of its name as the whole answer, among all names; it is not normalised by their lengths.
+        Shows the same examples before each post, as earlier turns of a chat. The probability of a class is that of its
+        name as the whole answer, normalised over all names and not by their lengths.
         """
         window, turns = data.window or 1, []
         posts = [(timeline, post) for timeline in timelines["train"] for post in range(len(timeline))]
@@ -177,15 +177,15 @@ class Method(UntrainedBaseline):
         tokenizer = AutoTokenizer.from_pretrained(source, **settings)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         model = AutoModelForCausalLM.from_pretrained(source, use_safetensors=True, **settings).to(device)
-        # The end of the turn: a name that begins like another one is no likelier for that.
+        # With the end of the turn, a name that is a prefix of another name is not favoured.
         answers = [[*tokenizer.encode(name, add_special_tokens=False), tokenizer.eos_token_id] for name in names]
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", tokenizer.model_max_length)
         limit = min(positions, tokenizer.model_max_length) - max(map(len, answers))
         prompts = []
         for timeline in timelines["test"]:
             for post, post_id in enumerate(timeline.post_ids):
-                asked = {"role": "user", "content": format_stream(timeline, post, window)}
-                prompt = tokenizer.apply_chat_template([*turns, asked], **TEMPLATE)["input_ids"]
+                question = {"role": "user", "content": format_stream(timeline, post, window)}
+                prompt = tokenizer.apply_chat_template([*turns, question], **TEMPLATE)["input_ids"]
                 prompts.append(prompt)
                 if (length := len(prompt)) > limit:
                     raise ValueError(

@@ -1,4 +1,4 @@
-"""FFN-History: the newest post beside the mean of its stream (Tseriotou et al., 2024)."""
+"""FFN-History: classifies the newest post and the mean of its stream (Tseriotou et al., 2024)."""
 
 import torch
 from huggingface_hub.dataclasses import strict
@@ -14,7 +14,7 @@ class FFNHistoryConfig(HistoryConfig):
 
 
 class FFNHistory(HistoryModel):
-    """A classifier of the newest post's embedding and the mean embedding of the stream, newest included."""
+    """Classifies the newest post's embedding and the mean embedding of the stream, which includes the newest post."""
 
     config: FFNHistoryConfig
 

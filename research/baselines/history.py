@@ -1,4 +1,4 @@
-"""Classifiers of streams of frozen post embeddings: what the networks of the papers have in common."""
+"""Base classes of networks that classify streams of frozen post embeddings."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ DEFAULT_LENGTH = 128  # tokens
 
 @strict
 class HistoryConfig(CheckedFields, PreTrainedConfig):
-    """What the configurations of all [`HistoryModel`]s have."""
+    """Configuration of all [`HistoryModel`]s."""
 
     embedding_size: int = 384
     window: int = at_least_1(default=20)
-    # Whether networks over signatures read the seconds between posts. If not, posts are evenly spaced.
+    # Whether networks over signatures read the seconds between posts, or treat posts as evenly spaced.
     timed: bool = True
     # The widths of the classifier's hidden layers.
     hidden_sizes: list[int] | tuple[int, ...] = ()
@@ -47,12 +47,12 @@ class HistoryConfig(CheckedFields, PreTrainedConfig):
     class_weights: list[float | int] | None = None
     calibration: dict[str, Any] | None = None
 
-    # The same loss, with the same fields.
+    # The loss is that of the stream models, with the same fields.
     validate_classes = StreamFields.validate_classes
 
 
 class HistoryModel(PreTrainedModel, ABC):
-    """Classifies the newest post of a stream from frozen embeddings of its posts. A subclass has `score`."""
+    """Classifies the newest post of a stream from frozen embeddings of its posts. Subclasses implement `score`."""
 
     config: HistoryConfig
     main_input_name = "embeddings"
@@ -60,11 +60,11 @@ class HistoryModel(PreTrainedModel, ABC):
     accepts_loss_kwargs = True
 
     def _init_weights(self, module: nn.Module):
-        """Leaves PyTorch's initial values."""
+        """Keeps PyTorch's initial values."""
 
     @abstractmethod
     def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
-        """The logits (streams, classes). Arguments as of `forward`, but the embeddings of padding are 0."""
+        """Returns logits (streams, classes). The arguments are those of `forward`; embeddings of padding are 0."""
 
     def forward(
         self,
@@ -75,11 +75,11 @@ class HistoryModel(PreTrainedModel, ABC):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> SequenceClassifierOutput:
         """
-        The logits (streams, classes), and the loss where there are `labels` (streams,), -100 for none. `embeddings`
-        (streams, window, width) are posts from oldest to newest, padded on the left, where `mask` (streams, window) is
-        False. `elapsed` (streams, window), seconds to the newest, is given if, and only if, `config.timed`.
+        Returns logits (streams, classes), and the loss if `labels` (streams,) are given, -100 for none. `embeddings`
+        (streams, window, width) are posts, oldest first, padded on the left, where `mask` (streams, window) is False.
+        `elapsed` (streams, window), the seconds to the newest post, is given if and only if `config.timed`.
         """
-        # Padding may hold any value, also NaN.
+        # Padding may hold any value, even NaN.
         logits = self.score(embeddings.masked_fill(~mask.unsqueeze(-1), 0), mask, elapsed)
         loss = None
         if labels is not None:
@@ -88,7 +88,7 @@ class HistoryModel(PreTrainedModel, ABC):
 
 
 def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
-    """A feed-forward classifier of `width` features; without a hidden layer it has dropout alone."""
+    """Returns a feed-forward classifier of `width` features; without hidden layers, dropout and a linear layer."""
     layers: list[nn.Module] = []
     for hidden_width in config.hidden_sizes:
         layers += [nn.Linear(width, hidden_width), nn.ReLU(), nn.Dropout(config.dropout)]
@@ -97,7 +97,7 @@ def make_classifier(config: HistoryConfig, width: int) -> nn.Sequential:
 
 
 def bilstm_final_state(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTensor) -> torch.Tensor:
-    """The sum (streams, hidden) of the final states of both directions, as in the published code of SWNU."""
+    """Returns the sum (streams, hidden) of the final states of both directions, as in the published code of SWNU."""
     # Packing expects padding on the right. Flipped sequences only swap the two directions.
     packed = pack_padded_sequence(states.flip(1), mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
     _, (final, _) = lstm(packed)
@@ -107,10 +107,10 @@ def bilstm_final_state(lstm: nn.LSTM, states: torch.Tensor, mask: torch.BoolTens
 def load_embedder(
     model_name_or_path: str, download_settings: dict[str, Any]
 ) -> tuple[PostTempoFormerForStreamClassification, PreTrainedTokenizerBase]:
-    """A model whose encoder embeds posts as the mean over their tokens, [CLS] and [SEP] included; its tokenizer."""
+    """Returns a model that embeds posts as the mean over their tokens, [CLS] and [SEP] included, and its tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **download_settings)
-    # Weights that the checkpoint lacks, such as an unused pooler, are drawn: alike each time, so that the cached
-    # vectors are found, and without an effect on what the caller draws next.
+    # Weights that the checkpoint lacks, such as an unused pooler, are drawn at random. A fixed seed makes the cached
+    # vectors match, and the fork leaves the caller's random state unchanged.
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = PostTempoFormerForStreamClassification.from_encoder_pretrained(
@@ -121,7 +121,7 @@ def load_embedder(
 
 
 def collate_streams(collator: StreamCollator, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """A batch for a [`HistoryModel`], from embedded rows of one target each."""
+    """Returns a batch for a [`HistoryModel`] from embedded rows of one target each."""
     batch = collator(rows)
     index = batch["stream_index"].squeeze(1)
     embeddings = batch["post_embeds"][torch.arange(len(rows)).unsqueeze(-1), index.clamp_min(0)]
@@ -131,7 +131,7 @@ def collate_streams(collator: StreamCollator, rows: list[dict[str, Any]]) -> dic
 
 @dataclass(kw_only=True)
 class HistoryBaseline(TrainedBaseline):
-    """A [`HistoryModel`] over frozen embeddings of the posts, from any encoder. A subclass says which."""
+    """Trains a [`HistoryModel`] over frozen embeddings from any encoder. Subclasses set `model_class`."""
 
     model_class: ClassVar[type[HistoryModel]]
 
@@ -144,17 +144,17 @@ class HistoryBaseline(TrainedBaseline):
             name: to_rows(part, tokenizer, window, 1, length, only_labelled=name != "test")
             for name, part in timelines.items()
         }
-        found = survey(timelines["train"])
+        facts = survey(timelines["train"])
         config = config_class(
             embedding_size=embedder.config.encoder_config.hidden_size,
             window=window,
-            timed=found.timed,
-            class_weights=choose_class_weights(found.labels, names),
+            timed=facts.timed,
+            class_weights=choose_class_weights(facts.labels, names),
             **class_fields(names),
             **(self.config_overrides or {}),
         )
         return Prepared(
             model=self.model_class(config),
             items=embed_rows(rows, embedder, tokenizer),
-            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=found.timed)),
+            collator=partial(collate_streams, StreamCollator(tokenizer, window, timed=facts.timed)),
         )

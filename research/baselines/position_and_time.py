@@ -1,4 +1,4 @@
-"""What is known of a post without its text: small boosted trees on its position and its times."""
+"""Classifies a post without its text, by small boosted trees on its position and times."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from .base import UntrainedBaseline, learned_posts
 
 
 class Method(UntrainedBaseline):
-    """As in the results of every run ([`position_and_time`])."""
+    """Predicts by [`position_and_time`], which the results of every run report."""
 
     reads = None
 

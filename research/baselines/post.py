@@ -1,4 +1,4 @@
-"""A stock sequence classifier on the post alone."""
+"""Classifies the post alone with a stock sequence classifier."""
 
 from modeling_tempoformer.data.arguments import DataTrainingArguments
 
@@ -6,7 +6,7 @@ from .concatenated import Method as Concatenated
 
 
 class Method(Concatenated):
-    """The post alone, whatever the window of the streams is."""
+    """Classifies a post alone, whatever the window of the streams is."""
 
     def window_of(self, data: DataTrainingArguments) -> int:
         return 1

@@ -1,4 +1,4 @@
-"""Seq-Sig-Net: a sequence of SWNU's units over overlapping windows of a stream (Tseriotou et al., 2023)."""
+"""Seq-Sig-Net: a BiLSTM over SWNU units of overlapping windows of a stream (Tseriotou et al., 2023)."""
 
 import torch
 from huggingface_hub.dataclasses import strict
@@ -9,7 +9,7 @@ from .history import HistoryBaseline, HistoryModel, bilstm_final_state, make_cla
 from .swnu import SignatureUnit, SWNUConfig, stream_time
 
 
-# The number of posts in a unit, and by how many posts the next unit is later.
+# The number of posts in a unit, and the shift in posts from one unit to the next.
 UNIT_WINDOW, UNIT_SHIFT = 5, 3
 
 
@@ -17,15 +17,15 @@ UNIT_WINDOW, UNIT_SHIFT = 5, 3
 class SeqSigNetConfig(SWNUConfig):
     model_type = "seq_sig_net"
 
-    # Of each direction of the BiLSTM over units.
+    # Units of each direction of the BiLSTM over SWNU units.
     lstm_hidden_size: int = 300
 
 
 class SeqSigNet(HistoryModel):
     """
-    A classifier of the newest post and the final states of a BiLSTM over units, as many as fit into the window. A unit
-    reads 5 posts and starts 3 posts after the unit before; the last unit ends with the newest post. Units without a
-    post are padding.
+    Classifies the newest post and the final states of a BiLSTM over as many units as fit into the window. A unit reads
+    5 posts and starts 3 posts after the previous unit. The last unit ends with the newest post. Units without a post
+    are padding.
     """
 
     config: SeqSigNetConfig
@@ -39,7 +39,7 @@ class SeqSigNet(HistoryModel):
         self.post_init()
 
     def score(self, embeddings: torch.Tensor, mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
-        # If negative, the posts before the first unit are cut off.
+        # A negative number cuts off the posts before the first unit.
         missing = self.num_posts - mask.shape[1]
         mask = pad(mask, (missing, 0))
         times = stream_time(mask, None if elapsed is None else pad(elapsed, (missing, 0)))

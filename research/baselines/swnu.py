@@ -1,4 +1,4 @@
-"""SWNU: the log-signatures of a stream (Tseriotou et al., 2023)."""
+"""SWNU: classifies a stream by its log-signatures (Tseriotou et al., 2023)."""
 
 from math import log1p
 
@@ -19,16 +19,16 @@ class SWNUConfig(HistoryConfig):
     model_type = "swnu"
 
     hidden_sizes: list[int] | tuple[int, ...] = (32, 32)
-    # Time is one more.
+    # Without the channel of time.
     path_channels: int = 10
-    # Of each direction of the BiLSTM over log-signatures.
+    # Units of each direction of the BiLSTM over log-signatures.
     unit_hidden_size: int = 12
 
 
 def stream_time(mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.Tensor:
     """
-    The time (streams, window) of each post, from 0 for the stream's first to 1 for its newest; 0 for padding, and for
-    all posts of a stream with equal times.
+    Returns the time (streams, window) of each post, from 0 for a stream's oldest post to 1 for its newest. It is 0 for
+    padding, and for all posts of a stream whose times are equal.
     """
     if elapsed is None:
         elapsed = torch.arange(mask.shape[1] - 1, -1, -1, device=mask.device, dtype=torch.float32).expand(mask.shape)
@@ -38,14 +38,14 @@ def stream_time(mask: torch.BoolTensor, elapsed: torch.Tensor | None) -> torch.T
 
 
 def newest_gap(mask: torch.BoolTensor, elapsed: torch.Tensor) -> torch.Tensor:
-    """Logarithm of the seconds between the last two posts of each stream, scaled to 1 for a year; 0 without a gap."""
+    """Returns the log of the seconds between the last two posts of each stream, 1 for a year, 0 for a single post."""
     return elapsed.masked_fill(~mask, 0)[:, -2:].amax(-1).log1p() / log1p(SECONDS_PER_YEAR)
 
 
 class SignatureUnit(nn.Module):
     """
-    The final states of a BiLSTM over the log-signatures of a path, one for each expanding window. The path starts at
-    0, so that also a single post is a step with a signature.
+    Returns the sum of the final states of a BiLSTM over the log-signatures of a path, one for each expanding window.
+    The path starts at 0, so that even a single post has a signature.
     """
 
     def __init__(self, config: SWNUConfig):
@@ -55,16 +55,16 @@ class SignatureUnit(nn.Module):
         self.lstm = nn.LSTM(size, config.unit_hidden_size, batch_first=True, bidirectional=True)
 
     def forward(self, embeddings: torch.Tensor, mask: torch.BoolTensor, times: torch.Tensor) -> torch.Tensor:
-        """`embeddings` (streams, window, width) are 0 for padding; `mask` and `times` are (streams, window)."""
+        """Takes `embeddings` (streams, window, width), 0 for padding, and `mask` and `times` (streams, window)."""
         points = self.reduce(embeddings.transpose(1, 2)).tanh().transpose(1, 2)
         paths = torch.cat((points, times.unsqueeze(-1).to(points.dtype)), dim=-1)
-        # In padding the path stays at its start, which adds nothing to its signature.
+        # The path stays at 0 during padding, which adds nothing to its signature.
         paths = pad(paths.masked_fill(~mask.unsqueeze(-1), 0), (0, 0, 1, 0))
         return bilstm_final_state(self.lstm, log_signatures(paths)[:, 1:], mask)
 
 
 class SWNU(HistoryModel):
-    """Signature Window Network Unit: a classifier of one unit's state, the newest post and, if timed, its gap."""
+    """Signature Window Network Unit: classifies one unit's state, the newest post and, if timed, the last gap."""
 
     config: SWNUConfig
 

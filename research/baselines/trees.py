@@ -1,4 +1,4 @@
-"""Boosted trees on what a post and the one before it say, and on position and time: a rival that takes seconds."""
+"""Boosted trees on the vectors of a post and the post before it, and on position and time; they fit in seconds."""
 
 from itertools import chain
 
@@ -19,7 +19,7 @@ logger = logging.get_logger(__name__)
 
 
 class Method(UntrainedBaseline):
-    """As in the results of every training over a frozen encoder ([`boosted_trees`])."""
+    """Predicts by [`boosted_trees`], which the results of every training over a frozen encoder report."""
 
     def predict(
         self, timelines: dict[str, list[Timeline]], names: list[str], data: DataTrainingArguments, seed: int
@@ -27,12 +27,12 @@ class Method(UntrainedBaseline):
         learned, test = learned_posts(timelines), timelines["test"]
         model, tokenizer = load_embedder(self.model_name_or_path, self.download_settings)
         length = min(data.max_seq_length or DEFAULT_LENGTH, tokenizer.model_max_length)
-        # Together, so that each split of the same posts finds their vectors in the cache.
+        # Embedded together, so that every split of the same posts uses the same entry of the cache of vectors.
         texts = list(chain.from_iterable(timeline.texts for timeline in (*learned, *test)))
         columns, cut = tokenize_posts(tokenizer, texts, length)
         if cut:
             logger.warning(f"Truncated {cut} posts to {length} tokens.")
         posts = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        known, asked = np.split(embed(posts, model, tokenizer), [len(all_labels(learned))])
-        probabilities = boosted_trees(learned, test, known, asked, len(names), seed)
+        train_vectors, test_vectors = np.split(embed(posts, model, tokenizer), [len(all_labels(learned))])
+        probabilities = boosted_trees(learned, test, train_vectors, test_vectors, len(names), seed)
         return probabilities.argmax(-1), probabilities

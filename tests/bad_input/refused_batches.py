@@ -38,7 +38,7 @@ def collate(*rows: dict, **settings) -> Callable[[Path], Any]:
 
 
 def row(**change) -> Callable[[Path], Any]:
-    """A batch of a good row and a changed one; `None` takes a column away."""
+    """Collates a good row and a changed one. A value of `None` removes the column."""
     return collate(ROW, {name: value for name, value in {**ROW, **change}.items() if value is not None})
 
 
@@ -61,7 +61,7 @@ COLLATOR = {
 
 
 def batch(model: Callable = tiny_model, **change) -> Callable[[Path], Any]:
-    """A forward pass of a good batch with some of its tensors changed, by functions of the old ones or to others."""
+    """Runs a good batch with some tensors changed. A change is a function of the old tensor, or the new one."""
 
     def forward(folder: Path):
         good = tiny_batch()
@@ -93,7 +93,7 @@ FORWARD = {
 
 
 def step(**change) -> Callable[[Path], Any]:
-    """A second step with some arguments changed."""
+    """Takes a second step with some arguments changed."""
 
     def run(folder: Path):
         model = tiny_model()
@@ -105,7 +105,7 @@ def step(**change) -> Callable[[Path], Any]:
 
 
 def broken_state(folder: Path):
-    """Reads a state back of which a tensor is missing."""
+    """Reads back a state that lacks a tensor."""
     tensors = tiny_model().step(torch.full((1, 2), 7), timeline_ids=["ann"]).state.state_dict()
     del tensors["about"]
     StreamState.from_state_dict(tensors)

@@ -1,4 +1,4 @@
-"""Tables and posts that are refused; each function gets an empty folder."""
+"""Tables and posts that are refused. Each function gets an empty folder."""
 
 import gzip
 from pathlib import Path
@@ -73,7 +73,7 @@ POSTS = [
 
 
 def posts(change: dict, **columns):
-    """Timelines of good posts, of which the second is changed."""
+    """Groups good posts to timelines, after a change of the second post."""
 
     def read(folder: Path):
         made = Dataset.from_list([{**dict.fromkeys(change), **POSTS[0]}, POSTS[1] | change])
@@ -89,7 +89,7 @@ def posts_of_lists(folder: Path):
 
 
 def rows(tokenizer=None, **settings):
-    """Rows of two good posts."""
+    """Returns the rows of two good posts."""
 
     def read(folder: Path):
         timelines = to_timelines(Dataset.from_list(POSTS), ["IS", "O"])

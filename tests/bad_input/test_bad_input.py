@@ -1,6 +1,6 @@
 """
-Input that is refused: each case has what is given, what the message must name (the place and the value, not its
-sentence), and the error's type where it is no `ValueError`.
+Checks input that is refused. Each case has the input, the words that the message must contain (the position and the
+value, not the sentence), and the error's type if it is not a `ValueError`.
 """
 
 import re
@@ -22,7 +22,7 @@ CASES = {
 
 
 def assert_named(named: str, error: Exception):
-    """The message has these words in this order. An ellipsis stands for anything."""
+    """Checks that the message has these words in this order. An ellipsis stands for any text."""
     pattern = ".*".join(re.escape(part) for part in named.split("…"))
     assert re.search(pattern, " ".join(str(error).split())), str(error)
 

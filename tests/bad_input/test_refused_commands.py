@@ -1,7 +1,7 @@
 """
-Command lines that the scripts refuse before any training, and what the message must name.
+Command lines that the scripts refuse before any training, and the words that the message must contain.
 
-They run where the files of [`files`] are; OUT stands for a new folder. The names of files say what is wrong in them.
+They run in the folder of [`files`]. OUT stands for a new folder. A file is named after its mistake.
 """
 
 import importlib
@@ -59,7 +59,7 @@ def files(tmp_path_factory) -> Path:
 DEMO = "run_glue_style configuration/demo.yaml --train_file posts.csv --output_dir OUT"
 GLUE = "run_glue_style --output_dir OUT"
 BASELINE = "research.run_baseline --train_file posts.csv --output_dir OUT --do_train --do_predict"
-# What is given to all runs, behind `--`.
+# Arguments after `--` for all runs.
 RUNS = "-- configuration/demo.yaml --train_file posts.csv"
 CROSS = "research.run_cross_validation --output_dir OUT"
 MLM = "run_temporal_mlm --config_name bert --output_dir OUT --do_train --train_files"

@@ -1,4 +1,4 @@
-"""Cells that are not what they seem: labels, ids, texts and times as programs write them."""
+"""Checks cells that are easily misread: labels, ids, texts and times as programs write them."""
 
 import logging
 

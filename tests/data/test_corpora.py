@@ -1,4 +1,4 @@
-"""The corpora's readers, on rows written for the tests."""
+"""Checks the readers of corpora on rows written for the tests."""
 
 from collections import Counter
 

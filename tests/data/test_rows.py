@@ -1,4 +1,4 @@
-"""Timelines to rows."""
+"""Checks the cutting of timelines to rows."""
 
 import logging
 

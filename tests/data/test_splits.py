@@ -1,4 +1,4 @@
-"""Splits and folds by timeline, and the file that keeps folds."""
+"""Checks splits and folds by timeline, and the file of folds."""
 
 import json
 from collections import Counter
@@ -20,8 +20,8 @@ from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.recipes import parse
 
 
-def of_lengths(lengths: list[int]) -> list[Timeline]:
-    """Timelines of half as many Switches as posts."""
+def make_timelines(lengths: list[int]) -> list[Timeline]:
+    """Returns timelines of these numbers of Switches, and twice as many posts."""
     return [make_timeline([0, 1] * length, f"t{number}") for number, length in enumerate(lengths)]
 
 
@@ -31,7 +31,7 @@ def ids_of(timelines: list[Timeline]) -> list[str]:
 
 @pytest.fixture
 def timelines() -> list[Timeline]:
-    """Twenty timelines of two to six posts, every other one with Switches only."""
+    """Returns twenty timelines of two to six posts. Every other timeline has Switches only."""
     return [make_timeline([number % 2] * (2 + number % 5), f"t{number}") for number in range(20)]
 
 
@@ -42,7 +42,7 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
     assert sorted(timeline for fold in folds for timeline in fold["test"]) == everything
     for fold in folds:
         assert sorted(fold["train"] + fold["validation"] + fold["test"]) == everything
-        # Of 20 timelines 4 are tested, and a quarter of the other 16 validates.
+        # 4 of 20 timelines are tested, and a quarter of the other 16 validates.
         assert [len(fold[name]) for name in ("train", "validation", "test")] == [12, 4, 4]
         parts = select_fold(timelines, fold)
         assert ids_of(parts["test"]) == sorted(fold["test"], key=lambda name: int(name[1:]))
@@ -55,14 +55,14 @@ def test_every_timeline_is_tested_once_and_is_in_one_part_of_each_fold(timelines
 def test_the_recipes_have_the_validation_shares_of_the_paper(corpus, share, recipes):
     recipe = str(ROOT / "configuration" / f"{corpus}_{recipes}.yaml")
     (data,) = parse([DataTrainingArguments], [recipe], only_these=False)
-    for fold in make_folds(of_lengths([2] * 60), 5, data.validation_fraction, seed=0):
+    for fold in make_folds(make_timelines([2] * 60), 5, data.validation_fraction, seed=0):
         assert len(fold["test"]) == 12 and len(fold["validation"]) == 48 * share
 
 
 def test_too_few_timelines_and_other_fractions_are_refused(timelines):
     for split, named in (
-        (lambda: split_timelines(of_lengths([2] * 3), 0.25, seed=0), "3 timelines.*at least 4"),
-        (lambda: make_folds(of_lengths([2] * 3), 5, 0.25, seed=0), "3 timelines.*at least 5"),
+        (lambda: split_timelines(make_timelines([2] * 3), 0.25, seed=0), "3 timelines.*at least 4"),
+        (lambda: make_folds(make_timelines([2] * 3), 5, 0.25, seed=0), "3 timelines.*at least 5"),
         (lambda: hold_out(timelines[:1], 5, seed=0), "1 timelines.*at least 2"),
         (lambda: split_timelines(timelines, 0.7, seed=0), "0.7.*1/2, 1/3, 1/4"),
         (lambda: split_timelines(timelines, 0, seed=0), "0.*1/2, 1/3, 1/4"),
@@ -73,8 +73,8 @@ def test_too_few_timelines_and_other_fractions_are_refused(timelines):
 
 @pytest.mark.parametrize("fraction", [0.2, 0.33, 0.5])
 def test_a_part_has_its_share_of_posts_and_no_timeline_is_always_in_it(fraction):
-    """Of forty timelines whose lengths double every fifth: of 2 to 256 posts."""
-    uneven = of_lengths([2 ** (number // 5) for number in range(40)])
+    """Splits forty timelines of 2 to 256 posts, whose lengths double after every fifth."""
+    uneven = make_timelines([2 ** (number // 5) for number in range(40)])
     splits = [split_timelines(uneven, fraction, seed) for seed in range(10)]
     total = sum(map(len, uneven))
     for rest, part in splits:
@@ -86,7 +86,7 @@ def test_a_part_has_its_share_of_posts_and_no_timeline_is_always_in_it(fraction)
 
     # A timeline that has nine tenths of all posts is never in the part.
     for seed in range(5):
-        assert "t0" not in ids_of(split_timelines(of_lengths([90, 2, 2, 2, 2, 2]), 0.2, seed)[1])
+        assert "t0" not in ids_of(split_timelines(make_timelines([90, 2, 2, 2, 2, 2]), 0.2, seed)[1])
 
 
 @pytest.mark.parametrize(

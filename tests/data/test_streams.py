@@ -1,4 +1,4 @@
-"""Datasets streams: posts that are read as they are needed give the timelines and rows of the whole table."""
+"""Checks that a stream of posts gives the timelines and rows of the whole table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,14 +23,14 @@ FILES[1][8]["label"] = None
 
 
 def write_files(folder: Path, kind: str) -> str:
-    """The files, and the pattern that means all of them."""
+    """Writes files, and returns the pattern that matches them."""
     for number, posts in enumerate(FILES):
         write_table(folder / f"{number}.{kind}", posts)
     return str(folder / f"*.{kind}")
 
 
 def whole(pattern: str) -> list[Timeline]:
-    """The timelines of files that are read one by one, with the ids that posts have in a stream."""
+    """Returns the timelines of files that are read one by one, with the ids of posts in a stream."""
     timelines = []
     for number, path in enumerate(find_files(pattern)):
         for timeline in to_timelines(load_table(path), NAMES):
@@ -52,15 +52,15 @@ def test_a_stream_of_files_gives_the_timelines_and_rows_of_the_files(tmp_path, k
     assert label_names(posts) == NAMES
     timelines = to_timelines(posts, NAMES)
     expected = whole(pattern)
-    # Again in another pass.
+    # A second pass gives the same timelines.
     assert list(timelines) == expected and list(timelines) == expected
     settings = {"tokenizer": BertTokenizer(vocab=VOCABULARY), "window": 3, "targets_per_row": 4}
     for only_labelled in (True, False):
         rows = to_rows(timelines, **settings, only_labelled=only_labelled)
         held = to_rows(expected, **settings, only_labelled=only_labelled).remove_columns("timeline")
         assert isinstance(rows, IterableDataset) and rows.num_shards == 3 and list(rows) == list(held)
-    found, known = survey(timelines), survey(expected)
-    assert found == known and found.labels[-100] == 1 and found.timed
+    facts = survey(timelines)
+    assert facts == survey(expected) and facts.labels[-100] == 1 and facts.timed
 
 
 def test_class_ids_are_read_by_their_names():
@@ -96,7 +96,7 @@ def test_a_bad_cell_is_an_error_where_the_stream_is_read():
 
 
 def test_a_stream_holds_no_more_than_it_needs():
-    """The first timeline of a hundred thousand posts is there when a few thousand are read."""
+    """The first timeline is there before 5,000 of 100,000 posts are read."""
     read = 0
 
     def posts():
@@ -117,7 +117,7 @@ def test_workers_share_the_files_and_lose_no_post(tmp_path, num_workers):
 
 
 def test_labels_may_end_long_before_the_posts(tmp_path):
-    """A piece of a thousand rows then has no such column, with a name of its own."""
+    """A later piece of a thousand rows lacks the column, whose name is not the default."""
     rows = [
         {"timeline_id": str(row // 4), "text": "hm"} | ({"lab": NAMES[row % 2]} if row < 204 else {})
         for row in range(2400)

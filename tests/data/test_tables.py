@@ -1,4 +1,4 @@
-"""Files of posts to datasets: what was written is what is read."""
+"""Checks that files of posts are read as they were written."""
 
 import csv
 
@@ -30,7 +30,7 @@ def test_every_kind_of_file_gives_what_was_written(tmp_path, name):
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
 def test_cells_are_separated_as_the_names_are(tmp_path, mark):
-    """As spreadsheets in other countries write a CSV; the texts hold all three marks."""
+    """Spreadsheets of some countries write other separators. The texts hold all three."""
     days = [f"{day}.12.2024" for day in (28, 29, 30, 31)]
     posts = [{**post, "timestamp": day} for post, day in zip(POSTS, days, strict=True)]
     pd.DataFrame(posts).to_csv(tmp_path / "a.csv", sep=mark, index=False, encoding="utf-8-sig")
@@ -40,7 +40,7 @@ def test_cells_are_separated_as_the_names_are(tmp_path, mark):
 
 
 def test_numbers_in_json_stay_as_they_are_written(tmp_path):
-    """But for whole floats, which programs make of integers in a column with gaps."""
+    """Whole floats are the exception: programs write the integers of a column with gaps so."""
     numbers = ["18446744073709551615", "18446744073709551616", "-9223372036854775809", "0.10", "1e3", "1714554000.5"]
     lines = [f'{{"n": {number}, "nested": {{"a": [1]}}}}' for number in numbers]
     lines += ['{"n": 7.0}', '{"n": -100.00}', '{"n": null}', '{"n": NaN}', '{"late": true}']
@@ -62,8 +62,8 @@ def test_parquet_keeps_its_types(tmp_path, dtype):
     pd.DataFrame(posts).to_parquet(tmp_path / "a.parquet")
     table = load_table(tmp_path / "a.parquet")
     (timeline,) = to_timelines(table, label_names(table))
-    found = [timeline.timeline_id, timeline.timestamps, timeline.texts, timeline.labels]
-    assert found == [str(2**64 - 1), [1704067199.0, 1714554000.0], ["nan"] * 2, [-100, 0]]
+    values = [timeline.timeline_id, timeline.timestamps, timeline.texts, timeline.labels]
+    assert values == [str(2**64 - 1), [1704067199.0, 1714554000.0], ["nan"] * 2, [-100, 0]]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", "\r\r\n"], ids=ascii)
@@ -75,7 +75,7 @@ def test_csv_as_programs_write_it(tmp_path, end):
 
 
 def test_backslashes_and_carriage_returns_are_text(tmp_path):
-    """Of programs that double quotes, as RFC 4180 says."""
+    """Programs that follow RFC 4180 double quotes."""
     texts = ["C:\\dir\\", "C:\\new, \\", "\\", 'wrote \\"hi\\"', '\\"', '"\\', "o\\\n", "so\r", "\r\n\rso", ""]
     path = tmp_path / "a.csv"
     with path.open("w", newline="") as file:
@@ -85,7 +85,7 @@ def test_backslashes_and_carriage_returns_are_text(tmp_path):
 
 
 def test_a_column_may_change_late_in_a_file(tmp_path):
-    """A label and a kind of id come only behind 1,000 posts, and a cell is larger than any buffer by default."""
+    """Only after 1,000 posts come a label and another kind of id. One cell exceeds every default buffer."""
     posts = [{"timeline_id": number, "text": "glad"} for number in range(3000)]
     posts += [{"timeline_id": "ann", "text": "so " * 1_000_000, "label": "b"}]
     for name in ("a.jsonl", "a.csv"):
@@ -95,7 +95,7 @@ def test_a_column_may_change_late_in_a_file(tmp_path):
 
 
 def test_the_line_of_a_bad_row_is_named(tmp_path):
-    """Quoted line breaks before it count."""
+    """Earlier quoted line breaks count."""
     (tmp_path / "a.csv").write_text("a,b\n" + '1,"two\nlines"\n' * 50_000 + "1,2,3\n" + "1,2\n")
     with pytest.raises(ValueError, match="line 100002: 3 cells in a table of 2 columns"):
         load_table(tmp_path / "a.csv")
@@ -103,7 +103,7 @@ def test_the_line_of_a_bad_row_is_named(tmp_path):
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
 def test_a_list_of_one_label_is_that_label_and_several_are_refused(tmp_path, kind):
-    """As tools for annotation export them. In JSON the first list comes late, behind labels without one."""
+    """Annotation tools export such lists. In JSON the first list comes late, after labels without one."""
     labels = [["O"], ["IS"], []] if kind == "parquet" else [*["O"] * 1500, ["IS"], [], None, ["O"]]
     posts = [{"timeline_id": "ann", "text": "so sad", "label": label} for label in labels]
     table = load_table(write_table(tmp_path / f"one.{kind}", posts))
@@ -133,17 +133,17 @@ def test_lists_of_integers_with_names():
 
 
 def test_what_others_have_set_for_csv_stays(tmp_path):
-    """Also while a file is read, and where several are."""
+    """The limit stays while one file is read, and while several are."""
     posts = [{"timeline_id": str(number), "text": "so " * 100} for number in range(2500)]
     path = write_table(tmp_path / "a.csv", posts)
     before = csv.field_size_limit(200)
     try:
         one, other = read_tables(path), read_tables(path)
-        found = []
+        rows = []
         for pieces in zip(one, other, strict=True):
             assert csv.field_size_limit() == 200
-            found += pieces[0].to_pylist()
+            rows += pieces[0].to_pylist()
             assert pieces[0] == pieces[1]
-        assert found == posts and csv.field_size_limit() == 200
+        assert rows == posts and csv.field_size_limit() == 200
     finally:
         csv.field_size_limit(before)

@@ -1,4 +1,4 @@
-"""From dated texts to masked batches."""
+"""Checks the way from dated texts to masked batches."""
 
 import gzip
 import re
@@ -107,7 +107,7 @@ def test_a_row_keeps_its_source_when_others_are_taken_away():
 
 
 @pytest.mark.parametrize(
-    ("times", "granularity", "found"),
+    ("times", "granularity", "expected"),
     [
         (YEARS, None, ["1815", "1850", "1990", "2000"]),
         (YEARS, "century", ["1800s", "1900s", "2000s"]),
@@ -122,8 +122,8 @@ def test_a_row_keeps_its_source_when_others_are_taken_away():
         ([1556668800], "year", ["2019"]),
     ],
 )
-def test_time_points_are_found(times, granularity, found):
-    assert find_times(Dataset.from_dict({"time": times}), "time", granularity) == found
+def test_time_points_are_found(times, granularity, expected):
+    assert find_times(Dataset.from_dict({"time": times}), "time", granularity) == expected
 
 
 def test_values_that_are_no_dates_are_refused_or_skipped():
@@ -151,7 +151,7 @@ TOKEN_FILES = {
 
 @pytest.mark.parametrize("layout", TOKEN_FILES)
 def test_files_with_a_token_on_each_line_are_refused(tmp_path, layout):
-    """As texts to learn from and as texts to look for words in, plain, zipped and in folders."""
+    """They are refused as training texts and as texts to search, plain, zipped and in folders."""
     (tmp_path / "1815.txt").write_text(TOKEN_FILES[layout], encoding="utf-8")
     (tmp_path / "1816.txt.gz").write_bytes(gzip.compress(TOKEN_FILES[layout].encode()))
     named = rf"a token on each line.*{layout.split()[0] if layout != 'words' else 'VRT'}.*sentence on each line"
@@ -201,7 +201,7 @@ def test_texts_of_no_time_are_counted_by_reason(granularity, names, said):
 
 
 def collate(tokenizer, count: int, **settings) -> tuple[dict, torch.Tensor]:
-    """A batch of `count` texts in turn, and the tokens that they had."""
+    """Returns a batch of `count` texts in turn, and their original tokens."""
     features = [tokenizer(TEXTS[i % 4], time=YEARS[i % 4]) for i in range(count)]
     plain = tokenizer.pad([dict(row) for row in features], return_tensors="pt")["input_ids"]
     return TemporalMlmCollator(tokenizer, seed=0, **settings)(features), plain
@@ -262,8 +262,8 @@ def test_text_files_are_streamed_as_they_are_read(tmp_path):
 
 
 def test_a_stream_joins_texts_of_one_time_and_names_a_text_without():
-    found = list(to_mlm_rows(texts().to_iterable_dataset(), bert(), max_length=6))
-    assert sorted(map(str, found)) == sorted(map(str, to_mlm_rows(texts(), bert(), max_length=6)))
+    rows = list(to_mlm_rows(texts().to_iterable_dataset(), bert(), max_length=6))
+    assert sorted(map(str, rows)) == sorted(map(str, to_mlm_rows(texts(), bert(), max_length=6)))
     undated = name_sources(
         Dataset.from_dict({"time": ["1815", "1700"], "text": ["plane", "trees"]}).to_iterable_dataset()
     )

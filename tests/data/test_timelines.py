@@ -1,4 +1,4 @@
-"""Posts to timelines, and what is refused on the way."""
+"""Checks the way from posts to timelines, and the posts that are refused."""
 
 import logging
 import random
@@ -35,7 +35,7 @@ def with_times(times: list) -> list[dict]:
 
 @pytest.fixture(autouse=True)
 def logs_reach_pytest(monkeypatch):
-    """Also what was said once, in another test."""
+    """Lets pytest see the log, also warnings that another test has already caused."""
     monkeypatch.setattr(logging.getLogger("modeling_tempoformer"), "propagate", True)
     logger.warning_once.cache_clear()
 
@@ -104,7 +104,7 @@ ENDS = [
 
 @pytest.mark.parametrize(("written", "seconds", "is_read"), ENDS, ids=str)
 def test_one_moment_is_read_in_each_spelling_or_in_none(written, seconds, is_read):
-    """And what is read can be shown as a date."""
+    """A time that is read can also be shown as a date."""
     moment = datetime.fromisoformat(written)
     for value in (written, moment, seconds, str(seconds)):
         if is_read:
@@ -126,7 +126,7 @@ def test_one_moment_is_read_in_each_spelling_or_in_none(written, seconds, is_rea
     ],
 )
 def test_a_column_has_one_kind_of_time(times, bad):
-    """The error names both rows, also if they are of different timelines."""
+    """The error names both rows, even of different timelines."""
     posts = with_times(times)
     posts[-1]["timeline_id"] = "b"
     with pytest.raises(PostError) as raised:
@@ -155,7 +155,7 @@ def test_numbers_in_1970_are_read_as_seconds_with_a_warning(caplog, times, warne
 
 
 def test_seconds_since_a_start_are_pointed_out_once_in_a_run(caplog, tmp_path):
-    """Several tables, many timelines in a pipeline and the files of a corpus have one warning."""
+    """Several tables, the timelines of a pipeline, and the files of a corpus cause one warning."""
     posts = [[0.0, 60.0], [1.0, 90.5], [7.0, 7.5]]
     for times in posts:
         to_timelines(Dataset.from_list(with_times(times)))
@@ -170,13 +170,13 @@ def test_seconds_since_a_start_are_pointed_out_once_in_a_run(caplog, tmp_path):
 
 
 def said(caplog, *words: str) -> list[int]:
-    """The first number of each warning with these words."""
+    """Returns the first number of each warning with these words."""
     texts = [record.getMessage() for record in caplog.records]
     return [int(re.search("[0-9]+", text)[0]) for text in texts if all(word in text for word in words)]
 
 
 def test_posts_that_are_there_twice_are_counted(caplog):
-    """Against pandas; the labels of two annotators contradict each other in some, and one of them may have none."""
+    """Compares the counts with pandas. Labels of two annotators may differ, and one may be missing."""
     generator = random.Random(0)
     posts = product("ab", (1e9, 1e9 + 1), ("so", "sad", ""))
     rows = [
@@ -205,7 +205,7 @@ def test_a_third_annotator_contradicts_the_second_also_where_the_first_has_no_la
 
 @pytest.mark.parametrize("change", ["timeline_id", "timestamp", "text", None])
 def test_a_chat_may_repeat_itself(caplog, change):
-    """At another time, or where nothing tells the time."""
+    """Equal texts are fine at another time, or without times."""
     post = {"timeline_id": "a", "timestamp": "2024-05-01", "text": "ok", "label": "O"}
     posts = Dataset.from_list([post, {**post, **({change: "2024-05-02"} if change else {})}])
     to_timelines(posts if change else posts.remove_columns("timestamp"), ["IS", "O"])

@@ -1,4 +1,4 @@
-"""Files of results are whole or not there."""
+"""Checks that files of results are written whole or not at all."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_an_interrupted_write_leaves_the_file_before(tmp_path, monkeypatch):
     ids=["weights", "state of a training", "vectors"],
 )
 def test_a_full_disk_is_an_error_of_files_whoever_writes(tmp_path, write):
-    """A file may have 1,000 bytes here, as if no more were left."""
+    """A limit of 1,000 bytes for a file stands in for a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         with pytest.raises(OSError, match=f"{tmp_path}.*again"), lock_folder(tmp_path):

@@ -1,4 +1,4 @@
-"""The metric, loaded where this package cannot be imported, on an example worked by hand; and what calls it here."""
+"""Checks the metric on an example worked by hand, in a process without this package, and the code that calls it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ FOLDER = ROOT / "hub_cards" / "change_detection"
 
 
 def run_python(code: str, *, environment: dict[str, str], given: str = "") -> str:
-    """Returns the output of a process that begins in the repository."""
+    """Runs Python in the repository and returns the output."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, env=environment, input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -30,7 +30,7 @@ def run_python(code: str, *, environment: dict[str, str], given: str = "") -> st
 
 
 def environment(home: Path) -> dict[str, str]:
-    """With caches of its own."""
+    """Returns an environment with caches of its own."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "XDG_"))}
     return {**others, "HF_HOME": str(home)}
 
@@ -67,7 +67,7 @@ EVERYTHING = {**IDS, "timelines": TIMELINES, "times": TIMES, "probabilities": PR
 
 
 def random_posts() -> dict[str, np.ndarray]:
-    """Six timelines of nine posts."""
+    """Returns six timelines of nine random posts."""
     generator, shape = np.random.default_rng(0), (6, 9)
     labels = np.where(generator.random(shape) < 0.2, -100, generator.integers(3, size=shape))
     return {
@@ -87,14 +87,14 @@ sys.modules["modeling_tempoformer"] = None
 import evaluate
 metric = evaluate.load("hub_cards/change_detection")
 given = json.load(sys.stdin)
-found = {name: metric.compute(**inputs) for name, inputs in given.items()}
+results = {name: metric.compute(**inputs) for name, inputs in given.items()}
 ids = given["ids"]
 for start in range(0, 8, 3):
     metric.add_batch(**{name: values[start : start + 3] for name, values in ids.items()})
-found["batches"] = metric.compute(timelines=given["rows"]["timelines"], label_names=["No", "Change"])
-found["card"] = doctest.testfile("hub_cards/change_detection/README.md", module_relative=False)
-found["class"] = doctest.testmod(sys.modules[type(metric).__module__])
-print(json.dumps(found))
+results["batches"] = metric.compute(timelines=given["rows"]["timelines"], label_names=["No", "Change"])
+results["card"] = doctest.testfile("hub_cards/change_detection/README.md", module_relative=False)
+results["class"] = doctest.testmod(sys.modules[type(metric).__module__])
+print(json.dumps(results))
 """
     posts = random_posts()
     rows = {"predictions": posts["logits"].argmax(-1), "references": posts["labels"], "label_names": list("abc")}
@@ -130,8 +130,8 @@ def test_the_examples_of_the_card_and_of_the_class(alone):
 
 def test_the_trainer_and_the_reports_have_the_scores_of_the_metric(alone):
     posts, names = random_posts(), list("abc")
-    found = compute_metrics(names)(EvalPrediction(posts["logits"], posts["labels"]))
-    assert found == pytest.approx(alone["random"])
+    results = compute_metrics(names)(EvalPrediction(posts["logits"], posts["labels"]))
+    assert results == pytest.approx(alone["random"])
     timelines = [
         make_timeline(labels.tolist(), timestamps=times.tolist())
         for labels, times in zip(posts["labels"], posts["times"], strict=True)

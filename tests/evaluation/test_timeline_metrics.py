@@ -1,4 +1,4 @@
-"""Scores of timelines, on examples worked by hand."""
+"""Checks scores of timelines on examples worked by hand."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def digits(text: str) -> np.ndarray:
 
 
 def scores_of(*timelines: tuple[str, str], times: list[float] | None = None) -> dict[str, float]:
-    """The scores of timelines of labels and predictions, and their times one after the other."""
+    """Returns the scores of timelines, given as labels and predictions, with their times one after the other."""
     labels, predictions = (digits("".join(texts)) for texts in zip(*timelines, strict=True))
     numbers = np.repeat(np.arange(len(timelines)), [len(text) for text, _ in timelines])
     times = None if times is None else np.array(times)
@@ -74,7 +74,7 @@ def test_a_score_that_is_nowhere_defined_is_left_out():
 
 
 def test_f1_of_timelines():
-    """Half of a change, a false alarm, a missed change, and no change that nobody announces."""
+    """Half of a change, a false alarm, a missed change, and a timeline without changes and alarms."""
     scores = scores_of(("0110", "0100"), ("000", "010"), ("010", "000"), ("000", "000"))
     assert scores["timeline_f1_Switch"] == pytest.approx((2 / 3 + 0 + 0 + 1) / 4)
 

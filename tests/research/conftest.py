@@ -1,4 +1,4 @@
-"""A tiny encoder and a model that was trained on it, once for all tests of the methods."""
+"""A tiny encoder and a model trained on it, once for all tests of research."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def encoder(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, encoder) -> Path:
-    """The folder of a model that was trained on a part of twelve timelines of five posts."""
+    """Returns the folder of a model that was trained on a part of twelve timelines of five posts."""
     folder = tmp_path_factory.mktemp("trained")
     posts = write_posts(folder / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     settings = ["--window", "3", "--num_train_epochs", "1", "--do_train", "--do_eval", "--do_predict"]

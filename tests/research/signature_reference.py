@@ -1,4 +1,4 @@
-"""Log-signatures as iterated integrals, written out plainly."""
+"""Computes log-signatures plainly, as iterated integrals."""
 
 from itertools import product
 
@@ -10,7 +10,7 @@ Tensor = dict[tuple[int, ...], float]
 
 
 def signature(points: np.ndarray, depth: int) -> Tensor:
-    """The iterated integral of each word over a piecewise linear path, with polynomials of time for each segment."""
+    """Returns the iterated integral of each word over a piecewise linear path, by polynomials of time."""
     slopes = np.diff(points, axis=0)
     inner = {(): [Polynomial([1.0])] * len(slopes)}
     values = {(): 1.0}
@@ -33,7 +33,10 @@ def multiply(left: Tensor, right: Tensor, depth: int) -> Tensor:
 
 
 def plain_log_signature(points: np.ndarray, depth: int) -> np.ndarray:
-    """Coefficients of the Lyndon words (those before all their rotations) in the power series of the logarithm."""
+    """
+    Returns the coefficients of the Lyndon words (those before all their rotations) in the power series of the
+    logarithm.
+    """
     rest = signature(points, depth)
     rest[()] = 0.0
     logarithm, power = {}, {(): 1.0}

@@ -1,4 +1,4 @@
-"""A baseline is one file and one recipe: a copy of the project with both finds it, and nothing else is edited."""
+"""Checks that a new baseline needs only one file and one recipe, in a copy of the project."""
 
 import shutil
 import subprocess

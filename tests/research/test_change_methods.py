@@ -1,4 +1,4 @@
-"""Published measures of change: hand-worked examples, and their script."""
+"""Checks published measures of change on examples worked by hand, and their script."""
 
 import math
 import random
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_clusters():
-    """Two senses at a right angle: 6 and 2 usages before, 2 and 6 after. Half of them move, at a distance of 1."""
+    """Two senses at a right angle have 6 and 2 usages before, 2 and 6 after. Half of them move by a distance of 1."""
     lengths = np.linspace(5, 6, 8)[:, None]
     sense = np.array([0, 0, 0, 0, 0, 0, 1, 1])
     before, after = lengths * np.eye(2)[sense], lengths * np.eye(2)[1 - sense]
@@ -43,10 +43,10 @@ def test_the_score_of_times_is_their_mean_difference_over_the_sentences_of_a_wor
     starts = [text.index("plane") for text in texts]
     usages = [Usage(TIMES[0], text, start, start + 5) for text, start in zip(texts, starts, strict=True)]
     # A sentence of a time counts once, however often it has the word.
-    found = {"plane": {TIMES[0]: [*usages[:2], usages[0]], TIMES[1]: usages[2:]}}
+    by_word = {"plane": {TIMES[0]: [*usages[:2], usages[0]], TIMES[1]: usages[2:]}}
     probabilities = predict_times(model, tokenizer, texts)
     expected = np.abs(probabilities @ [-1, 1]).mean()
-    assert time_differences(model, tokenizer, found, TIMES)["plane"] == pytest.approx(expected, abs=1e-5)
+    assert time_differences(model, tokenizer, by_word, TIMES)["plane"] == pytest.approx(expected, abs=1e-5)
 
 
 def rank(folder, output, words: str, *more: str) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Labels drawn by the classes' shares."""
+"""Checks labels drawn by the shares of the classes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The sequences of a stock classifier: a post, or a post and its history."""
+"""Checks the sequences of a stock classifier: a post, or a post and its history."""
 
 import pytest
 from datasets import Dataset
@@ -24,7 +24,7 @@ def timelines() -> list[Timeline]:
 
 
 def posts_of(sequences: Dataset) -> list[tuple[int, int]]:
-    """The timeline of each sequence, and which of its posts it is."""
+    """Returns the timeline of each sequence, and the position of its post."""
     return list(zip(sequences["timeline"], sequences["num_before"], strict=True))
 
 

@@ -1,4 +1,7 @@
-"""Cross-validation: what is run, chosen, collected and compared, and skipped when the same command is given again."""
+"""
+Checks the runs of a cross-validation, the chosen learning rates, the collected scores, the comparison, and that a
+repeated command skips finished runs.
+"""
 
 import json
 from pathlib import Path
@@ -95,15 +98,15 @@ def test_rates_are_chosen_on_validation_and_every_post_is_scored_once_for_each_s
     constant = f1_score(posts["label"], ["Switch"] * len(posts), average="macro")
     assert results["scores"]["macro_f1"]["mean"] == pytest.approx((1 + constant) / 2)
     assert results["scores"]["macro_f1"]["std"] == pytest.approx((1 - constant) / 2**0.5)
-    # Of all test posts of all folds, as the other scores.
+    # Computed over all test posts of all folds, as the other scores are.
     error = abs(0.7 - (posts["label"] == "No-Switch").mean())
     assert results["scores"]["expected_calibration_error"] == {"mean": pytest.approx(error), "std": pytest.approx(0)}
     assert "loss" not in results["scores"]
     predictions = pd.read_csv(output / PREDICTIONS, dtype=str)
     # Each seed would repeat the texts.
     assert list(predictions)[:6] == ["seed", "fold", "post_id", "timeline_id", "label", "prediction"]
-    for _, of_seed in predictions.groupby("seed"):
-        assert sorted(of_seed["post_id"]) == sorted(posts["post_id"])
+    for _, rows in predictions.groupby("seed"):
+        assert sorted(rows["post_id"]) == sorted(posts["post_id"])
 
 
 def test_one_rate_for_all_folds(tmp_path, start):
@@ -141,7 +144,7 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
     runs = start(output)
     # The first fold once, the second twice, the third once.
     assert count_runs(output) == 4 and not list(output.rglob("checkpoint-*"))
-    # What the resumed run says of its time is not of the whole training.
+    # The time of the resumed run is not that of the whole training.
     collect(output, runs, NAMES)
     assert read_json(output / "results.json")["train_seconds"] == pytest.approx((3 + 5) / 2)
 
@@ -149,7 +152,7 @@ def test_an_interrupted_run_is_started_again(tmp_path, start):
 def write_runs(
     output: Path, labels: list[str], predicted: list[str], seed: int = 0, size: int = 2, seconds=None, names=NAMES
 ) -> list[Run]:
-    """Folds of one timeline of `size` posts, as if they had been run."""
+    """Writes the files of finished runs, with folds of one timeline of `size` posts."""
     runs = []
     for fold in range(len(labels) // size):
         run = Run(output, fold, None, seed)
@@ -196,7 +199,7 @@ def test_other_posts_are_not_compared(tmp_path, labels, seed, problem):
         compare(tmp_path / "ours", tmp_path / "theirs", NAMES)
 
 
-# Of two timelines of four posts.
+# Two timelines of four posts.
 ACTUAL = [0, 1, 1, 0, 0, 0, 1, 0]
 
 
@@ -226,7 +229,7 @@ def test_the_table_has_what_the_predictions_say(tmp_path):
     assert bilstm["macro_f1"] == pytest.approx((macro(theirs) + macro(ours)) / 2)
     assert bilstm["macro_f1_std"] == pytest.approx(abs(macro(theirs) - macro(ours)) / 2**0.5)
     assert bilstm["f1_Switch"] == pytest.approx((f1_score(ACTUAL, theirs) + f1_score(ACTUAL, ours)) / 2)
-    # Of two timelines, a resample has the first twice, both, or the second twice; each in more than 2.5 % of all.
+    # A resample of two timelines has the first twice, both, or the second twice, each with more than 2.5 %.
     first, second = list(range(4)), list(range(4, 8))
     resampled = [
         (macro(theirs, posts) + macro(ours, posts) - macro(ours, posts) - macro(again, posts)) / 2
@@ -263,7 +266,7 @@ def test_a_method_has_the_settings_of_its_recipe(tmp_path):
 
 
 def test_methods_are_compared_with_the_real_scripts(tmp_path, monkeypatch, capsys):
-    """On folds that are given."""
+    """The folds are given."""
     monkeypatch.chdir(ROOT)
     made = list(synthetic_posts(12, seed=0, posts_per_timeline=5))
     posts, output, folds = write_posts(tmp_path / "posts.csv", made), tmp_path / "out", tmp_path / "folds.json"

@@ -1,4 +1,4 @@
-"""Few-shot prompting: examples and prompts worked by hand, and answers' likelihoods against plain whole sequences."""
+"""Checks few-shot prompting: prompts worked by hand, and likelihoods of answers against whole sequences."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ TIMELINE = make_timeline([0, 1, -100], texts=["so calm", "so sad", "lost\n\nagai
 
 @pytest.fixture
 def tokenizer(tokenization) -> BertTokenizer:
-    """The offline tokenizer with the characters of prompts and a chat template."""
+    """Returns the offline tokenizer with the characters of prompts and a chat template."""
     vocabulary = AutoTokenizer.from_pretrained(tokenization).get_vocab()
     for character in "<>/[]:\u2039":
         vocabulary[character] = len(vocabulary)
@@ -85,7 +85,10 @@ def test_a_prompt_that_does_not_fit_names_its_post(tokenizer, tmp_path):
 
 
 def save_language_model(tokenizer, folder) -> GPT2LMHeadModel:
-    """Its positions are absolute, so that padding on the wrong side shows. Its weights are wide, so answers differ."""
+    """
+    Saves a model with absolute positions, so that padding on the wrong side shows, and large weights, so that answers
+    differ.
+    """
     sizes = {"n_positions": 4096, "n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 2, "eos_token_id": 3}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **sizes)).eval()
     generator = torch.Generator().manual_seed(0)
@@ -99,7 +102,7 @@ def save_language_model(tokenizer, folder) -> GPT2LMHeadModel:
 
 @torch.no_grad()
 def log_probability(model, prompt: list[int], answer: list[int]) -> float:
-    """The log-probability of an answer after a prompt, in one pass over both."""
+    """Returns the log-probability of an answer after a prompt, in one pass over both."""
     log_probabilities = model(torch.tensor([[*prompt, *answer]])).logits[0].log_softmax(-1)
     return sum(log_probabilities[len(prompt) + step - 1, token].item() for step, token in enumerate(answer))
 

@@ -1,4 +1,4 @@
-"""The networks over frozen embeddings against one stream at a time, computed step by step in NumPy."""
+"""Checks the networks over frozen embeddings against one stream at a time, computed step by step in NumPy."""
 
 import math
 
@@ -27,12 +27,12 @@ def make_model(architecture: str, **settings) -> HistoryModel:
 
 
 def tiny_model(architecture: str, **settings) -> HistoryModel:
-    """In float64, so that the order of sums makes no difference."""
+    """Returns a model in float64, so that the order of sums makes no difference."""
     return make_model(architecture, **{**SIZES, **OWN_SIZES[architecture], **settings}).double().eval()
 
 
 def tiny_batch(lengths: list[int], window: int = 8, timed: bool = True) -> dict[str, torch.Tensor]:
-    """Streams of these lengths. The padding holds values that must not be read."""
+    """Returns streams of these lengths. The padding holds values that must not be read."""
     generator = torch.Generator().manual_seed(1)
     embeddings = torch.randn(len(lengths), window, 3, generator=generator, dtype=torch.float64)
     gaps = torch.rand(len(lengths), window, generator=generator, dtype=torch.float64) * 1e5
@@ -44,7 +44,7 @@ def tiny_batch(lengths: list[int], window: int = 8, timed: bool = True) -> dict[
 
 
 def plain_lstm(lstm: torch.nn.LSTM, posts: list[np.ndarray]) -> np.ndarray:
-    """The sum of the final states of both directions, gate by gate."""
+    """Returns the sum of the final states of both directions, computed gate by gate."""
     finals = 0
     for suffix, sequence in (("", posts[::-1]), ("_reverse", posts)):
         w_in, w_hidden, b_in, b_hidden = (
@@ -79,7 +79,7 @@ def plain_times(elapsed: list[float]) -> list[float]:
 
 
 def plain_features(model: HistoryModel, posts: list[np.ndarray], seconds: list[float] | None):
-    """The classifier's input for one stream."""
+    """Returns the classifier's input for one stream."""
     newest = posts[-1]
     elapsed = seconds or list(range(len(posts)))[::-1]
     match model.config.model_type:

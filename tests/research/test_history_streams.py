@@ -1,4 +1,4 @@
-"""Streams of frozen embeddings, as the networks over them read them."""
+"""Checks the streams of frozen embeddings that the networks read."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def encoder(tmp_path) -> Path:
-    """The folder of an encoder that reads 24 tokens."""
+    """Returns the folder of an encoder that reads 24 tokens."""
     return Path(save_encoder(tmp_path / "encoder", initializer_range=0.5))
 
 
@@ -44,9 +44,9 @@ def test_posts_are_the_means_of_their_tokens_cut_to_what_the_encoder_reads(encod
     parts = dict.fromkeys(("train", "test"), timelines)
     prepared = method.prepare(parts, ["x", "y"], DataTrainingArguments(window=2))
     items = prepared.items["test"]
-    found = prepared.collator([items[row] for row in range(4)])["embeddings"][:, -1]
+    vectors = prepared.collator([items[row] for row in range(4)])["embeddings"][:, -1]
     model, tokenizer = AutoModel.from_pretrained(encoder).eval(), AutoTokenizer.from_pretrained(encoder)
-    for vector, text in zip(found, texts, strict=True):
+    for vector, text in zip(vectors, texts, strict=True):
         with torch.no_grad():
             states = model(**tokenizer(text, truncation=True, max_length=24, return_tensors="pt")).last_hidden_state
         torch.testing.assert_close(vector, states[0].mean(0), atol=1e-5, rtol=0)
@@ -54,7 +54,7 @@ def test_posts_are_the_means_of_their_tokens_cut_to_what_the_encoder_reads(encod
 
 
 def test_weights_that_a_checkpoint_lacks_change_nothing(encoder):
-    """The pooler is drawn at each loading; neither the cache nor what is drawn next may depend on it."""
+    """The pooler is drawn at random at each loading. Neither the cache nor later draws may depend on it."""
     weights = load_file(encoder / "model.safetensors")
     save_file(
         {name: tensor for name, tensor in weights.items() if "pooler" not in name},
@@ -90,7 +90,7 @@ def timelines(timed: bool = True) -> list[Timeline]:
 
 
 def streams(tokenizer, window: int, timed: bool = True, embeddings: dict = EMBEDDINGS, **settings) -> dict:
-    """All streams in one batch, with these embeddings of the posts."""
+    """Returns all streams in one batch, with these embeddings of the posts."""
     people, rows = timelines(timed), []
     for row in to_rows(people, tokenizer, window, targets_per_row=1, **settings):
         ids = next(timeline.post_ids for timeline in people if row["post_ids"][0] in timeline.post_ids)
@@ -101,7 +101,7 @@ def streams(tokenizer, window: int, timed: bool = True, embeddings: dict = EMBED
 
 
 def present(batch: dict) -> list[list[float]]:
-    """The first number of each embedding, 0 for padding."""
+    """Returns the first number of each embedding, 0 for padding."""
     return batch["embeddings"][..., 0].masked_fill(~batch["mask"], 0).tolist()
 
 

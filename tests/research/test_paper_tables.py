@@ -1,4 +1,4 @@
-"""The tables of the paper, and the commands of their runs."""
+"""Checks the tables of the paper, and the commands of their runs."""
 
 import pytest
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def runs_of(tmp_path, monkeypatch):
-    """What the command of a row gives to each run, parsed, and the cross-validation's own arguments."""
+    """Returns the arguments of the cross-validation in a row's command, and the parsed arguments of its runs."""
     monkeypatch.chdir(paper_tables.ROOT)
 
     def call(row: str, *arguments: str, window: int | None = None):
@@ -23,10 +23,10 @@ def runs_of(tmp_path, monkeypatch):
         args = paper_tables.parse_args([*settings, "--output_dir", str(tmp_path), *arguments])
         command = paper_tables.command(args, row, window)
         assert command[1:3] == ["-m", "research.run_cross_validation"]
-        place = command.index("--")
-        run = [*command[place + 1 :], "--output_dir", str(tmp_path)]
+        separator = command.index("--")
+        run = [*command[separator + 1 :], "--output_dir", str(tmp_path)]
         kind = with_own_recipe(run)[0] if any("baselines/" in part for part in command) else ModelArguments
-        return command[3:place], *parse([kind, DataTrainingArguments, StreamTrainingArguments], run)
+        return command[3:separator], *parse([kind, DataTrainingArguments, StreamTrainingArguments], run)
 
     return call
 
@@ -54,7 +54,7 @@ def test_the_command_of_every_row_parses(runs_of, recipes):
 
 
 def test_tables_that_share_a_row_run_it_by_the_same_command(runs_of):
-    """TalkLife's recipe has a window of 10, which is one of table 8."""
+    """The window of TalkLife's recipe, 10, is one of table 8."""
     assert runs_of("BiLSTM", window=10) == runs_of("BiLSTM")
     own, _, data, _ = runs_of("BiLSTM", window=5)
     assert data.window == 5 and own[own.index("--output_dir") + 1].endswith("bilstm_window_5")

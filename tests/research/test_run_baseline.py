@@ -1,4 +1,4 @@
-"""research.run_baseline: every method on the posts that TempoFormer sees."""
+"""Checks research.run_baseline: every method on the posts that TempoFormer reads."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def run(folder: Path, *arguments: str) -> tuple[list[dict[str, str]], dict[str, float]]:
-    """Predictions and results of a short training on synthetic posts."""
+    """Returns predictions and results of a short training on synthetic posts."""
     file = write_posts(folder.parent / "posts.csv", list(synthetic_posts(12, seed=0, posts_per_timeline=5)))
     recipes = [argument for argument in arguments if argument.endswith(".yaml")]
     settings = ["--window", "3", "--num_train_epochs", "1", "--do_train", "--do_eval", "--do_predict"]
@@ -36,7 +36,7 @@ def run(folder: Path, *arguments: str) -> tuple[list[dict[str, str]], dict[str, 
     "method", ["class_prior", "post", "concatenated", "ffn_history", "bilstm", "swnu", "seq_sig_net"]
 )
 def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, trained, encoder, method):
-    """As a TempoFormer does. One of them is calibrated."""
+    """It reads the posts that a TempoFormer reads. One baseline is calibrated."""
     model = [] if method == "class_prior" else ["--model_name_or_path", encoder]
     calibrated = ["--calibrate"] if method == "bilstm" else []
     rows, results = run(tmp_path / "out", f"research/baselines/{method}.yaml", *model, *calibrated)
@@ -45,17 +45,17 @@ def test_a_baseline_is_one_recipe_and_sees_the_same_posts(tmp_path, trained, enc
         assert [row[column] for row in ours] == [row[column] for row in rows]
     figures = {"confusion_matrix.png", "reliability.png"} | ({"learning_curve.png"} if model else set())
     assert {path.name for path in (tmp_path / "out").glob("*.png")} == figures
-    of_switch = results["test"]["classes"]["Switch"]
-    assert of_switch["posts"] == [row["label"] for row in ours].count("Switch")
+    switch = results["test"]["classes"]["Switch"]
+    assert switch["posts"] == [row["label"] for row in ours].count("Switch")
     right = [row["label"] == row["prediction"] == "Switch" for row in rows].count(True)
-    assert of_switch["recall"] == pytest.approx(right / of_switch["posts"])
+    assert switch["recall"] == pytest.approx(right / switch["posts"])
     for row in rows if calibrated else ():
         thresholds = read_json(tmp_path / "out" / "config.json")["calibration"]["thresholds"]
         assert row["prediction"] == NAMES[float(row["probability_Switch"]) > thresholds[1]]
 
 
 def test_a_prompted_model_predicts_a_label_for_every_post(tmp_path):
-    """Also a language model that was never trained, whose own answers would name none."""
+    """Even an untrained language model does, whose own answers would name no label."""
     save_language_model(tmp_path / "llm")
     recipe = ["research/baselines/few_shot_stream.yaml", "--model_name_or_path", str(tmp_path / "llm")]
     rows, _ = run(tmp_path / "out", *recipe)
@@ -71,7 +71,7 @@ def test_without_a_recipe_a_method_has_its_own_and_takes_the_best_epoch(tmp_path
     run_baseline.main([*command, "--window", "3"])
     results, state = (read_json(tmp_path / "out" / name) for name in ("all_results.json", "trainer_state.json"))
     scores = [entry["eval_macro_f1"] for entry in state["log_history"] if "eval_macro_f1" in entry]
-    # What is evaluated after training is the best epoch's; three more were no better.
+    # The evaluation after training is that of the best epoch; three more epochs were no better.
     assert results["validation"]["macro_f1"] == pytest.approx(max(scores))
     assert scores[-4] == max(scores) and len(scores) < 100
     assert state["train_batch_size"] == 64

@@ -1,4 +1,4 @@
-"""Log-signatures against iterated integrals, and their algebraic properties."""
+"""Checks log-signatures against iterated integrals, and their algebraic properties."""
 
 import pytest
 import torch
@@ -17,9 +17,9 @@ def random_paths(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_expanding_windows_are_iterated_integrals(channels):
     paths = random_paths(2, 5, channels)
-    found = log_signatures(paths)
-    assert found.shape == (2, 5, log_signature_size(channels))
-    for path, rows in zip(paths.numpy(), found, strict=True):
+    actual = log_signatures(paths)
+    assert actual.shape == (2, 5, log_signature_size(channels))
+    for path, rows in zip(paths.numpy(), actual, strict=True):
         assert not rows[0].any()
         for last in range(1, 5):
             expected = torch.from_numpy(plain_log_signature(path[: last + 1], 3))

@@ -1,4 +1,4 @@
-"""Baselines: a rotation that must be undone, neighbours by a plain loop, a word that swaps its contexts."""
+"""Checks static embeddings: undone rotations, neighbours by a plain loop, a word that swaps its contexts."""
 
 import math
 import random
@@ -27,7 +27,7 @@ def keyed(words: list[str], vectors: np.ndarray, counts: dict[str, int] | None =
 
 
 def test_rotation_is_undone():
-    """A space that is rotated, moved, scaled and in another order is the same; one word in it is not."""
+    """A space that is rotated, moved, scaled and reordered counts as the same. One word in it has changed."""
     generator = np.random.default_rng(0)
     before = generator.normal(size=(40, 6))
     rotated = 3 * (before @ ortho_group.rvs(6, random_state=0)) + generator.normal(size=6)
@@ -47,7 +47,7 @@ def test_rotation_is_undone():
 
 
 def test_neighbours(caplog):
-    """Rare words and words of one time are no neighbours, but a rare target has neighbours."""
+    """Rare words and words of one time are not neighbours, but a rare target has neighbours."""
     generator = np.random.default_rng(1)
     spaces = {time: dict(zip(WORDS, generator.normal(size=(40, 4)), strict=True)) for time in TIMES}
     spaces["new"] |= {word: spaces["old"][word] + 0.5 * spaces["new"][word] for word in WORDS}
@@ -73,7 +73,7 @@ def test_neighbours(caplog):
 
 
 def made_sentences() -> list[DatedSentence]:
-    """Two topics of 15 words; "swap" goes from one to the other, "fixed" stays, "late" is new."""
+    """Returns sentences of two topics of 15 words. "swap" changes its topic, "fixed" keeps it, "late" is new."""
     generator = random.Random(0)
     sentences = []
     for time in TIMES:

@@ -1,4 +1,4 @@
-"""Boosted trees on vectors of posts, and on position and time alone."""
+"""Checks boosted trees on vectors of posts, and on position and time alone."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ NAMES = ["same", "other"]
 
 
 def make_timelines(seed: int) -> list[Timeline]:
-    """Posts of one word; the label says whether it is that of the post before, and the first has none."""
+    """Returns posts of one word. The label tells whether the previous post has another word."""
     generator = np.random.default_rng(seed)
     timelines = []
     for number in range(30):
@@ -44,7 +44,7 @@ def test_trees_learn_what_differs_from_the_post_before(tmp_path, parts):
 
 
 def test_position_and_time_learn_from_validation_posts_too(parts):
-    """In training posts the label says the opposite of the position, and they are few."""
+    """In the few training posts, the label is the opposite of what the position says."""
     for name, count in {"train": 2, "validation": 30, "test": 10}.items():
         labels = [0, 1] * 4 if name != "train" else [1, 0] * 4
         parts[name] = [replace(timeline, labels=labels) for timeline in parts[name][:count]]

@@ -1,4 +1,4 @@
-"""A tiny encoder and a model that was trained on it, once for all tests of the scripts."""
+"""A tiny encoder and a model trained on it, once for all tests of the scripts."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ def encoder(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="session")
 def posts() -> list[dict]:
-    """Twelve timelines of five posts."""
+    """Returns twelve timelines of five posts."""
     return list(synthetic_posts(12, seed=0, posts_per_timeline=5))
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, encoder, posts) -> Path:
-    """The folder of a model that was trained on a part of the posts, which are in `posts.csv` beside it."""
+    """Returns the folder of a model that was trained on a part of the posts, which are in `posts.csv` beside it."""
     folder = tmp_path_factory.mktemp("trained")
     model = ["--model_name_or_path", encoder, "--train_file", write_posts(folder / "posts.csv", posts)]
     settings = ["--window", "3", "--num_train_epochs", "1", "--do_train", "--do_eval", "--do_predict"]

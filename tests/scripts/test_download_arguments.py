@@ -1,4 +1,4 @@
-"""--cache_dir, --model_revision, --token and --trust_remote_code reach everything that a script loads."""
+"""Checks that --cache_dir, --model_revision, --token and --trust_remote_code reach everything that a script loads."""
 
 import json
 import os

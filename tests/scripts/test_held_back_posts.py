@@ -1,4 +1,7 @@
-"""A model is not scored on what it has learned from, and results of an earlier run are not those of a new one."""
+"""
+Checks that a model is not scored on posts it has learned from, and that results of an earlier run do not pass for new
+ones.
+"""
 
 import json
 from pathlib import Path
@@ -38,7 +41,7 @@ def people(rows: list[dict[str, str]]) -> set[str]:
 
 
 def learned_from(trained: Path) -> list[dict]:
-    """The posts of the parts on which a model was trained and validated."""
+    """Returns the posts on which a model was trained and validated."""
     tested = people(read_table(trained / "_predictions.csv"))
     return [post for post in POSTS if post["timeline_id"] not in tested]
 
@@ -62,7 +65,7 @@ def write_dataset(folder: Path) -> str:
 
 
 NEW = of_others(POSTS[:5], "new")
-# What a model is given that has learned from most of `POSTS`, and what the error names.
+# Input of a model that has learned from most of `POSTS`, and the words in the error.
 REFUSED = {
     "the file that it was trained on": (lambda folder, _: to_train(folder, POSTS), "--train_file.*--test_file"),
     "a dataset without a test split": (lambda folder, _: ["--dataset_name", write_dataset(folder)], "no test split"),
@@ -86,7 +89,7 @@ def test_a_model_is_not_scored_on_what_it_learned_from(tmp_path, trained, case):
 
 
 def test_other_timelines_and_posts_without_labels_are_predicted_whole(tmp_path, trained):
-    """New posts of the people in the training too."""
+    """New posts of the people in the training are predicted as well."""
     held_back = people(read_table(trained / "_predictions.csv"))
     tested = [post for post in POSTS if post["timeline_id"] in held_back]
     for number, (posts, columns) in enumerate(((NEW, None), (tested + NEW, None), (POSTS, UNLABELLED))):
@@ -103,7 +106,7 @@ def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     assert "person" not in written
     record = json.loads(written)
     assert [len(set(record[name])) for name in files] == [7, 2, 3]
-    # Of what it has learned from nothing is tested. What it was validated on may be validated on again.
+    # No post that it has learned from is tested. Validation posts may be used for validation again.
     assert people(predict(tmp_path / "test", out, f"--test_file={tmp_path}/test.csv")) == people(files["test"])
     new = to_test(tmp_path, NEW)
     predict(tmp_path / "new", out, *new, f"--validation_file={tmp_path}/validation.csv", "--do_eval")
@@ -127,7 +130,7 @@ def test_a_model_remembers_what_its_first_training_learned_from(tmp_path, traine
 
 
 def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
-    """Its thresholds have learned from the posts that they are fitted to."""
+    """Thresholds learn from the posts that they are fitted to."""
     others = write_posts(tmp_path / "others.csv", of_others(POSTS, "other"))
     calibrate = ["--model_name_or_path", str(trained), "--calibrate", "--validation_file", others]
     run_glue_style.main([*calibrate, "--report_to", "none", "--output_dir", str(tmp_path / "calibrated")])
@@ -144,7 +147,7 @@ def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
 
 @pytest.mark.parametrize("again", ["7 ", "7.0"])
 def test_a_timeline_is_in_one_of_the_given_files(tmp_path, encoder, again):
-    """Also where its id has white space, or became a float."""
+    """White space around an id, or a float in its place, makes no difference."""
     arguments = []
     for name, ids in {"train": ["7", "9"], "validation": ["8"], "test": [again, "10.0"]}.items():
         posts = [{**post, "timeline_id": timeline_id} for timeline_id in ids for post in POSTS[:5]]
@@ -172,7 +175,7 @@ def test_no_result_of_an_earlier_run_stays_beside_new_ones(tmp_path, trained):
     assert not [name for name in STALE if (new / name).exists()]
 
 
-# What a run that does not train would change of a model: its results, or what the results are of.
+# A run that does not train would change a model's results, or the split that they belong to.
 CHANGES = {"prediction": ["--do_predict", "--test_file"], "calibration": ["--calibrate", "--validation_file"]}
 
 

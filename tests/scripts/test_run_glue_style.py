@@ -1,4 +1,4 @@
-"""run_glue_style.py, from tables of posts to a model, its scores and its predictions."""
+"""Checks run_glue_style.py, from tables of posts to a model, its scores and its predictions."""
 
 import sys
 from datetime import datetime
@@ -31,7 +31,7 @@ def in_root(monkeypatch):
 
 
 def run(folder: Path, *arguments: str) -> list[dict[str, str]]:
-    """Predictions of a run on synthetic posts, unless the arguments name other files."""
+    """Returns the predictions of a run on synthetic posts, or on the files that the arguments name."""
     if not any(argument.endswith("_file") or argument == "--dataset_name" for argument in arguments):
         arguments = (*arguments, "--train_file", write_posts(folder.parent / "posts.csv", POSTS))
     main([*arguments, "--output_dir", str(folder), "--do_predict", "--report_to", "none"])
@@ -39,14 +39,14 @@ def run(folder: Path, *arguments: str) -> list[dict[str, str]]:
 
 
 def fine_tune(folder: Path, encoder: str, *arguments: str) -> list[dict[str, str]]:
-    """Predictions of a model that was trained for one epoch."""
+    """Returns the predictions of a model that was trained for one epoch."""
     settings = ["--window", "3", "--num_train_epochs", "1", "--do_train", "--do_eval"]
     return run(folder, "--model_name_or_path", encoder, *settings, *arguments)
 
 
 def test_own_csv_to_predictions(tmp_path):
-    """Shuffled posts, one without a label: each test post is predicted once, in the order of the file."""
-    posts = [dict(POSTS[place]) for place in torch.randperm(60, generator=torch.Generator().manual_seed(0)).tolist()]
+    """Posts are shuffled, and one has no label. Each test post is predicted once, in the order of the file."""
+    posts = [dict(POSTS[number]) for number in torch.randperm(60, generator=torch.Generator().manual_seed(0)).tolist()]
     posts[7]["label"] = ""
     file = write_posts(tmp_path / "mixed.csv", posts)
     demo = ["configuration/demo.yaml", "--num_train_epochs", "1", "--window", "3", "--do_eval"]
@@ -77,7 +77,10 @@ STREAM = ["--streaming", "--max_steps", "4", "--eval_strategy", "steps", "--eval
 
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
 def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
-    """Files of shards; scores, position and time, the record of the split; and training again only loads the model."""
+    """
+    Each shard is a file. Checks scores, position and time, the record of the split, and that a second run loads the
+    model.
+    """
     parts = {name: of_others(POSTS, name) for name in ("train 1", "train 2", "validation", "test")}
     for name, posts in parts.items():
         write_posts(tmp_path / f"{name}.csv", posts)
@@ -99,14 +102,14 @@ def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
 
 
 def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
-    """A folder of split files is a dataset to `datasets`, as a Hub id is. Samples are timelines, evenly spaced."""
+    """For `datasets` a folder of split files is a dataset, like a Hub id. Samples are timelines, evenly spaced."""
     (tmp_path / "posts").mkdir()
     for name in ("train", "validation", "test"):
         write_posts(tmp_path / "posts" / f"{name}.csv", of_others(POSTS, name))
     dataset = ["--dataset_name", str(tmp_path / "posts"), "--max_predict_samples", "4"]
     rows = fine_tune(tmp_path / "out", encoder, *dataset)
     ids = list(dict.fromkeys(post["timeline_id"] for post in POSTS))
-    assert [row["timeline_id"] for row in rows[::5]] == [f"test-{ids[place]}" for place in (0, 3, 6, 9)]
+    assert [row["timeline_id"] for row in rows[::5]] == [f"test-{ids[number]}" for number in (0, 3, 6, 9)]
     # The class weights are of the posts that are trained on.
     labels = [post["label"] for post in POSTS]
     weights = [(len(labels) / labels.count(name)) ** 0.5 for name in NAMES]
@@ -114,7 +117,7 @@ def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
 
 
 def test_the_results_are_those_of_the_predictions(trained):
-    """Counted anew from the table, in which posts follow each other in time."""
+    """Counts the results again from the table, in which posts are in the order of time."""
     rows, test = read_table(trained / "_predictions.csv"), read_json(trained / "all_results.json")["test"]
     actual, predicted = ([row[column] for row in rows] for column in ("label", "prediction"))
     assert test["posts"] == len(rows) and test["timelines"] == len({row["timeline_id"] for row in rows})
@@ -129,7 +132,7 @@ def test_the_results_are_those_of_the_predictions(trained):
 
 def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path, encoder, caplog):
     dev = list(synthetic_posts(8, seed=1, posts_per_timeline=9))
-    dev = [post | {"label": "" if place % 3 == 1 else post["label"]} for place, post in enumerate(dev)]
+    dev = [post | {"label": "" if number % 3 == 1 else post["label"]} for number, post in enumerate(dev)]
     files = ["--validation_file", write_posts(tmp_path / "dev.csv", of_others(dev, "dev"))]
     files += ["--test_file", write_posts(tmp_path / "test.csv", of_others(dev, "test"))]
     train_file = ["--train_file", write_posts(tmp_path / "posts.csv", POSTS)]
@@ -172,13 +175,13 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
 
 
 def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, str]]):
-    """Equal tables, but for rounding of the probabilities."""
+    """Checks that tables are equal, except for rounding of the probabilities."""
     for row, other in zip(rows, others, strict=True):
         assert_same(*(one | {name: float(one[name]) for name in PROBABILITIES} for one in (row, other)))
 
 
 def test_predictions_without_texts(tmp_path, trained):
-    """With a frozen encoder the rows hold vectors, so the texts come from the timelines."""
+    """With a frozen encoder, rows hold vectors, so the texts come from the timelines."""
     posts = of_others(POSTS, "new")
     arguments = ["--model_name_or_path", str(trained), "--test_file", write_posts(tmp_path / "new.csv", posts)]
     whole = run(tmp_path / "whole", *arguments, "--freeze_encoder")

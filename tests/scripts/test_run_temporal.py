@@ -1,4 +1,7 @@
-"""run_temporal_mlm.py, from dated texts to a model, predicted times and a ranked table of words."""
+"""
+Checks run_temporal_mlm.py and run_semantic_change.py, from dated texts to a model, predicted times and a ranked table
+of words.
+"""
 
 import gzip
 import json
@@ -26,7 +29,7 @@ OLD, NEW = "1810-1860", "1960-2010"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A plain BERT, and texts in which only the old ones have `tree` and only the new ones `plane`."""
+    """Returns a plain BERT and texts. Only the old texts have `tree`, and only the new ones `plane`."""
     path = tmp_path_factory.mktemp("temporal")
     torch.manual_seed(0)
     config = BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=16, initializer_range=0.2, **SIZES)
@@ -40,7 +43,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def train(folder: Path, output: Path, *more: str) -> dict[str, torch.Tensor]:
-    """The weights after two steps, unless more is asked for."""
+    """Returns the weights after two steps, by default."""
     run_temporal_mlm.main(
         [
             *("--model_name_or_path", str(folder / "bert"), "--output_dir", str(output), "--report_to", "none"),
@@ -53,7 +56,7 @@ def train(folder: Path, output: Path, *more: str) -> dict[str, torch.Tensor]:
 
 
 def test_a_streamed_training_finds_its_times_and_mixes_them(folder, tmp_path):
-    """Two files are two shards, of which a batch has texts; the second training is loaded, not trained again."""
+    """Two files are two shards, and a batch has texts of both. The second run loads the model."""
     stream = ("--streaming", "--max_steps", "4", "--line_by_line", "--logging_steps", "1", "--save_steps", "2")
     before = train(folder, tmp_path / "streamed", *stream)
     assert before["bert.time_embeddings.weight"].shape == (5, 16)
@@ -110,7 +113,7 @@ def test_a_checkpoint_in_16_bits_is_trained_in_32(folder, tmp_path):
 
 
 def test_a_trained_model_goes_on_with_more_times(folder, tmp_path):
-    """The embeddings of its own times stay, and the counts of documents are added up."""
+    """The embeddings of its own times stay, and the counts of documents are summed."""
     scaled = ["--temporal_attention", "scaled", "--time_scaling", "documents"]
     first = train(folder, tmp_path / "first", *scaled)
     (tmp_path / "1861-1959.txt").write_text("the plane flew\n" * 20, encoding="utf-8")
@@ -154,7 +157,7 @@ def test_undated_letters_are_dated(folder, tmp_path):
 
 
 def test_new_time_tokens_are_as_far_apart_as_words(folder, tmp_path):
-    """From one vector they would take thousands of steps to part, and all texts would get the same time."""
+    """If all started from one vector, they would need thousands of steps to part, and all texts would get one time."""
     weights = train(folder, tmp_path / "out", "--prepend_time", "true", "--learning_rate", "1e-9")
     vectors = weights["bert.embeddings.word_embeddings.weight"]
     words, times = vectors[: len(VOCABULARY)], vectors[len(VOCABULARY) :]
@@ -173,13 +176,13 @@ def test_a_stream_classifier_does_not_read_a_temporal_encoder(folder, tmp_path):
 
 
 def rank(model: Path, output: Path, *more: str | Path) -> list[dict[str, str]]:
-    """The table of words."""
+    """Returns the table of words."""
     run_semantic_change.main(["--model_name_or_path", str(model), "--output_dir", str(output), *map(str, more)])
     return read_table(output / "changes.csv")
 
 
 def test_words_are_ranked_by_change(folder, tmp_path, capsys):
-    """`air` is among old words at one time and among new ones at the other, `the` and `flew` too."""
+    """`air` occurs with old words at one time and with new words at the other; so do `the` and `flew`."""
     train(folder, tmp_path / "model", "--max_steps", "20")
     (tmp_path / "truth.txt").write_text("the\t0.1\nflew\t0.2\nair\t0.9\ntree\t0.8\n", encoding="utf-8")
     (tmp_path / "targets.txt").write_text("the\nflew\nair\ntree\n", encoding="utf-8")
@@ -254,7 +257,7 @@ def test_one_dated_table(folder, tmp_path):
 
 
 def test_a_published_dwug_data_set(folder, tmp_path):
-    """Its folder and its own file of gold scores; its groupings are the times, and it has no frequencies."""
+    """The data set has its own folder and gold scores. Its groupings are the times, and it has no frequencies."""
     header = "lemma\tpos\tdate\tgrouping\tidentifier\tdescription\tcontext\tindexes_target_token"
     scores = {"the": "0.1", "flew": "0.2", "air": "0.9"}
     for word in scores:

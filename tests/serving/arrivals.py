@@ -1,4 +1,4 @@
-"""What the tests of posts that keep arriving share."""
+"""Helpers for the tests of posts that keep arriving."""
 
 import socket
 import time
@@ -26,13 +26,13 @@ TIMELINES = {
 
 
 def cut(name: str, *numbers: int) -> dict[str, list]:
-    """Some posts of a timeline, as if there were no others."""
+    """Returns some posts of a timeline, as if there were no others."""
     return {key: [values[number] for number in numbers] for key, values in TIMELINES[name].items()}
 
 
 def make_pipe(**settings):
     model, tokenizer = tiny_reader(**settings)
-    # So wide that each earlier post of a stream shows in the scores.
+    # Weights so large that each earlier post of a stream shows in the scores.
     for weight in model.parameters():
         if weight.dim() == 2:
             torch.nn.init.normal_(weight, std=0.3)
@@ -40,7 +40,7 @@ def make_pipe(**settings):
 
 
 class DictStore:
-    """A store in this process. `meanwhile` has what is called before the next writings, once each."""
+    """Stores memories in this process. Calls the next function of `meanwhile` before each write."""
 
     def __init__(self):
         self.memories: dict[str, tuple[bytes, bytes]] = {}
@@ -59,7 +59,7 @@ class DictStore:
             if now == version:
                 self.writes += 1
                 self.memories[name] = (str(self.writes).encode(), memory)
-            # What was forgotten meanwhile stays so, and counts as written.
+            # A memory that was forgotten meanwhile is not written, and counts as written.
             if now in (version, b""):
                 saved.add(name)
         return saved
@@ -69,7 +69,7 @@ class DictStore:
 
 
 def send(classifier: LiveClassifier, timelines: dict, posts: list[tuple[str, int]], num_earlier: int = 0) -> list:
-    """One batch of posts (timeline, number), with so many earlier ones as texts."""
+    """Scores one batch of posts (timeline, number), each with up to `num_earlier` earlier posts as texts."""
     read = []
     for name, number in posts:
         texts = timelines[name]["text"]
@@ -91,7 +91,7 @@ def free_port() -> int:
 
 
 def wait_for(call, seconds: float = 120):
-    """Calls until the other side is there."""
+    """Calls until the other side answers."""
     end = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A tiny pipeline, and a Redis server of the test's own."""
+"""A tiny pipeline, and a Redis server for each test."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ def pipe():
 
 @pytest.fixture
 def redis_url(tmp_path):
-    """A server that keeps nothing on disk, empty at the start of each test."""
+    """Yields the address of a server that keeps nothing on disk and is empty at the start of each test."""
     if shutil.which("redis-server") is None:
         pytest.fail("There is no redis-server: `make .venv/redis` installs it.")
     port = free_port()

@@ -1,4 +1,4 @@
-"""A saved model for the tests of the app, in a folder and on a Hub."""
+"""Saves a model for the tests of the app, in a folder and on a Hub."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Posts that keep arriving get the pipeline's answers, whoever computes them."""
+"""Checks that posts that keep arriving get the pipeline's answers, in one process or several."""
 
 import json
 import random
@@ -20,14 +20,14 @@ from modeling_tempoformer.serving.live_classifier import LiveClassifier
 @settings(max_examples=5, deadline=None, database=None)
 @given(data=st.data())
 def test_any_order_of_timelines_gives_the_pipeline_s_answers(variant, data):
-    """Also when the posts come in any batches, at one of two processes."""
+    """Posts come in batches of any size, at one of two processes."""
     pipe, timelines = make_pipe(**variant), dict(TIMELINES)
     if variant.get("timed") is False:
         timelines = {name: {"text": timeline["text"]} for name, timeline in timelines.items()}
     store = DictStore()
     workers = [LiveClassifier(pipe, store), LiveClassifier(pipe, store)]
     names = data.draw(st.permutations([*timelines] * 6))
-    posts = [(name, names[:place].count(name)) for place, name in enumerate(names)]
+    posts = [(name, names[:number].count(name)) for number, name in enumerate(names)]
     answers = {name: [] for name in timelines}
     while posts:
         size = data.draw(st.integers(1, len(posts)))
@@ -51,12 +51,12 @@ def classifier(pipe, store):
 
 
 def told(answer: dict) -> tuple[str, int]:
-    """Where the earlier posts came from, and how many posts were read."""
+    """Returns the source of the earlier posts, and the number of posts that were read."""
     return answer["context"], answer["stream_length"]
 
 
 def test_posts_of_two_processes_at_the_same_time_are_all_read(pipe, store):
-    """The one that writes later reads again what the other one wrote; its other timelines need no second time."""
+    """The later writer reads again what the other process wrote. Its other timelines are read once."""
     first, second = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
     send(first, TIMELINES, [("ann", 0), ("bob", 0)])
     others = []
@@ -81,7 +81,7 @@ def test_a_post_sent_again_gets_its_answer_and_is_read_once(pipe, store, classif
 
 
 def test_only_the_last_answers_are_kept(store, classifier):
-    # Of equal times, so that none is late.
+    # Equal times, so that none is late.
     texts = {"ann": {"text": ["word"] * 25, "timestamp": [1e9] * 25}}
     for number in range(25):
         send(classifier, texts, [("ann", number)])
@@ -107,7 +107,7 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
     for number in range(4):
         send(classifier, TIMELINES, [("ann", number)])
     expected = pipe(TIMELINES["ann"])
-    # What is remembered comes before what is given.
+    # The memory takes precedence over the history.
     others = {"ann": {**TIMELINES["ann"], "text": ["other"] * 4 + TIMELINES["ann"]["text"][4:]}}
     (answer,) = send(classifier, others, [("ann", 4)], 4)
     assert_same([answer], expected[4:5])
@@ -125,7 +125,7 @@ def test_a_forgotten_timeline_starts_from_its_texts_or_anew_and_says_so(pipe, cl
 
 
 class ForgettingStore(DictStore):
-    """Forgets ann when another process has written her timeline first, before ours is read again."""
+    """Forgets ann after another process has written her timeline, before it is read again."""
 
     def save(self, memories):
         saved = super().save(memories)
@@ -136,7 +136,7 @@ class ForgettingStore(DictStore):
 
 @pytest.mark.parametrize("was_written", [False, True])
 def test_forgetting_while_a_post_is_read_leaves_nothing(pipe, was_written):
-    """The post gets an answer, and only a later one is remembered; also where another process has just written."""
+    """The post gets an answer, and only later posts are remembered, even if another process has just written."""
     store = ForgettingStore() if was_written else DictStore()
     classifier, other = LiveClassifier(pipe, store), LiveClassifier(pipe, store)
     send(classifier, TIMELINES, [("ann", 0), ("bob", 0)])
@@ -149,15 +149,18 @@ def test_forgetting_while_a_post_is_read_leaves_nothing(pipe, was_written):
 
 
 def unreadable(memory: bytes) -> list[bytes]:
-    """Cut, without answers, of no number, with other times and counts, of wider vectors, and another model's."""
+    """
+    Returns memories that are cut, without answers, not numbers, with other times, counts or widths, or of another
+    model.
+    """
     tensors, store = load(memory), DictStore()
     send(LiveClassifier(make_pipe(seed=1), store), TIMELINES, [("ann", 0)])
     about = json.loads(tensors["about"].numpy().tobytes())
     (_, _, _, (time,), _, _) = about["timelines"][0]
     others = []
-    for place, value in ((3, ["yesterday"]), (3, [float("nan")]), (3, [time - 1]), (4, "one"), (2, 0)):
+    for field, value in ((3, ["yesterday"]), (3, [float("nan")]), (3, [time - 1]), (4, "one"), (2, 0)):
         changed = json.loads(json.dumps(about))
-        changed["timelines"][0][place] = value
+        changed["timelines"][0][field] = value
         others.append(save({**tensors, "about": torch.tensor(list(json.dumps(changed).encode()), dtype=torch.uint8)}))
     wider = {name: torch.cat((values, values)) for name, values in tensors.items() if "posts." in name}
     return [
@@ -180,7 +183,7 @@ def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_it
         ann, bob = send(classifier, TIMELINES, [("ann", 1), ("bob", 1)])
         assert_same([ann, bob], [*pipe(cut("ann", 1)), pipe(TIMELINES["bob"])[1]])
         assert told(ann) == ("none", 1) and told(bob) == ("memory", 2)
-        # It is whole again.
+        # The memory is valid again.
         (ann,) = send(classifier, TIMELINES, [("ann", 2)])
         assert told(ann) == ("memory", 2)
     assert classifier.num_begun_anew == len(unreadable(before["ann"][1]))
@@ -188,7 +191,7 @@ def test_a_memory_that_cannot_be_read_begins_anew_and_costs_no_other_timeline_it
 
 @pytest.mark.parametrize("kind", MODELS, ids=str)
 def test_one_bit_that_is_another_one_never_changes_an_answer_in_silence(kind):
-    """In any place of what is remembered: the answer is the right one, or that of a timeline which begins anew."""
+    """With any bit flipped, the answer is the right one, or that of a timeline which begins anew."""
     pipe, store = make_pipe(**kind), DictStore()
     classifier = LiveClassifier(pipe, store)
     send(classifier, TIMELINES, [("ann", 0), ("ann", 1)])
@@ -215,8 +218,8 @@ def test_answers_are_calibrated_and_probabilities_of_all_classes(pipe):
     (explained,) = pipe.explain(cut("ann", 0))
     for one in (answer, explained):
         assert list(one["thresholds"].values()) == [0.05, 0.05, 0.9]
-        worth = {name: one["probabilities"][name] / threshold for name, threshold in one["thresholds"].items()}
-        assert one["label"] == max(worth, key=worth.get) != max(one["probabilities"], key=one["probabilities"].get)
+        ratios = {name: one["probabilities"][name] / threshold for name, threshold in one["thresholds"].items()}
+        assert one["label"] == max(ratios, key=ratios.get) != max(one["probabilities"], key=one["probabilities"].get)
     pipe.model.config.calibration = {"temperature": 3.0}
     (answer,) = send(LiveClassifier(pipe, DictStore()), TIMELINES, [("ann", 0)])
     assert answer["thresholds"] is None

@@ -1,4 +1,4 @@
-"""Timelines in a real Redis server: one key each, one writer at a time, and nothing left of who is forgotten."""
+"""Checks timelines in a real Redis server: one key each, one writer at a time, and nothing left after forgetting."""
 
 import pytest
 import redis

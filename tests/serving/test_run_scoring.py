@@ -1,4 +1,7 @@
-"""run_scoring.py from files to predictions, against the pipeline, and when something dies. Slow: Ray starts."""
+"""
+Checks run_scoring.py from files to predictions against the pipeline, also after a process dies. Slow, because Ray
+starts.
+"""
 
 import json
 import random
@@ -22,7 +25,7 @@ NAMES = {0: "No-Switch", 1: "Switch"}
 
 @pytest.fixture(autouse=True)
 def no_network(refused_connections):
-    """Fails a test that asked for another machine; Ray asks clouds for their names, which no setting of it ends."""
+    """Fails a test that tried to reach another machine. Ray always asks clouds for their names."""
     yield
     if refused_connections.exists():
         asked = refused_connections.read_text(encoding="utf-8").splitlines()
@@ -33,7 +36,7 @@ def no_network(refused_connections):
 
 @pytest.fixture(scope="module")
 def ray():
-    """One Ray for the runs in this process."""
+    """Starts one Ray for the runs in this process."""
     from modeling_tempoformer.serving.cluster import started_ray
 
     with started_ray():
@@ -42,7 +45,7 @@ def ray():
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
-    """A calibrated model that reads at most 24 tokens of a post."""
+    """Returns the folder of a calibrated model that reads at most 24 tokens of a post."""
     ids = {name: label for label, name in NAMES.items()}
     model, tokenizer = tiny_reader(num_labels=2, id2label=NAMES, label2id=ids)
     with torch.no_grad():
@@ -57,23 +60,23 @@ def model(tmp_path_factory) -> str:
 
 
 def make_posts(count: int, num_timelines: int) -> list[dict]:
-    """A third of the posts is in one timeline; many posts have the time of another one; some are too long."""
+    """Returns posts, a third of them in one timeline. Many share a time, and some are too long."""
     choose = random.Random(0)
     words = [word for word in AutoTokenizer.from_pretrained(ROOT / "tokenization").get_vocab() if word.isalpha()]
     return [
         {
-            "name": f"{choose.choice([0, *range(num_timelines)] if place % 3 else [0]):03}",
+            "name": f"{choose.choice([0, *range(num_timelines)] if row % 3 else [0]):03}",
             "written": 1.7e9 + choose.randrange(count // 2),
             "words": " ".join(choose.choices(words, k=choose.choice([0, 3, 9, 40]))),
-            "number": f"p{place}",
+            "number": f"p{row}",
             "label": "not a class of the model",
         }
-        for place in range(count)
+        for row in range(count)
     ]
 
 
 def write_corpus(folder: Path, posts: list[dict]) -> Path:
-    """Parquet, CSV in gzip and JSON lines, named so that their order is that of the posts."""
+    """Writes Parquet, gzipped CSV and JSON lines, named in the order of the posts."""
     (folder / "2").mkdir(parents=True)
     for number, name in enumerate(("1.parquet", "2/posts.csv.gz", "3.jsonl")):
         write_table(folder / name, posts[number * len(posts) // 3 :][: len(posts) // 3])
@@ -81,7 +84,7 @@ def write_corpus(folder: Path, posts: list[dict]) -> Path:
 
 
 def start(model: str, posts: Path, output: Path, *more: str) -> pd.DataFrame:
-    """What the script writes."""
+    """Runs the script and returns the predictions."""
     given = ["--model_name_or_path", model, "--input_files", str(posts), "--output_dir", str(output)]
     runpy.run_path(str(ROOT / "run_scoring.py"))["main"]([*given, *more])
     return pd.read_parquet(output)
@@ -91,7 +94,7 @@ COLUMNS = ["--timeline_column", "name", "--timestamp_column", "written", "--text
 
 
 def assert_same(row: pd.Series, ranked: list[dict]):
-    """A row of predictions, and what the pipeline says of all classes."""
+    """Checks a row of predictions against the pipeline's answers for all classes."""
     assert row["prediction"] == ranked[0]["label"]
     for answer in ranked:
         assert row[f"probability_{answer['label']}"] == pytest.approx(answer["score"], abs=1e-5)
@@ -134,7 +137,7 @@ def test_the_predictions_are_those_of_the_pipeline(ray, model, tmp_path, caplog)
 
 
 def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_row(ray, model, tmp_path):
-    posts = [{"timeline_id": "ab"[place % 2], "text": " ".join("happy sad"[place % 5 :])} for place in range(30)]
+    posts = [{"timeline_id": "ab"[row % 2], "text": " ".join("happy sad"[row % 5 :])} for row in range(30)]
     (tmp_path / "posts").mkdir()
     for number in range(3):
         write_table(tmp_path / "posts" / f"{number}.csv", posts[number * 10 :][:10])
@@ -142,10 +145,10 @@ def test_posts_without_times_and_ids_keep_their_order_and_are_named_by_file_and_
     assert "time" not in scored and len(scored) == 30
     pipe = pipeline("stream-classification", model=model, trust_remote_code=True)
     for first in (0, 1):
-        places = range(first, 30, 2)
-        ranked = pipe({"text": [posts[place]["text"] for place in places]}, top_k=2)
-        for place, answers in zip(places, ranked, strict=True):
-            assert_same(scored.loc[f"{tmp_path}/posts/{place // 10}.csv:{place % 10}"], answers)
+        rows = range(first, 30, 2)
+        ranked = pipe({"text": [posts[row]["text"] for row in rows]}, top_k=2)
+        for row, answers in zip(rows, ranked, strict=True):
+            assert_same(scored.loc[f"{tmp_path}/posts/{row // 10}.csv:{row % 10}"], answers)
 
 
 def test_bad_input_is_one_sentence_and_the_command_works_once_it_is_mended(ray, model, tmp_path):
@@ -167,7 +170,7 @@ def test_ray_is_reached_from_this_machine_alone(ray):
 
 
 def test_a_run_goes_on_after_a_worker_was_killed_and_the_script_stopped():
-    """And the benchmark, which does that, finds the predictions of the pipeline."""
+    """The benchmark does this and compares the predictions with the pipeline's."""
     command = [sys.executable, str(ROOT / "benchmarks" / "scoring.py"), "--posts", "4000", "--timelines", "100"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))

@@ -1,4 +1,4 @@
-"""The parts of run_scoring.py that need no Ray: files and folders, partitions, and the record."""
+"""Checks the parts of run_scoring.py that need no Ray: files and folders, partitions, and the record."""
 
 import os
 import sys
@@ -44,8 +44,8 @@ def test_tables_are_found_in_folders_at_every_depth_and_once(tmp_path, monkeypat
         write(tmp_path / name)
     (tmp_path / "b" / "again").symlink_to("deep")
     monkeypatch.chdir(tmp_path)
-    found = find_tables(["./b", "a.tsv", str(tmp_path / "b" / "2.JSONL")], tmp_path / "scored")
-    assert [os.path.realpath(table) for table in found] == [
+    tables = find_tables(["./b", "a.tsv", str(tmp_path / "b" / "2.JSONL")], tmp_path / "scored")
+    assert [os.path.realpath(table) for table in tables] == [
         str(tmp_path / name) for name in ("a.tsv", "b/2.JSONL", "b/deep/1.csv.gz")
     ]
 
@@ -78,28 +78,28 @@ def write_files(corpus: Corpus) -> list:
 
 
 def test_each_post_is_in_one_partition_by_timeline_and_time(tmp_path, monkeypatch):
-    """Posts of the same time keep the order of the input; a file is written in several goes."""
+    """Posts of the same time keep the order of the input. A file is written in several pieces."""
     monkeypatch.setattr(corpus_module, "POSTS_AT_ONCE", 400)
     posts = [
-        {"timeline_id": f"{place * place % 199:03}", "timestamp": f"2024-05-0{5 - place % 4}", "text": f"t{place}"}
-        for place in range(2500)
+        {"timeline_id": f"{number * number % 199:03}", "timestamp": f"2024-05-0{5 - number % 4}", "text": f"t{number}"}
+        for number in range(2500)
     ]
     corpus = make_corpus(tmp_path, [posts[:1400], posts[1400:]])
     written = write_files(corpus)
     tables = [corpus.read(partition) for partition in range(3)]
     assert [table.num_rows for table in tables] == [sum(counts) for counts in zip(*(file[2] for file in written))]
     assert check_times(corpus.tables, [times for _, times, *_ in written])
-    found = {}
+    timelines = {}
     for timeline in (timeline for table in tables for timeline in each_timeline(table, timed=True)):
-        assert timeline.timeline_id not in found
+        assert timeline.timeline_id not in timelines
         days = [f"{to_date(time):%Y-%m-%d}" for time in timeline.timestamps]
-        found[timeline.timeline_id] = list(zip(days, timeline.texts, strict=True))
+        timelines[timeline.timeline_id] = list(zip(days, timeline.texts, strict=True))
     expected = {}
     for post in sorted(posts, key=lambda post: post["timestamp"]):
         expected.setdefault(post["timeline_id"], []).append((post["timestamp"], post["text"]))
-    assert found == expected
+    assert timelines == expected
     ids = {row["text"]: row["post_id"] for table in tables for row in table.to_pylist()}
-    assert ids == {f"t{place}": f"{tmp_path}/{place // 1400}.csv:{place % 1400}" for place in range(2500)}
+    assert ids == {f"t{number}": f"{tmp_path}/{number // 1400}.csv:{number % 1400}" for number in range(2500)}
 
 
 def test_files_with_other_kinds_of_times_are_refused(tmp_path):
@@ -148,7 +148,7 @@ def test_a_folder_goes_on_with_the_same_model_posts_and_settings_alone(tmp_path,
 
 
 def test_a_time_is_the_same_in_both_kinds_of_predictions(tmp_path):
-    """To the microsecond, also where seconds lie halfway between two; in the order of time."""
+    """Times agree to the microsecond, also halfway between two, and keep their order."""
     times = [1700040484.3781815, 1700442693.3591466, 1700611897.0848145, 1700618368.9966755, 1700966606.3677714]
     posts = [{"timeline_id": "a", "timestamp": time, "text": "so sad"} for time in times]
     model, tokenizer = tiny_reader(num_labels=2)

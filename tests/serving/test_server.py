@@ -1,4 +1,4 @@
-"""The service of examples/server.py: its bounds, its back-pressure, and what it answers over a socket."""
+"""Checks the service of examples/server.py: its limits, its back-pressure, and its answers over a socket."""
 
 import asyncio
 import importlib.util
@@ -24,7 +24,7 @@ SERVER = ROOT / "examples" / "server.py"
 
 @pytest.fixture
 def server():
-    """The module, not yet serving."""
+    """Imports the module, which does not serve yet."""
     spec = importlib.util.spec_from_file_location("server", SERVER)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -32,7 +32,7 @@ def server():
 
 
 def serve_while_busy(server, jobs: list[tuple]) -> list:
-    """The answers, or exceptions, of jobs (function, item) that arrive while another one is computed."""
+    """Returns the answers, or exceptions, of jobs (function, item) that arrive while another one is computed."""
     busy, go_on = threading.Event(), threading.Event()
 
     def first(items):
@@ -56,7 +56,7 @@ def serve_while_busy(server, jobs: list[tuple]) -> list:
 
 
 class Doubler:
-    """Doubles numbers; fails with the error of an item that has one. Remembers what it was asked for at once."""
+    """Doubles numbers, or raises the error of an item. Remembers the batches that it got."""
 
     def __init__(self, **errors: Exception):
         self.asked, self.errors = [], errors
@@ -78,7 +78,7 @@ def test_posts_that_arrive_while_others_are_read_share_a_step_and_too_many_are_r
 
 
 def test_a_post_that_fails_fails_alone(server):
-    """Not where Redis is gone, which would be asked for every post again."""
+    """If Redis is gone, the posts are not tried one by one."""
     double = Doubler(bad=RuntimeError("broken"), late=redis.ResponseError("of one key"))
     answers = serve_while_busy(server, [(double, item) for item in (1, "bad", 2, "late", 3)])
     assert [str(answer) for answer in answers] == ["2", "broken", "4", "of one key", "6"]
@@ -104,7 +104,7 @@ def test_who_is_forgotten_is_forgotten_after_the_posts_that_were_waiting(server)
 
 @pytest.fixture
 def client(server, pipe, tmp_path, monkeypatch):
-    """The service in this process, with a store of its own."""
+    """Yields the service in this process, with a store of its own."""
     pipe.save_pretrained(tmp_path / "model")
     monkeypatch.setattr(server, "RedisStore", lambda *settings: DictStore())
     with TestClient(server.create_app(str(tmp_path / "model"), "redis://nobody")) as client:
@@ -133,7 +133,7 @@ def test_no_post_waits_for_an_explanation(server, client, monkeypatch):
 
 
 def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypatch):
-    """A word is a token, and each post has two special ones."""
+    """A word is a token, and each post has two special tokens."""
     # Posts of a tiny model are too short for the bound of the example.
     monkeypatch.setattr(server, "MAX_EXPLAINED_TOKENS", 120)
     statuses = [client.post("/explain", json={"text": ["so " * 22] * posts}).status_code for posts in (5, 6)]
@@ -141,7 +141,7 @@ def test_a_timeline_of_too_many_tokens_is_not_explained(server, client, monkeypa
 
 
 def post_of(name: str, number: int, **more) -> dict:
-    """The body of a request to score a post."""
+    """Returns the body of a request to score a post."""
     timeline = {key: values[number] for key, values in TIMELINES[name].items()}
     return {"timeline_id": name, "post_id": str(number), **timeline, **more}
 
@@ -218,7 +218,7 @@ for time in (True, "secret", 1e12, None, float("nan"), {"secret": 1}):
 
 
 def test_what_cannot_be_read_is_refused_and_no_answer_repeats_a_text(client):
-    """Too long, unknown, no text, or a time that is none."""
+    """Texts are too long, unknown or missing, or a time is not a time."""
     for path, body in REFUSED:
         whole = json.dumps(post_of("ann", 5, **body) if path == "/score" else body)
         answer = client.post(path, content=whole, headers=JSON)
@@ -253,7 +253,7 @@ def test_where_redis_refuses_or_is_gone(server, pipe, redis_url, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_nothing_that_was_answered(server, pipe, redis_url, tmp_path):
-    """Posts of two timelines at once, each sent to two workers in turn until there is an answer; one is killed."""
+    """Sends posts of two timelines at once, each to two workers in turn until it is answered. One worker is killed."""
     model, port = str(tmp_path / "model"), str(free_port())
     pipe.save_pretrained(model)
     command = [sys.executable, str(SERVER), "--model", model, "--redis", redis_url, "--port", port]

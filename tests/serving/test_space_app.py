@@ -1,4 +1,4 @@
-"""What the app answers: the page, the predictions, and one sentence for each mistake."""
+"""Checks the app's answers: the page, the predictions, and one sentence for each mistake."""
 
 import base64
 import io
@@ -94,7 +94,7 @@ def test_a_model_is_not_scored_on_what_it_has_learned_from(folder, tmp_path):
 
 
 def test_code_beside_the_weights_is_not_run(tmp_path):
-    """Also of a model that reads dates."""
+    """The same holds for a model that reads dates."""
     folder = Path(save_model(tmp_path / "mine", dated=True))
     code = f"from pathlib import Path\nPath({str(tmp_path / 'exploded')!r}).touch()\n"
     names = [path.name for path in folder.glob("*.py")]
@@ -111,7 +111,7 @@ def test_code_beside_the_weights_is_not_run(tmp_path):
 
 
 class Broken:
-    """A pipeline with a bug, whose message holds a post."""
+    """Raises an error whose message holds a post."""
 
     @property
     def model(self):

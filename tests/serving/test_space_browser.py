@@ -1,4 +1,4 @@
-"""The app in a browser, on this machine and as the files of a Space alone: it stores nothing and asks nobody."""
+"""Checks the app in a browser, on this machine and as the files of a Space: it stores nothing and contacts nobody."""
 
 import os
 import socket
@@ -39,7 +39,7 @@ def model(tmp_path_factory):
 
 @contextmanager
 def served(folder: Path, environment: dict[str, str], *command: str):
-    """The address, the process and the log of an app that runs in a folder, which has its temporary files too."""
+    """Yields the address, the process and the log of an app. Its temporary files are in its folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -66,7 +66,7 @@ def served(folder: Path, environment: dict[str, str], *command: str):
 
 
 def show(browser, posts: str | None, answer: str):
-    """Gives posts, clicks, and waits until the answer, or the problem, says so."""
+    """Gives posts, clicks, and waits for the answer or the problem."""
     if posts is not None:
         browser.set_value("#posts textarea", posts)
     browser.find("#show").click()
@@ -81,12 +81,12 @@ def wait_for_page(browser, text: str):
 
 
 def others(browser, url: str) -> list[str]:
-    """What went wrong, and requests to other addresses."""
+    """Returns the browser's problems, and requests to other addresses."""
     return [problem for problem in browser.problems() if not problem.startswith((url, f"blob:{url}"))]
 
 
 def holding(folder: Path, word: str) -> list[Path]:
-    """The files below a folder that have a word, in their content or their name."""
+    """Returns the files below a folder with a word in their content or name."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [path for path in files if word.encode() in path.read_bytes() or word in path.name]
 
@@ -124,7 +124,7 @@ def test_on_this_machine(browser, model, tmp_path):
 
 
 def test_the_files_of_a_space_alone(browser, model, tmp_path, monkeypatch):
-    """In a folder of their own, by a Python that has neither this checkout nor its tests on its path."""
+    """They run in their own folder, in a Python without this checkout and its tests on its path."""
     with HubServer() as hub:
         with monkeypatch.context() as patch:
             hub.connect(patch, tmp_path / "home")

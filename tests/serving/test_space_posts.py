@@ -1,4 +1,4 @@
-"""Posts as a person gives them: tables of three kinds, lines with times, and what is refused."""
+"""Checks posts as a person gives them: tables of three kinds, lines with times, and input that is refused."""
 
 import csv
 import io

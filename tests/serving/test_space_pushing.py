@@ -1,4 +1,4 @@
-"""What makes a Space: its files, its card, and which models it takes."""
+"""Checks the files of a Space, its card, and the models that it takes."""
 
 import configparser
 import re
@@ -44,8 +44,8 @@ def test_a_space_has_the_package_as_the_wheel_maps_it_and_needs_what_that_needs(
     wanted = {"app.py", "README.md", "requirements.txt"}
     for package in set(cfg["options"]["packages"].split()) - set(mapped):
         patterns = ["*.py", *cfg["options.package_data"].get(package, "").replace(",", " ").split()]
-        found = [path for pattern in patterns for path in (ROOT / package.replace(".", "/")).glob(pattern)]
-        wanted |= {path.relative_to(ROOT).as_posix() for path in found}
+        paths = [path for pattern in patterns for path in (ROOT / package.replace(".", "/")).glob(pattern)]
+        wanted |= {path.relative_to(ROOT).as_posix() for path in paths}
     files = space_pushing.space_files("me/mine")
     assert set(files) == wanted
     extras = cfg["options.extras_require"]
