@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from helpers import CHANGES, ROOT, dated_bert, dated_config, tiny_encoder, tiny_model
+from helpers import CHANGES, ROOT, tiny_encoder, tiny_model
 from huggingface_hub import HfApi
 from transformers import AutoTokenizer
 
 from modeling_tempoformer import write_card
 
 
-def save_model(folder: Path, dated: bool = False) -> str:
+def save_model(folder: Path) -> str:
     """Saves a tiny model with its card, and returns the folder's name."""
-    tokenizer = dated_bert() if dated else AutoTokenizer.from_pretrained(ROOT / "tokenization")
-    encoder = dated_config().to_dict() if dated else {**tiny_encoder(), "vocab_size": len(tokenizer)}
-    model = tiny_model(**CHANGES, encoder_config={**encoder, "initializer_range": 0.3})
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tokenization")
+    encoder = {**tiny_encoder(), "vocab_size": len(tokenizer), "initializer_range": 0.3}
+    model = tiny_model(**CHANGES, encoder_config=encoder)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_card(model, folder, repo_id="me/mine", license="mit")
