@@ -172,7 +172,7 @@ def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
 def test_silences_are_short_and_the_rest_is_to_scale(opened, timelines):
     """All silences, of weeks between hours, take a quarter of the axis at most."""
     times = [post["timestamp"] for post in shown_timeline(opened, timelines)["posts"]]
-    gaps, shown = np.diff(times), np.diff(opened.driver.execute_script("return places"))
+    gaps, shown = np.diff(times), np.diff(opened.driver.execute_script("return positions"))
     is_silent = np.arange(len(gaps)) % 10 == 8
     assert gaps[is_silent].sum() > 0.9 * gaps.sum() and 0 < shown[is_silent].sum() <= 0.2501 * shown.sum()
     assert shown[~is_silent] == pytest.approx(gaps[~is_silent], abs=0.002)
