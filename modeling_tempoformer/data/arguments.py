@@ -30,8 +30,11 @@ class DatasetArguments:
 class PostArguments:
     """The form of a file of posts."""
 
-    task_name: Literal["lrs", "moc", "topic_shift", "annomi", "mood_diaries", "ubuntu_irc"] | None = field(
-        default=None, metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."}
+    task_name: Literal["lrs", "moc", "topic_shift", "annomi", "tiage", "mood_diaries", "ubuntu_irc", "meld"] | None = (
+        field(
+            default=None,
+            metadata={"help": "The files are in the original form of this corpus. Default: tables of posts."},
+        )
     )
     timeline_column: str = "timeline_id"
     timestamp_column: str | None = field(default=None, metadata={"help": "Default: 'timestamp', if it exists."})

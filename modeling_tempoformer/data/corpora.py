@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from transformers.utils import logging
 
-from .files import open_text, read_lines
-from .tables import load_table
+from .files import naming_broken_file, open_text, read_lines
+from .tables import load_table, read_csv
 
 
 logger = logging.get_logger(__name__)
@@ -28,6 +29,10 @@ SWITCH_STEP = 2
 MESSAGE = re.compile(r"\[(\d\d):(\d\d)\] (?:<([^>]+)>|\* (\S+)) ?(.*)")
 # A time of day that steps back by more belongs to the next day.
 LARGEST_STEP_BACK = timedelta(hours=6)
+# Names of the labels of TIAGE in its files. The first utterance of a chat has none.
+TOPIC_LABELS = {"-1": None, "0": "Same", "1": "Shift"}
+# Windows-1252 in a UTF-8 file: bytes that are not UTF-8, and control characters that were such bytes.
+WINDOWS_1252 = re.compile("[\x80-\x9f\udc80-\udcff]")
 
 
 def stance_switches(stances: list[str]) -> list[str]:
@@ -180,6 +185,67 @@ def read_conversations(path: Path, num_lines: int) -> dict[int, int]:
     return {line: int(components[line]) for line in links.max(1).tolist()}
 
 
+def read_tiage(path: str | Path) -> Rows:
+    """
+    Reads TIAGE (Xie et al., 2021), chats of two strangers without times: `anno_train.json` and the like, plain or
+    gzipped. A timeline is a chat; its utterances are in order. The label is Shift if an utterance begins another
+    topic, else Same; none for the first utterance. The file names no speakers: they take turns, so they are A and B.
+    The chats of each file are numbered from 1, so the ids begin with the file's name.
+    """
+    with naming_broken_file(path), open_text(path) as file:
+        chats = json.load(file)
+    if not isinstance(chats, dict):
+        raise ValueError("expected an object with the utterances of each chat")
+    for chat, utterances in chats.items():
+        timeline_id = f"{first_name(path)}-{chat}"
+        for number, (text, label) in enumerate(utterances):
+            yield {
+                "post_id": f"{timeline_id}-{number}",
+                "timeline_id": timeline_id,
+                "text": text,
+                "label": TOPIC_LABELS[label],
+                "speaker": "AB"[number % 2],
+            }
+
+
+def read_meld(path: str | Path) -> Rows:
+    """
+    Reads MELD (Poria et al., 2019), scenes of a TV series: `train_sent_emo.csv` and the like, plain or gzipped. A
+    timeline is a dialogue in the order of `Utterance_ID`. Times are seconds into the episode; a time that steps back
+    is replaced by the latest time so far. The label is this project's: Shift if the emotion differs from that of the
+    same speaker's previous utterance in the dialogue, else Same; none for a speaker's first. `state` is the emotion.
+    The dialogues of each file are numbered from 0, so the ids begin with the file's name.
+    """
+    with naming_broken_file(path), open_text(path, newline="", errors="surrogateescape") as file:
+        content = WINDOWS_1252.sub(decode_windows_1252, file.read())
+    lines = pa.concat_tables(read_csv(path, content)).to_pandas()
+    lines = lines.astype({"Dialogue_ID": int, "Utterance_ID": int}).sort_values(["Dialogue_ID", "Utterance_ID"])
+    timeline_ids = first_name(path) + "-" + lines["Dialogue_ID"].astype(str)
+    seconds = pd.to_timedelta(lines["StartTime"].str.replace(",", ".")).dt.total_seconds()
+    previous = lines.groupby(["Dialogue_ID", "Speaker"])["Emotion"].shift()
+    labels = (lines["Emotion"] != previous).map({True: "Shift", False: "Same"}).astype(object)
+    posts = {
+        "post_id": timeline_ids + "-" + lines["Utterance_ID"].astype(str),
+        "timeline_id": timeline_ids,
+        "timestamp": seconds.groupby(timeline_ids).cummax(),
+        "text": lines["Utterance"],
+        "label": labels.where(previous.notna(), None),
+        "speaker": lines["Speaker"],
+        "state": lines["Emotion"],
+    }
+    yield from pd.DataFrame(posts).to_dict("records")
+
+
+def first_name(path: str | Path) -> str:
+    """Returns a file's name without its endings, such as `.csv.gz`."""
+    return Path(path).name.split(".")[0]
+
+
+def decode_windows_1252(found: re.Match) -> str:
+    """Returns the character of a Windows-1252 byte that was read as UTF-8 or as Latin-1."""
+    return bytes([ord(found[0]) & 0xFF]).decode("cp1252", "replace")
+
+
 def read_speeches(path: str | Path) -> Rows:
     """Reads sentences of US presidents: `year` and `text` of a `.tsv` in which quotes have no meaning."""
     table = pd.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, dtype=str, keep_default_na=False)
@@ -191,7 +257,9 @@ TASKS = {
     "moc": read_talklife,
     "topic_shift": read_topic_shift,
     "annomi": read_annomi,
+    "tiage": read_tiage,
     "mood_diaries": read_mood_diaries,
     "ubuntu_irc": read_ubuntu_irc,
+    "meld": read_meld,
     "speeches": read_speeches,
 }

@@ -22,10 +22,13 @@ LOCK = "_lock"
 CUT_SHORT = re.compile(r"Error while serializing|enforce fail at inline_container\.cc|\d+ requested and \d+ written")
 
 
-def open_text(path: str | Path, newline: str | None = None) -> IO[str]:
-    """Opens a UTF-8 file to read, with or without a byte-order mark. Decompresses a file that ends in `.gz`."""
+def open_text(path: str | Path, newline: str | None = None, errors: str | None = None) -> IO[str]:
+    """
+    Opens a UTF-8 file to read, with or without a byte-order mark. Decompresses a file that ends in `.gz`. `newline`
+    and `errors` are arguments of Python's `open`.
+    """
     opener = gzip.open if Path(path).suffix == ".gz" else open
-    return opener(path, "rt", encoding="utf-8-sig", newline=newline)
+    return opener(path, "rt", encoding="utf-8-sig", errors=errors, newline=newline)
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:

@@ -65,6 +65,15 @@ TASKS = {
             "neutral": "neither",
         },
     ),
+    "tiage": (
+        "You read a chat of two strangers, who take turns. Decide whether the newest utterance begins another topic.",
+        {"Shift": "the utterance begins another topic", "Same": "the utterance stays with the topic"},
+    ),
+    "meld": (
+        "You read a scene of a TV series. Several people speak, and you are not told who. Decide whether the emotion "
+        "of the newest utterance's speaker differs from that of the same speaker's previous utterance.",
+        {"Shift": "the speaker's emotion is another one", "Same": "the speaker's emotion is the same"},
+    ),
 }
 GENERIC = "You read a series of posts in the order of time. Decide which label the newest post has."
 UNITS = {"years": 31_557_600, "days": 86_400, "hours": 3_600, "minutes": 60}

@@ -1,5 +1,7 @@
 """Checks the readers of corpora on rows written for the tests."""
 
+import gzip
+import json
 from collections import Counter
 
 import pytest
@@ -7,17 +9,21 @@ from helpers import ROOT, write_table
 
 from modeling_tempoformer.data.corpora import (
     read_annomi,
+    read_meld,
     read_mood_diaries,
     read_rumoureval,
     read_talklife,
+    read_tiage,
     read_topic_shift,
     read_ubuntu_irc,
     stance_switches,
 )
 from modeling_tempoformer.data.post_splits import load_file
+from modeling_tempoformer.data.timelines import to_timelines
 
 
 ANNOMI = "transcript_id,utterance_id,interlocutor,timestamp,utterance_text,client_talk_type\n"
+MELD = "Sr No.,Utterance,Speaker,Emotion,Sentiment,Dialogue_ID,Utterance_ID,Season,Episode,StartTime,EndTime\r\n"
 # The published files, which are not part of the project.
 PUBLISHED = ROOT.parent / "shared" / "data"
 
@@ -101,6 +107,79 @@ def test_ubuntu_irc(tmp_path):
     times = [post["timestamp"] - posts[0]["timestamp"] for post in posts]
     assert times == [0, -60, 68 * 60, 71 * 60, 72 * 60, 73 * 60]
     assert posts[2]["text"] == "waves"
+
+
+def test_tiage(tmp_path):
+    path = tmp_path / "anno_dev.json.gz"
+    chats = {"1": [["hi", "-1"], ["you?", "0"], ["my dog", "1"]], "2": [["so", "-1"]]}
+    path.write_bytes(gzip.compress(json.dumps(chats).encode()))
+    posts = list(read_tiage(path))
+    assert posts[0].keys() == {"post_id", "timeline_id", "text", "label", "speaker"}
+    assert [post["post_id"] for post in posts] == ["anno_dev-1-0", "anno_dev-1-1", "anno_dev-1-2", "anno_dev-2-0"]
+    assert [post["label"] for post in posts] == [None, "Same", "Shift", None]
+    assert [post["speaker"] for post in posts] == ["A", "B", "A", "A"]
+    path.write_bytes(gzip.compress(b'[{"text": "hi"}]'))
+    with pytest.raises(ValueError, match="tiage.*an object with the utterances"):
+        load_file(str(path), "tiage")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="cut short"):
+        load_file(str(path), "tiage")
+
+
+def test_meld(tmp_path):
+    path = tmp_path / "dev_sent_emo.csv"
+    lines = [
+        # Rows and times are out of order, and a speaker's previous utterance is not the one before.
+        ("so", "Bob", "joy", 0, 2, "00:16:20,000"),
+        ("hm", "Ann", "joy", 0, 0, "0:16:16,059"),
+        ("why, yes", "Ann", "anger", 0, 1, "00:16:21,500"),
+        ("no", "Ann", "anger", 0, 10, "00:16:25,000"),
+        ("oh", "Bob", "fear", 0, 9, "00:16:24,000"),
+        # Another dialogue has other first utterances.
+        ("it\u2019s", "Ann", "fear", 1, 0, "01:00:00,000"),
+    ]
+    rows = [
+        f'1,"{text}",{name},{emotion},x,{dialogue},{number},8,21,"{time}","{time}"\r\n'
+        for text, name, emotion, dialogue, number, time in lines
+    ]
+    path.write_text(MELD + "".join(rows), encoding="utf-8", newline="")
+    posts = load_file(str(path), "meld")
+    assert posts["post_id"] == [f"dev_sent_emo-{number}" for number in ("0-0", "0-1", "0-2", "0-9", "0-10", "1-0")]
+    assert posts["text"] == ["hm", "why, yes", "so", "oh", "no", "it\u2019s"]
+    assert posts["label"] == [None, "Shift", None, "Shift", "Same", None]
+    assert posts["state"] == ["joy", "anger", "joy", "fear", "anger", "fear"]
+    assert posts["timestamp"] == [976.059, 981.5, 981.5, 984.0, 985.0, 3600.0]
+    # Columns that timelines do not have are left out.
+    first, second = to_timelines(posts, ["Same", "Shift"], id_column="post_id")
+    assert (first.labels, first.speakers) == ([-100, 1, -100, 1, 0], ["Ann", "Ann", "Bob", "Bob", "Ann"])
+    assert second.timeline_id == "dev_sent_emo-1"
+
+
+@pytest.mark.parametrize("apostrophe", [b"\x92", b"\xc2\x92", b"\xe2\x80\x99"])
+def test_apostrophes_of_meld(tmp_path, apostrophe):
+    path = tmp_path / "test_sent_emo.csv.gz"
+    row = b'1,"it' + apostrophe + b's caf\xc3\xa9",Ann,joy,x,0,0,8,21,"00:00:01,000","00:00:02,000"\r\n'
+    path.write_bytes(gzip.compress(MELD.encode() + row))
+    assert [post["text"] for post in read_meld(path)] == ["it\u2019s caf\u00e9"]
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="The corpora are not here.")
+@pytest.mark.parametrize(
+    ("read", "path", "labels", "timelines", "states"),
+    [
+        (read_tiage, "tiage/anno_train.json.gz", {"Same": 3505, "Shift": 887, None: 300}, 300, 0),
+        (read_tiage, "tiage/anno_dev.json.gz", {"Same": 1135, "Shift": 311, None: 100}, 100, 0),
+        (read_meld, "meld/train_sent_emo.csv.gz", {"Same": 3173, "Shift": 4001, None: 2815}, 1038, 7),
+        (read_meld, "meld/dev_sent_emo.csv.gz", {"Same": 339, "Shift": 427, None: 343}, 114, 7),
+    ],
+)
+def test_published_conversations_have_the_counts_of_their_readme(read, path, labels, timelines, states):
+    posts = list(read(PUBLISHED / path))
+    assert Counter(post["label"] for post in posts) == labels
+    assert len({post["timeline_id"] for post in posts}) == timelines
+    assert len({post["post_id"] for post in posts}) == len(posts)
+    assert len({post["state"] for post in posts if "state" in post}) == states
+    assert all(post["text"] and post["speaker"] for post in posts)
 
 
 @pytest.mark.slow
