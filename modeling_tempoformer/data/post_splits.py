@@ -25,8 +25,8 @@ class Splits(NamedTuple):
     The timelines of a run.
 
     Attributes:
-        timelines (`dict[str, Dataset | IterableDataset]`): The timelines of each split, as [`to_timelines`] returns
-            them.
+        timelines (`dict[str, list[Timeline] | TimelineStream]`): The timelines of each split, as [`to_timelines`]
+            returns them.
         surveys (`dict[str, Survey]`): Facts about the timelines of each split.
         record (`dict[str, list[str]]`): The content of `_split.json`, as [`make_split`] returns it.
     """
@@ -221,18 +221,19 @@ def take_fold(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingAr
 
 
 def check_given(
-    splits: dict[str, list[Timeline]], arguments: DatasetArguments, wanted: Sequence[str], option: str
-) -> dict[str, list[Timeline]]:
+    splits: dict[str, list[Timeline] | Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
+) -> dict[str, list[Timeline] | Dataset]:
     """
-    The splits, of which the wanted ones must exist. The test split is cut down to `--max_predict_samples` rows, evenly
-    spaced.
+    The splits of timelines or of texts, of which the wanted ones must exist. The test split is cut down to
+    `--max_predict_samples` timelines or texts, evenly spaced.
     """
     if missing := [name for name in wanted if name not in splits]:
         raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
     number, test = arguments.max_predict_samples, splits.get("test")
     if number is None or test is None or number >= len(test):
         return splits
-    return splits | {"test": [test[index * len(test) // number] for index in range(number)]}
+    chosen = [index * len(test) // number for index in range(number)]
+    return splits | {"test": test.select(chosen) if isinstance(test, Dataset) else [test[index] for index in chosen]}
 
 
 def survey_timelines(
