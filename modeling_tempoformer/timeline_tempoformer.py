@@ -57,6 +57,13 @@ def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any)
     if not isinstance(text, str):
         raise BadValue("text", text, "a text must be a string; it may be empty")
     try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        half = text[problem.start]
+        raise BadValue(
+            "text", text, f"it has {half!r}, half of a surrogate pair, as of an emoji that was cut"
+        ) from None
+    try:
         return Post(row, text, times.read(name, timestamp), str(row))
     except ValueError as problem:
         raise BadValue("timestamp", timestamp, str(problem)) from None
@@ -134,7 +141,8 @@ class Timeline:
             name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
             shows_values (`bool`, *optional*, defaults to `True`): Whether errors repeat values, which may be private.
 
-        Raises a `ValueError` that names the post for a text that is not a string and for a time that cannot be read.
+        Raises a `ValueError` that names the post for a text that is not a string or has half of a surrogate pair, and
+        for a time that cannot be read.
         """
         if timestamps is None:
             timestamps = [None] * len(texts)
@@ -156,13 +164,9 @@ class Timeline:
     def tokenize(self, tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[dict[str, list], int]:
         """
         Tokenizes the posts, each cut to `limit` tokens. Returns the columns that [`cut_rows`] takes, with `timestamps`
-        if there are times, and how many posts were cut. Raises a `ValueError` that names the timeline and a post with
-        half of a surrogate pair.
+        if there are times, and how many posts were cut.
         """
-        try:
-            columns, num_cut = tokenize_posts(tokenizer, self.texts, limit)
-        except ValueError as problem:
-            raise ValueError(f"Timeline {self.timeline_id!r}, {problem}") from None
+        columns, num_cut = tokenize_posts(tokenizer, self.texts, limit)
         return columns if self.timestamps is None else {**columns, "timestamps": self.timestamps}, num_cut
 
     @property
@@ -179,17 +183,8 @@ class Timeline:
 def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
     """
     Tokenizes posts, each cut to `limit` tokens. Returns the tokenizer's columns but the mask, which the collator
-    makes, and how many posts were cut. Raises a `ValueError` that names a post with half of a surrogate pair.
+    makes, and how many posts were cut.
     """
-    for post, text in enumerate(texts):
-        try:
-            text.encode()
-        except UnicodeEncodeError as problem:
-            half = problem.object[problem.start]
-            raise ValueError(
-                f"post {post} in order of time: the text has {half!r}, half of a surrogate pair, as of an emoji that "
-                "was cut."
-            ) from None
 
     def tokenize(posts: list[str], **settings) -> dict[str, list]:
         if not posts:
