@@ -103,7 +103,7 @@ class Timeline:
     explanations: list[dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
+    def from_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
         """Returns the timeline of posts, which are sorted by time; those of one time keep the order of the input."""
         timed = bool(posts) and all(post.timestamp is not None for post in posts)
         ordered = sorted(posts, key=lambda post: post.timestamp) if timed else list(posts)
@@ -156,7 +156,7 @@ class Timeline:
                 value = f" {bad.value!r}" if shows_values else ""
                 raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
         times.warn()
-        return cls.of_posts(timeline_id, posts)
+        return cls.from_posts(timeline_id, posts)
 
     def __len__(self) -> int:
         return len(self.input_rows)
