@@ -13,8 +13,7 @@ from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import PostArguments, check_positive
 from modeling_tempoformer.data.post_splits import load_file, timeline_columns
 from modeling_tempoformer.data.splits import hold_back, read_split
-from modeling_tempoformer.evaluation.report import test_summary
-from modeling_tempoformer.evaluation.results import read_test
+from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import DownloadArguments
 from modeling_tempoformer.training.recipes import parse, run_script

@@ -28,7 +28,7 @@ from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in, print_figures
 from ..evaluation.metrics import card_titles
-from ..evaluation.results import RESULTS
+from ..evaluation.report import RESULTS
 
 
 CARD_ARGUMENTS = (

@@ -22,8 +22,16 @@ from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import all_labels, attach_logits, decide_posts, prediction_rows, write_predictions
-from ..evaluation.report import results_line, results_table, test_summary, training_line, warn_of_worthless
-from ..evaluation.results import RESULTS, group_by_class, score_part
+from ..evaluation.report import (
+    RESULTS,
+    group_by_class,
+    results_line,
+    results_table,
+    score_part,
+    test_summary,
+    training_line,
+    warn_of_worthless,
+)
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import post_vectors
 from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation
