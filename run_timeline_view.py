@@ -46,7 +46,7 @@ def main(arguments: list[str]):
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names, _ = classes_of(pipe.model.config)
     try:
-        timelines = to_timelines(load_file(args.test_file, args.task_name), names, *timeline_columns(args))
+        timelines = to_timelines(load_file(args.test_file, args.task_name), names, **timeline_columns(args))
     except ValueError as problem:
         raise ValueError(f"{args.test_file}: {problem}") from None
     # The page scores what has labels, and a score is not of posts that the model has learned from.

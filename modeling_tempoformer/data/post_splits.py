@@ -9,7 +9,7 @@ import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
 
 from ..timeline_tempoformer import Timeline
-from .arguments import DatasetArguments, DataTrainingArguments
+from .arguments import DatasetArguments, DataTrainingArguments, PostArguments
 from .corpora import TASKS
 from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
 from .surveys import Survey, survey
@@ -91,11 +91,11 @@ def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments
     return arguments.labels or label_names(first, arguments.label_column or "label")
 
 
-def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]:
-    """The column names, in the order in which [`to_timelines`] takes them."""
+def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
+    """The column names, as arguments of [`to_timelines`]."""
+    names = ("timeline_column", "timestamp_column", "text_column", "label_column", "speaker_column")
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
-    names = ("timeline_column", "timestamp_column", "text_column", "label_column")
-    return *(getattr(arguments, name) for name in names), id_column, arguments.speaker_column
+    return {name: getattr(arguments, name) for name in names} | {"id_column": id_column}
 
 
 def split_posts(
@@ -180,8 +180,8 @@ def make_timelines(
         try:
             level = arguments.level_column or ("level" if "level" in column_names(posts_of_split) else None)
             # A model learns from levels, and never reads them.
-            columns = (*timeline_columns(arguments), level if name == "train" else None)
-            timelines[name] = to_timelines(posts_of_split, names, *columns)
+            columns = timeline_columns(arguments) | {"level_column": level if name == "train" else None}
+            timelines[name] = to_timelines(posts_of_split, names, **columns)
         except ValueError as problem:
             raise with_source(problem, name, arguments) from None
     return timelines

@@ -37,7 +37,7 @@ CARD_ARGUMENTS = (
 )
 BATCHES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
-SPLITS = {"eval": "validation", "predict": "test"}
+SPLIT_NAMES = {"eval": "validation", "predict": "test"}
 # Scores beside the bar of a training, and their names there
 SHOWN = {"loss": "loss", "eval_loss": "validation loss", "eval_macro_f1": "macro F1"}
 
@@ -270,7 +270,7 @@ class HubTrainer(Trainer):
         best = self.args.load_best_model_at_end and not self.is_in_train
         metrics = ChainMap(*self.saved_metrics.values(), kept_evaluation(self.state, best))
         # Validation scores are measured before the calibration, so that they do not describe a calibrated model.
-        splits = {"predict": "test"} if getattr(self.model.config, "calibration", None) else SPLITS
+        splits = {"predict": "test"} if getattr(self.model.config, "calibration", None) else SPLIT_NAMES
         return {
             split: {
                 name.removeprefix(f"{prefix}_"): value

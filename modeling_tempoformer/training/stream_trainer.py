@@ -34,7 +34,7 @@ from ..evaluation.report import (
 )
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import post_vectors
-from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation
+from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments, kept_evaluation
 from .tree_growing import grow_trees
 
 
@@ -267,7 +267,7 @@ class StreamTrainer(HubTrainer):
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
         """Prints a table of the last split, and a line of each other one."""
-        name, results = SPLITS.get(split, split), group_by_class(metrics, split, self.class_names)
+        name, results = SPLIT_NAMES.get(split, split), group_by_class(metrics, split, self.class_names)
         if not self.is_world_process_zero():
             return
         if split == "train":
@@ -285,7 +285,7 @@ class StreamTrainer(HubTrainer):
 
     def write_results(self):
         results = {
-            SPLITS.get(split, split): group_by_class(metrics, split, self.class_names)
+            SPLIT_NAMES.get(split, split): group_by_class(metrics, split, self.class_names)
             for split, metrics in self.saved_metrics.items()
         }
         write_json(Path(self.args.output_dir) / RESULTS, results)

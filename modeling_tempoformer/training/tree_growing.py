@@ -12,7 +12,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import RidgeCV
 
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
-from ..trees_tempoformer import DEPTH, SPLITS, Trees
+from ..trees_tempoformer import DEPTH, NUM_SPLITS, Trees
 
 
 # Fewest posts of a leaf, and the share of the features among which a split is chosen
@@ -160,8 +160,8 @@ def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold:
     while waiting:
         index, node = waiting.pop()
         left, right = grown.children_left[node], grown.children_right[node]
-        if index >= SPLITS:
-            leaves[index - SPLITS, classes] = torch.from_numpy(grown.value[node, 0]).to(leaves)
+        if index >= NUM_SPLITS:
+            leaves[index - NUM_SPLITS, classes] = torch.from_numpy(grown.value[node, 0]).to(leaves)
             continue
         if left == right:
             left = right = node
