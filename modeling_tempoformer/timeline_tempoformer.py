@@ -104,7 +104,14 @@ class Timeline:
 
     @classmethod
     def from_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
-        """Returns the timeline of posts, which are sorted by time; those of one time keep the order of the input."""
+        """
+        Returns the timeline of posts that were read. They are sorted by time, with one warning if they are not in
+        order; posts of one time, and posts without times, keep the order of the input.
+
+        Args:
+            timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
+            posts (`Sequence[Post]`): All with a time, or none.
+        """
         timed = bool(posts) and all(post.timestamp is not None for post in posts)
         ordered = sorted(posts, key=lambda post: post.timestamp) if timed else list(posts)
         if ordered != list(posts):
@@ -141,8 +148,9 @@ class Timeline:
             name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
             shows_values (`bool`, *optional*, defaults to `True`): Whether errors repeat values, which may be private.
 
-        Raises a `ValueError` that names the post for a text that is not a string or has half of a surrogate pair, and
-        for a time that cannot be read.
+        Returns:
+            [`Timeline`]. Raises a `ValueError` that names the post for a text that is not a string or has half of a
+            surrogate pair, and for a time that cannot be read; and one for other numbers of times than of texts.
         """
         if timestamps is None:
             timestamps = [None] * len(texts)

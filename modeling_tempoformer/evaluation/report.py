@@ -37,7 +37,10 @@ def score_part(
     train: Sequence[Timeline] | None = None,
     vectors: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`]."""
+    """
+    The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`]. `predictions`
+    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`compare`].
+    """
     posts = labelled_posts(timelines, predictions, names, probabilities)
     counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
     if not len(posts.labels):
