@@ -13,8 +13,7 @@ from modeling_tempoformer import to_timelines
 from modeling_tempoformer.data.arguments import PostArguments, check_positive
 from modeling_tempoformer.data.post_splits import load_file, timeline_columns
 from modeling_tempoformer.data.splits import hold_back, read_split
-from modeling_tempoformer.evaluation.report import test_summary
-from modeling_tempoformer.evaluation.results import read_test
+from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import DownloadArguments
 from modeling_tempoformer.training.recipes import parse, run_script
@@ -49,7 +48,7 @@ def main(arguments: list[str]):
     pipe = load_pipeline(args.model_name_or_path, **args.downloads)
     names, _ = classes_of(pipe.model.config)
     try:
-        timelines = to_timelines(load_file(args.test_file, args.task_name), names, *timeline_columns(args))
+        timelines = to_timelines(load_file(args.test_file, args.task_name), names, **timeline_columns(args))
     except ValueError as problem:
         raise ValueError(f"{args.test_file}: {problem}") from None
     # The page shows scores of labelled posts, which must not be posts that the model has learned from.

@@ -26,13 +26,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
 from sklearn.metrics import f1_score
 
 from modeling_tempoformer.data.post_splits import load_file
 from modeling_tempoformer.data.splits import cut
 from modeling_tempoformer.data.timelines import label_names, to_timelines
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
+from modeling_tempoformer.timeline_tempoformer import Timeline
 
 
 FOLDS, FOLD_SEED = 5, 0
@@ -70,22 +70,22 @@ COMPARED_WITH = dict.fromkeys(("network, rotated by the distance in posts", "net
 WITHOUT_ENCODER = ("position and time", "class prior")
 
 
-def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], Dataset, pd.DataFrame]]:
+def read_corpora(args: argparse.Namespace) -> Iterator[tuple[str, list[str], list[Timeline], pd.DataFrame]]:
     """Yields name, classes, labelled timelines and posts of each given corpus."""
     for corpus in SIZES:
         if (path := getattr(args, corpus)) is not None:
             posts = load_file(path, corpus)
             names = label_names(posts)
             # Most timelines of IRC have no label.
-            timelines = to_timelines(posts, names).filter(lambda timeline: max(timeline["labels"]) >= 0)
+            timelines = [timeline for timeline in to_timelines(posts, names) if max(timeline.labels) >= 0]
             yield corpus, names, timelines, posts.to_pandas()
 
 
-def split(corpus: str, timelines: Dataset, seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+def split(corpus: str, timelines: list[Timeline], seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the numbers of a seed's training timelines, in random order, and of its test timelines."""
     rest, test = cut(timelines, FOLDS, FOLD_SEED)[seed % FOLDS]
     if corpus == "ubuntu_irc":
-        days = np.array([name[: len("2000-01-01")] for name in timelines["timeline_id"]])
+        days = np.array([timeline.timeline_id[: len("2000-01-01")] for timeline in timelines])
         is_test = np.isin(days, np.random.default_rng(seed).permutation(np.unique(days))[:IRC_DAYS])
         rest, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     return np.random.default_rng(seed).permutation(rest)[: size or None], test
@@ -111,10 +111,11 @@ def run(method: str, output: Path, parts: dict[str, pd.DataFrame], options: list
 
 
 def run_all(
-    args: argparse.Namespace, corpus: str, size: int, names: list[str], timelines: Dataset, posts: pd.DataFrame
+    args: argparse.Namespace, corpus: str, size: int, names: list[str], timelines: list[Timeline], posts: pd.DataFrame
 ):
     """Runs all methods with all seeds. Returns for each method its predictions and its seconds, by seed."""
-    ids, results = np.array(timelines["timeline_id"]), {method: ([], []) for method in args.methods}
+    ids = np.array([timeline.timeline_id for timeline in timelines])
+    results = {method: ([], []) for method in args.methods}
     for seed, method in product(args.seeds, args.methods):
         numbers = zip(("train", "test"), split(corpus, timelines, seed, size), strict=True)
         parts = {part: posts[posts["timeline_id"].isin(ids[rows])] for part, rows in numbers}

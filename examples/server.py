@@ -47,8 +47,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from modeling_tempoformer import StreamClassificationPipeline
-from modeling_tempoformer.evaluation.report import test_summary
-from modeling_tempoformer.evaluation.results import read_test
+from modeling_tempoformer.evaluation.report import read_test, test_summary
 from modeling_tempoformer.serving.live_classifier import LiveClassifier
 from modeling_tempoformer.serving.redis_store import RedisStore
 from modeling_tempoformer.timeline_tempoformer import Timeline

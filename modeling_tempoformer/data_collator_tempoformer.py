@@ -119,7 +119,7 @@ class StreamCollator:
         streams = {"stream_index": stream_windows(targets, self.window), "labels": classes.long()}
         num_before, since_first = (targets + row.get("num_before", 0)).float(), torch.zeros(len(targets))
         if self.timed:
-            times, start_time = read_times(row.get("timestamps"), num_posts), row.get("start_time")
+            times, start_time = checked_times(row.get("timestamps"), num_posts), row.get("start_time")
             streams["elapsed"] = elapsed_seconds(times, streams["stream_index"])
             since_first = (times[targets] - (times[0] if start_time is None else start_time)).float()
         elif row.get("timestamps") is not None:
@@ -149,7 +149,7 @@ def posts_of(row: dict[str, Any]) -> Any:
     return row.get("post_embeds", row.get("input_ids", ()))
 
 
-def read_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
+def checked_times(timestamps: Any, num_posts: int) -> torch.DoubleTensor:
     """Checks and returns the seconds of a row's posts: one for each post, exact and in order."""
     if timestamps is None:
         raise ValueError(

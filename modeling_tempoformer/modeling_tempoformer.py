@@ -142,8 +142,8 @@ class StreamClassificationHead(nn.Module):
             posts, stream_mask = posts.flip(1), stream_mask.flip(1)
         # Real posts first, so that padding comes after the state that is read.
         window = stream_mask.shape[1]
-        places = torch.arange(window, device=stream_mask.device)
-        order = places.where(stream_mask, places + window).argsort(dim=1)
+        positions = torch.arange(window, device=stream_mask.device)
+        order = positions.where(stream_mask, positions + window).argsort(dim=1)
         states, _ = self.lstm(posts.gather(1, order.unsqueeze(-1).expand_as(posts)))
         length = stream_mask.sum(-1, keepdim=True)
         last = (length - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
@@ -231,10 +231,10 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         output_hidden_states, output_attentions, output_stream_attentions = self.output_settings(kwargs)
         given = {"input_ids": input_ids, "token_type_ids": token_type_ids, "inputs_embeds": inputs_embeds}
         inputs, streams = self.lay_out(given, attention_mask, stream_index, elapsed)
-        # All values that shapes depend on, in one transfer: the place after each post's last token, and the slots.
-        places = torch.arange(1, streams.token_mask.shape[1] + 1, device=streams.token_mask.device)
-        of_slots = streams.slot_post.masked_fill(~streams.slot_mask, -1)
-        lengths, slots = read((streams.token_mask * places).amax(-1), of_slots)
+        # All values that shapes depend on, in one transfer: the position after each post's last token, and the slots.
+        ends = torch.arange(1, streams.token_mask.shape[1] + 1, device=streams.token_mask.device)
+        slot_post = streams.slot_post.masked_fill(~streams.slot_mask, -1)
+        lengths, slots = read((streams.token_mask * ends).amax(-1), slot_post)
         posts = PostGroups(streams.token_mask, lengths, has_equal_calls(self))
 
         if output_attentions and self.encoder.config._attn_implementation != "eager":
@@ -369,12 +369,13 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
         else:
             # Without any post one that is absent, so that no layer gets an empty batch.
             filled = [slot for slot, post in enumerate(slots) if post >= 0] or [0]
-            places = [(max(0, slots[slot]), slot % window) for slot in filled]
-            distinct = {place: number for number, place in enumerate(dict.fromkeys(places))}
-            if len(layers) > 1 and len(distinct) < len(places):
+            # A post, and its position in the stream
+            pairs = [(max(0, slots[slot]), slot % window) for slot in filled]
+            distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+            if len(layers) > 1 and len(distinct) < len(pairs):
                 # The first layer reads a post at a position once, however many streams have it there.
-                shared, places = [distinct[place] for place in places], list(distinct)
-            numbers, positions = zip(*places, strict=True)
+                shared, pairs = [distinct[pair] for pair in pairs], list(distinct)
+            numbers, positions = zip(*pairs, strict=True)
             filled, source, positions = (to_device(values, device) for values in (filled, numbers, positions))
         posts, states = self.copy_posts(posts, states, source, numbers)
         # The newest post always has the last position.
@@ -385,7 +386,7 @@ class TempoFormerModel(StreamReaderMixin, TempoFormerPreTrainedModel):
             is_last = index == len(layers) - 1
             if stream_layer.position is not None:
                 groups = zip(states, posts.select(positions), strict=True)
-                states = [stream_layer.position(group, places.unsqueeze(1)) for group, places in groups]
+                states = [stream_layer.position(group, own.unsqueeze(1)) for group, own in groups]
             if is_last:
                 groups = zip(states, inputs, posts.masks, strict=True)
                 cls = [self.adapter.run_layer_for_cls(layer, *group) for group in groups]

@@ -200,7 +200,7 @@ class TemporalEncoder(TemporalInitialisation):
         super().__init__(config, add_pooling_layer=add_pooling_layer)
         self.time_embeddings = None
         if config.temporal_attention == "attention":
-            self.time_embeddings = TimeEmbedding(NUM_SPECIAL_TIMES + len(config.times), config.hidden_size)
+            self.time_embeddings = TimeEmbedding(config.num_time_ids, config.hidden_size)
         for layer_idx, layer in enumerate(self.encoder.layer):
             layer.attention.self = TemporalSelfAttention(config, layer_idx=layer_idx)
         self.post_init()
@@ -279,7 +279,7 @@ class TemporalEncoder(TemporalInitialisation):
         if self.time_embeddings is None:
             return
         old = self.time_embeddings
-        new = TimeEmbedding(NUM_SPECIAL_TIMES + len(times), old.embedding_dim).to(old.weight)
+        new = TimeEmbedding(self.config.num_time_ids, old.embedding_dim).to(old.weight)
         new.weight.requires_grad_(old.weight.requires_grad)
         self._init_weights(new)
         with torch.no_grad():

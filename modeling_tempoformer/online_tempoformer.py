@@ -122,12 +122,13 @@ class StreamState:
         """
         timelines, columns = [], {}
         for timeline_id in self.timelines if timeline_ids is None else timeline_ids:
-            known = self.timelines[timeline_id]
-            for post in known.posts:
+            timeline = self.timelines[timeline_id]
+            for post in timeline.posts:
                 for name, values in post.items():
                     columns.setdefault(name, []).append(values)
-            names = list(known.posts[0]) if known.posts else []
-            timelines.append([timeline_id, names, len(known.posts), known.times, known.num_seen, known.start_time])
+            names = list(timeline.posts[0]) if timeline.posts else []
+            facts = (timeline.times, timeline.num_seen, timeline.start_time)
+            timelines.append([timeline_id, names, len(timeline.posts), *facts])
         lengths = {name: list(map(len, values)) for name, values in columns.items()}
         about = json.dumps({"model": self.model, "timelines": timelines, "lengths": lengths}).encode()
         posts = {f"posts.{name}": torch.cat(values) for name, values in columns.items()}
@@ -147,9 +148,9 @@ class StreamState:
         state = cls()
         state.model = about["model"]
         posts = {name: values.cpu() for name, values in tensors.items() if name.startswith("posts.")}
-        of_posts = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
+        columns = {name: iter(posts[f"posts.{name}"].split(lengths)) for name, lengths in about["lengths"].items()}
         for timeline_id, names, num_posts, times, num_seen, start_time in about["timelines"]:
-            remembered = [{name: next(of_posts[name]).clone() for name in names} for _ in range(num_posts)]
+            remembered = [{name: next(columns[name]).clone() for name in names} for _ in range(num_posts)]
             state.timelines[timeline_id] = RememberedTimeline(remembered, times, num_seen, start_time)
         return state
 

@@ -15,6 +15,9 @@ from .decisions_tempoformer import check_finite, decide, log_odds, name_threshol
 from .timeline_tempoformer import Timeline, cut_rows
 
 
+logger = logging.get_logger(__name__)
+
+
 def explain_streams(
     model: torch.nn.Module,
     stream_index: torch.LongTensor,
@@ -116,9 +119,6 @@ def explain_posts(
         }
 
 
-logger = logging.get_logger(__name__)
-
-
 class StreamClassificationPipeline(Pipeline):
     """
     Classifies every post of timelines in the context of the posts before it (Tseriotou, Tsakalidis and Liakata, 2024).
@@ -177,7 +177,7 @@ class StreamClassificationPipeline(Pipeline):
 
     def __call__(
         self,
-        inputs: Mapping | Iterable[Mapping],
+        inputs: Mapping | Timeline | Iterable[Mapping | Timeline],
         batch_size: int | None = None,
         num_workers: int | None = None,
         **kwargs,
@@ -186,7 +186,8 @@ class StreamClassificationPipeline(Pipeline):
         Classifies timelines.
 
         Args:
-            inputs (`dict`, or an iterable of them): A timeline, a list of timelines, or any other iterable of them.
+            inputs (`dict`, [`~timeline_tempoformer.Timeline`], or an iterable of them): A timeline, a list of
+                timelines, or any other iterable of them.
             batch_size, num_workers, kwargs: The options, instead of the constructor's.
 
         Returns:
@@ -201,7 +202,7 @@ class StreamClassificationPipeline(Pipeline):
 
     def explain(
         self,
-        inputs: dict | Iterable[dict],
+        inputs: Mapping | Timeline | Iterable[Mapping | Timeline],
         batch_size: int | None = None,
         targets_per_row: int | None = None,
         calibrated: bool | None = None,
@@ -231,7 +232,13 @@ class StreamClassificationPipeline(Pipeline):
         options = {"targets_per_row": targets_per_row, "calibrated": calibrated}
         return self.answer(inputs, batch_size, options, explains=True)
 
-    def answer(self, inputs: dict | Iterable[dict], batch_size: int | None, options: dict[str, Any], explains: bool):
+    def answer(
+        self,
+        inputs: Mapping | Timeline | Iterable[Mapping | Timeline],
+        batch_size: int | None,
+        options: dict[str, Any],
+        explains: bool,
+    ):
         """Returns the results of a call or of `explain` for one timeline, a list or another iterable."""
         preprocess, _, postprocess = self._sanitize_parameters(**options)
         is_one = isinstance(inputs, (Mapping, Timeline, str))
@@ -246,7 +253,7 @@ class StreamClassificationPipeline(Pipeline):
         return list(results) if isinstance(inputs, (list, tuple)) else results
 
     def classify(
-        self, timelines: Iterable[dict], batch_size: int, preprocess: dict, postprocess: dict
+        self, timelines: Iterable[Mapping | Timeline], batch_size: int, preprocess: dict, postprocess: dict
     ) -> Iterator[list[dict]]:
         """Yields the results of each timeline, as soon as there is a batch of rows."""
         waiting: list[dict] = []
@@ -257,20 +264,20 @@ class StreamClassificationPipeline(Pipeline):
                 waiting = []
         yield from self.finish(waiting, batch_size, postprocess)
 
-    def finish(self, timelines: list[dict], batch_size: int, postprocess: dict) -> Iterator[list[dict]]:
-        """Yields the results of timelines, whose rows share batches."""
+    def finish(self, entries: list[dict], batch_size: int, postprocess: dict) -> Iterator[list[dict]]:
+        """Yields the results of what `preprocess` returned for timelines, whose rows share batches."""
         explains = postprocess["explains"]
-        rows = (row for timeline in timelines for row in timeline["rows"])
-        for timed, alike in groupby(rows, lambda row: "timestamps" in row):
+        rows = (row for entry in entries for row in entry["rows"])
+        for timed, neighbours in groupby(rows, lambda row: "timestamps" in row):
             # One post more: without a post of a stream, one that is older enters.
             collator = StreamCollator(self.tokenizer, self.model.config.window + explains, timed=timed)
-            while batch := list(islice(alike, batch_size)):
+            while batch := list(islice(neighbours, batch_size)):
                 outputs = self.forward(dict(collator(batch)), explains=explains)
                 for number, row in enumerate(batch):
                     num_targets = len(row["input_ids"]) - row["num_context"]
                     row["outputs"] = {name: tensor[number, :num_targets] for name, tensor in outputs.items()}
-        for timeline in timelines:
-            yield self.postprocess(timeline, **postprocess)
+        for entry in entries:
+            yield self.postprocess(entry, **postprocess)
 
     def preprocess(
         self, timeline: Mapping | Timeline, number: int = 0, targets_per_row: int = 64, explains: bool = False
@@ -295,17 +302,17 @@ class StreamClassificationPipeline(Pipeline):
         """Returns a dict, or with `top_k` a list of dicts, for each post in the order of the input."""
         timeline, config = entry["timeline"], self.model.config
         if not len(timeline):
+            timeline.logits, timeline.explanations = torch.zeros(0, config.num_labels), []
             return []
         parts = [row["outputs"] for row in entry["rows"]]
         outputs = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         logits, calibration = outputs["logits"], config.calibration if calibrated else None
         names = [f"Timeline {timeline.timeline_id!r}, post {row}" for row in timeline.input_rows]
         check_finite(logits.flatten(1), names.__getitem__)
+        timeline.logits = (logits[:, 0] if explains else logits).float()
         if explains:
-            timeline.logits = logits[:, 0]
             answers = timeline.explanations = list(explain_posts(timeline, outputs, config, calibration))
         else:
-            timeline.logits = logits
             probabilities, ranked = decide(logits, calibration)
             best = ranked[:, : top_k or 1]
             answers = [

@@ -57,6 +57,13 @@ def read_post(times: TimeColumn, row: int, name: str, text: Any, timestamp: Any)
     if not isinstance(text, str):
         raise BadValue("text", text, "a text must be a string; it may be empty")
     try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        half = text[problem.start]
+        raise BadValue(
+            "text", text, f"it has {half!r}, half of a surrogate pair, as of an emoji that was cut"
+        ) from None
+    try:
         return Post(row, text, times.read(name, timestamp), str(row))
     except ValueError as problem:
         raise BadValue("timestamp", timestamp, str(problem)) from None
@@ -96,8 +103,15 @@ class Timeline:
     explanations: list[dict[str, Any]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
-        """Returns the timeline of posts, which are sorted by time; those of one time keep the order of the input."""
+    def from_posts(cls, timeline_id: str | int, posts: Sequence[Post]) -> "Timeline":
+        """
+        Returns the timeline of posts that were read. They are sorted by time, with one warning if they are not in
+        order; posts of one time, and posts without times, keep the order of the input.
+
+        Args:
+            timeline_id (`str` or `int`): Whose posts they are, or the number of the timeline.
+            posts (`Sequence[Post]`): All with a time, or none.
+        """
         timed = bool(posts) and all(post.timestamp is not None for post in posts)
         ordered = sorted(posts, key=lambda post: post.timestamp) if timed else list(posts)
         if ordered != list(posts):
@@ -134,7 +148,9 @@ class Timeline:
             name_post (`Callable[[int], str]`, *optional*): Names a post in errors by its row; "post 0" by default.
             shows_values (`bool`, *optional*, defaults to `True`): Whether errors repeat values, which may be private.
 
-        Raises a `ValueError` that names the post for a text that is not a string and for a time that cannot be read.
+        Returns:
+            [`Timeline`]. Raises a `ValueError` that names the post for a text that is not a string or has half of a
+            surrogate pair, and for a time that cannot be read; and one for other numbers of times than of texts.
         """
         if timestamps is None:
             timestamps = [None] * len(texts)
@@ -148,7 +164,7 @@ class Timeline:
                 value = f" {bad.value!r}" if shows_values else ""
                 raise ValueError(f"{name_post(row)}: {bad.field}{value}: {bad.problem}.") from None
         times.warn()
-        return cls.of_posts(timeline_id, posts)
+        return cls.from_posts(timeline_id, posts)
 
     def __len__(self) -> int:
         return len(self.input_rows)
@@ -156,13 +172,9 @@ class Timeline:
     def tokenize(self, tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[dict[str, list], int]:
         """
         Tokenizes the posts, each cut to `limit` tokens. Returns the columns that [`cut_rows`] takes, with `timestamps`
-        if there are times, and how many posts were cut. Raises a `ValueError` that names the timeline and a post with
-        half of a surrogate pair.
+        if there are times, and how many posts were cut.
         """
-        try:
-            columns, num_cut = tokenize_posts(tokenizer, self.texts, limit)
-        except ValueError as problem:
-            raise ValueError(f"Timeline {self.timeline_id!r}, {problem}") from None
+        columns, num_cut = tokenize_posts(tokenizer, self.texts, limit)
         return columns if self.timestamps is None else {**columns, "timestamps": self.timestamps}, num_cut
 
     @property
@@ -179,17 +191,8 @@ class Timeline:
 def tokenize_posts(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int) -> tuple[dict[str, list], int]:
     """
     Tokenizes posts, each cut to `limit` tokens. Returns the tokenizer's columns but the mask, which the collator
-    makes, and how many posts were cut. Raises a `ValueError` that names a post with half of a surrogate pair.
+    makes, and how many posts were cut.
     """
-    for post, text in enumerate(texts):
-        try:
-            text.encode()
-        except UnicodeEncodeError as problem:
-            half = problem.object[problem.start]
-            raise ValueError(
-                f"post {post} in order of time: the text has {half!r}, half of a surrogate pair, as of an emoji that "
-                "was cut."
-            ) from None
 
     def tokenize(posts: list[str], **settings) -> dict[str, list]:
         if not posts:

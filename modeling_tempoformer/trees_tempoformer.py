@@ -15,7 +15,7 @@ from .configuration_post_tempoformer import PostTempoFormerConfig
 COMPONENTS = 48
 # All trees have so many splits from root to leaf, in the order of a heap: the children of i are 2i + 1 and 2i + 2.
 DEPTH = 6
-SPLITS, LEAVES = 2**DEPTH - 1, 2**DEPTH
+NUM_SPLITS, NUM_LEAVES = 2**DEPTH - 1, 2**DEPTH
 # A post next to a threshold goes both ways, in part: so rounding errors of its vector stay as small in probabilities.
 SHARPNESS = 300.0
 LEAST_PROBABILITY = 1e-3
@@ -39,9 +39,9 @@ class Trees(nn.Module):
         self.register_buffer("components", zeros(COMPONENTS, hidden))
         self.register_buffer("center", zeros(features))
         self.register_buffer("scale", torch.ones(features, dtype=torch.float32))
-        self.register_buffer("feature", zeros(*shape, SPLITS, dtype=torch.long))
-        self.register_buffer("threshold", zeros(*shape, SPLITS))
-        self.register_buffer("leaves", zeros(*shape, LEAVES, config.num_labels))
+        self.register_buffer("feature", zeros(*shape, NUM_SPLITS, dtype=torch.long))
+        self.register_buffer("threshold", zeros(*shape, NUM_SPLITS))
+        self.register_buffer("leaves", zeros(*shape, NUM_LEAVES, config.num_labels))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True):
         """Moves the buffers for `to`, `half` and all others, but keeps their dtype."""

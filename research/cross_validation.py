@@ -19,7 +19,7 @@ from modeling_tempoformer.data.files import write_json
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import PREDICTIONS as RUN_PREDICTIONS
 from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.evaluation.results import RESULTS as RUN_RESULTS
+from modeling_tempoformer.evaluation.report import RESULTS as RUN_RESULTS
 from modeling_tempoformer.evaluation.significance import paired_bootstrap
 
 

@@ -23,8 +23,7 @@ from modeling_tempoformer.data.files import lock_folder, write_json
 from modeling_tempoformer.data.post_splits import choose_label_names, load_splits, split_posts
 from modeling_tempoformer.evaluation.figures import print_figures, write_test_figures
 from modeling_tempoformer.evaluation.predictions import prediction_rows, write_predictions
-from modeling_tempoformer.evaluation.report import results_table
-from modeling_tempoformer.evaluation.results import RESULTS, group_by_class, score_part
+from modeling_tempoformer.evaluation.report import RESULTS, group_by_class, results_table, score_part
 from modeling_tempoformer.timeline_tempoformer import Timeline
 from modeling_tempoformer.training.arguments import check_asked, wanted_splits
 from modeling_tempoformer.training.recipes import parse, run_script

@@ -98,7 +98,7 @@ def prepare_folds(
     if set(splits) != {"train"}:
         raise ValueError("Cross-validation splits --train_file: give no other file.")
     names = data.labels or label_names(splits["train"], data.label_column or "label")
-    timelines = to_timelines(splits["train"], names, *timeline_columns(data))
+    timelines = to_timelines(splits["train"], names, **timeline_columns(data))
     if args.folds_file is None:
         folds = make_folds(timelines, args.num_folds, data.validation_fraction, FOLD_SEED)
     else:

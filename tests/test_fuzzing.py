@@ -215,7 +215,7 @@ def check_table(variant: str, table: tuple[list, list], data: st.DataObject):
         for name, post in read_posts([Table(posts)], ("O", "IS"), columns):
             people.setdefault(name, []).append(post)
         settings = (TOKENIZER, WINDOW, targets_per_row, MOST_TOKENS, only_labelled)
-        timelines = [Timeline.of_posts(name, posts) for name, posts in people.items()]
+        timelines = [Timeline.from_posts(name, posts) for name, posts in people.items()]
         rows = [row for timeline in timelines for row in timeline_to_rows(timeline, *settings)[0]]
     except ValueError as error:
         assert right is None, error

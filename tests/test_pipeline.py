@@ -9,7 +9,7 @@ from helpers import CHANGES as LABELS
 from helpers import MODELS, assert_same, read_json, run_without_package, tiny_reader
 from transformers import pipeline
 
-from modeling_tempoformer import StreamCollator
+from modeling_tempoformer import StreamClassificationPipeline, StreamCollator, Timeline
 
 
 TIMELINES = [
@@ -104,6 +104,21 @@ def test_all_scores_of_a_post_and_its_calibration_unless_it_is_refused(saved, pa
             assert [post["score"] for post in refusing] == pytest.approx(plain.amax(-1).tolist(), abs=1e-5)
         assert_same(pipe(timeline, top_k=2), [ranked[:2] for ranked in pipe(timeline, top_k=9)])
     assert bool(moved) == ("thresholds" in parts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_timelines_keep_their_answers(saved, dtype):
+    """In float32 and in the order of time, whether they share a batch, come twice or have no post."""
+    _, model, tokenizer = saved
+    pipe = StreamClassificationPipeline(model=model.to(dtype), tokenizer=tokenizer)
+    timelines = [Timeline.read(name, given["text"], given.get("timestamp")) for name, given in zip("abcde", TIMELINES)]
+    timelines.append(timelines[0])
+    results = pipe(timelines)
+    for timeline, result in zip(timelines, results, strict=True):
+        assert timeline.logits.dtype == torch.float32 and timeline.logits.shape == (len(timeline), 3)
+        assert timeline.logits.softmax(-1).amax(-1).tolist() == pytest.approx([post["score"] for post in result])
+    explained = pipe.explain(timelines)
+    assert_same([timeline.explanations for timeline in timelines], explained)
 
 
 def test_rows_of_datasets_that_are_no_dicts(saved):

@@ -62,7 +62,7 @@ def write_card(
     not given are left out or called "not stated". Names are escaped.
 
     Args:
-        model ([`TempoFormerForStreamClassification`], or a model with temporal attention): The saved model.
+        model (`PreTrainedModel`): The saved model, a TempoFormer or one with temporal attention.
         folder (`str` or `Path`): Where the model was saved.
         repo_id (`str`, *optional*): Hub id that the code example loads; the folder's name if omitted.
         model_name (`str`, *optional*): Title; the last part of `repo_id` if omitted.

@@ -9,7 +9,7 @@ import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
 
 from ..timeline_tempoformer import Timeline
-from .arguments import DatasetArguments, DataTrainingArguments
+from .arguments import DatasetArguments, DataTrainingArguments, PostArguments
 from .corpora import TASKS
 from .splits import SPLITS, hold_back, hold_out, make_split, read_folds, read_split, select_fold, split_timelines
 from .surveys import Survey, survey
@@ -25,8 +25,8 @@ class Splits(NamedTuple):
     The timelines of a run.
 
     Attributes:
-        timelines (`dict[str, Dataset | IterableDataset]`): The timelines of each split, as [`to_timelines`] returns
-            them.
+        timelines (`dict[str, list[Timeline] | TimelineStream]`): The timelines of each split, as [`to_timelines`]
+            returns them.
         surveys (`dict[str, Survey]`): Facts about the timelines of each split.
         record (`dict[str, list[str]]`): The content of `_split.json`, as [`make_split`] returns it.
     """
@@ -91,11 +91,11 @@ def choose_label_names(posts: Mapping[str, Dataset | IterableDataset], arguments
     return arguments.labels or label_names(first, arguments.label_column or "label")
 
 
-def timeline_columns(arguments: DataTrainingArguments) -> tuple[str | None, ...]:
-    """The column names, in the order in which [`to_timelines`] takes them."""
+def timeline_columns(arguments: PostArguments) -> dict[str, str | None]:
+    """The column names, as arguments of [`to_timelines`]."""
+    names = ("timeline_column", "timestamp_column", "text_column", "label_column", "speaker_column")
     id_column = arguments.id_column or ("post_id" if arguments.task_name else None)
-    names = ("timeline_column", "timestamp_column", "text_column", "label_column")
-    return *(getattr(arguments, name) for name in names), id_column, arguments.speaker_column
+    return {name: getattr(arguments, name) for name in names} | {"id_column": id_column}
 
 
 def split_posts(
@@ -180,8 +180,8 @@ def make_timelines(
         try:
             level = arguments.level_column or ("level" if "level" in column_names(posts_of_split) else None)
             # A model learns from levels, and never reads them.
-            columns = (*timeline_columns(arguments), level if name == "train" else None)
-            timelines[name] = to_timelines(posts_of_split, names, *columns)
+            columns = timeline_columns(arguments) | {"level_column": level if name == "train" else None}
+            timelines[name] = to_timelines(posts_of_split, names, **columns)
         except ValueError as problem:
             raise with_source(problem, name, arguments) from None
     return timelines
@@ -221,18 +221,19 @@ def take_fold(timelines: Mapping[str, list[Timeline]], arguments: DataTrainingAr
 
 
 def check_given(
-    splits: dict[str, list[Timeline]], arguments: DatasetArguments, wanted: Sequence[str], option: str
-) -> dict[str, list[Timeline]]:
+    splits: dict[str, list[Timeline] | Dataset], arguments: DatasetArguments, wanted: Sequence[str], option: str
+) -> dict[str, list[Timeline] | Dataset]:
     """
-    The splits, of which the wanted ones must exist. The test split is cut down to `--max_predict_samples` rows, evenly
-    spaced.
+    The splits of timelines or of texts, of which the wanted ones must exist. The test split is cut down to
+    `--max_predict_samples` timelines or texts, evenly spaced.
     """
     if missing := [name for name in wanted if name not in splits]:
         raise ValueError(f"There is no {missing[0]} split: give --{missing[0]}_{option}.")
     number, test = arguments.max_predict_samples, splits.get("test")
     if number is None or test is None or number >= len(test):
         return splits
-    return splits | {"test": [test[index * len(test) // number] for index in range(number)]}
+    chosen = [index * len(test) // number for index in range(number)]
+    return splits | {"test": test.select(chosen) if isinstance(test, Dataset) else [test[index] for index in chosen]}
 
 
 def survey_timelines(

@@ -40,9 +40,10 @@ def to_rows(
 
     Returns:
         `Dataset`, for a stream `IterableDataset`: Rows in the order of the timelines. Their columns are those of the
-        tokenizer, `timestamps`, `num_context`, `labels` (one for each post after the context, None = not a target),
-        `post_ids` (of the posts after the context), `held_out` if the timelines have it, and, for a list of timelines,
-        the index `timeline`. Raises a `ValueError` for an argument outside its range.
+        tokenizer, `timestamps` and `start_time` if there are times, `num_context`, `num_before`, `labels` (one for
+        each post after the context, None = not a target), `post_ids` (of the posts after the context), `held_out` if
+        the timelines have it, and, for a list of timelines, the index `timeline`. Raises a `ValueError` for an
+        argument outside its range.
     """
     for name, value in (("window", window), ("targets_per_row", targets_per_row)):
         if value < 1:

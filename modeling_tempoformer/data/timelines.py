@@ -355,7 +355,7 @@ class TimelineStream:
                     self.check_begin(timeline_id, group[0].row, shard)
                     if shard is not None and self.columns["id"] is None:
                         group = [post._replace(post_id=f"{shard}:{post.row}") for post in group]
-                    yield Timeline.of_posts(timeline_id, group)
+                    yield Timeline.from_posts(timeline_id, group)
             except PostError as problem:
                 problem.shard = shard
                 raise
@@ -420,7 +420,7 @@ def to_timelines(
     groups: dict[str, list[Post]] = {}
     for timeline_id, post in check_ids(read_posts(each_table(posts), labels, columns, names=names), columns):
         groups.setdefault(timeline_id, []).append(post)
-    return [Timeline.of_posts(*group) for group in watched(groups.items())]
+    return [Timeline.from_posts(*group) for group in watched(groups.items())]
 
 
 def check_ids(posts: Iterable[tuple[str, Post]], columns: dict[str, str | None]) -> Iterator[tuple[str, Post]]:

@@ -51,7 +51,9 @@ class Predictions:
 def labelled_posts(
     timelines: Sequence[Timeline], predictions: np.ndarray, names: list[str], probabilities: np.ndarray
 ) -> Predictions:
-    """Selects the posts with a label from predictions of all posts in the order of the timelines."""
+    """
+    Selects the posts with a label from the predictions (posts,) and probabilities (posts, classes) of [`decide_posts`].
+    """
     labels = all_labels(timelines)
     labelled = labels >= 0
     numbers = np.repeat(np.arange(len(timelines)), list(map(len, timelines)))

@@ -1,22 +1,75 @@
-"""Presents the results of a split: as a table, and in plain words where they are worth little."""
+"""Scores the splits of a run, and presents their results: in `all_results.json`, in tables and in plain words."""
 
+import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
 
-from .metrics import change_detection
-from .results import group_by_class
+from ..timeline_tempoformer import Timeline
+from .metrics import change_detection, compute_scores
+from .predictions import labelled_posts
+from .rivals import compare
 
 
+RESULTS = "all_results.json"
+# Names in the file that differ from those of the metrics
+RENAMED = {"support": "posts", "runtime": "seconds", "epoch": "epochs", "samples_per_second": "rows_per_second"}
 TROUBLESHOOTING = "docs/troubleshooting.md"
 # A score of so few timelines depends on which timelines they are.
 FEW_TIMELINES = 4
 SCORE_COLUMNS = ["macro F1", "95 % interval", "this model above it by", "95 % interval"]
 
 logger = logging.getLogger(__name__)
+
+
+def score_part(
+    timelines: Sequence[Timeline],
+    predictions: np.ndarray,
+    probabilities: np.ndarray,
+    names: list[str],
+    train: Sequence[Timeline] | None = None,
+    vectors: tuple[np.ndarray, np.ndarray] | None = None,
+) -> dict[str, Any]:
+    """
+    The number of posts of a split; if any is labelled, also its [`compute_scores`] and its [`compare`]. `predictions`
+    and `probabilities` are those of [`decide_posts`]; `train` and `vectors` are as in [`compare`].
+    """
+    posts = labelled_posts(timelines, predictions, names, probabilities)
+    counts = {"posts": len(predictions), "labelled_posts": len(posts.labels), "timelines": len(timelines)}
+    if not len(posts.labels):
+        return counts
+    return counts | compute_scores(posts) | compare(posts, timelines, train, vectors)
+
+
+def group_by_class(metrics: Mapping[str, Any], prefix: str, names: list[str]) -> dict[str, Any]:
+    """Groups the Trainer's metrics of a split: without their prefix, and those of a class in a dict of its own."""
+    kinds = [score.name for score in change_detection().SCORES if score.by_class]
+    class_metrics = {f"{kind}_{name}": (name, kind) for name in names for kind in kinds}
+    nested: dict[str, Any] = {}
+    for metric, value in metrics.items():
+        metric = metric.removeprefix(f"{prefix}_")
+        if metric in class_metrics:
+            name, kind = class_metrics[metric]
+            nested.setdefault("classes", {}).setdefault(name, {})[RENAMED.get(kind, kind)] = value
+        else:
+            nested[RENAMED.get(metric, metric)] = value
+    return nested
+
+
+def read_test(model: str, **downloads: Any) -> dict[str, Any]:
+    """Reads the results of a model's own test, beside its weights in a folder or on the Hub; empty without them."""
+    try:
+        path = Path(model, RESULTS) if Path(model).is_dir() else Path(hf_hub_download(model, RESULTS, **downloads))
+        return json.loads(path.read_text(encoding="utf-8")).get("test", {})
+    except (FileNotFoundError, EntryNotFoundError):
+        return {}
 
 
 def verdict(results: Mapping[str, Any]) -> str | None:

@@ -32,8 +32,8 @@ def compare(
 
     Args:
         posts ([`Predictions`]): Predictions of the labelled posts of `timelines`.
-        timelines (`Dataset`): The timelines.
-        train (`Dataset`, *optional*): The training timelines, from which rivals learn.
+        timelines (`Sequence[Timeline]`): The timelines.
+        train (`Sequence[Timeline]`, *optional*): The training timelines, from which rivals learn.
         vectors (`tuple[np.ndarray, np.ndarray]`, *optional*): Vectors (posts, hidden) of the posts of `train` and of
             `timelines`, which boosted trees read.
 

@@ -67,6 +67,7 @@ Frequencies = dict[str, dict[str, Frequency]]
 # It holds texts, so its name begins with an underscore: such files are never pushed.
 USAGES = "_usages.parquet"
 NUM_EARLIEST = 5
+CONTEXT_WORDS = 10
 
 
 def sample_usages(
@@ -222,10 +223,10 @@ def drop_unknown(tokenizer: PreTrainedTokenizerBase, usages: Usages, read_names:
     return kept
 
 
-def context(usage: Usage, num_words: int = 10) -> str:
-    """Returns at most `num_words` words before a usage, and as many after it."""
+def context(usage: Usage) -> str:
+    """Returns at most 10 words before a usage, and as many after it."""
     before, after = usage.text[: usage.start].split(), usage.text[usage.end :].split()
-    return " ".join([*before[-num_words:], *after[:num_words]])
+    return " ".join([*before[-CONTEXT_WORDS:], *after[:CONTEXT_WORDS]])
 
 
 def put_name(usage: Usage, word: str) -> Usage:

@@ -94,7 +94,7 @@ def each_timeline(posts: pa.Table, timed: bool) -> Iterator[Timeline]:
     for timeline_id, table in posts.to_pandas().groupby("timeline_id", sort=False):
         times = table["time"].tolist() if timed else [None] * len(table)
         values = zip(range(len(table)), table["text"], times, strict=True)
-        yield Timeline.of_posts(timeline_id, [Post(*post) for post in values])
+        yield Timeline.from_posts(timeline_id, [Post(*post) for post in values])
 
 
 def read_parts(output: Path) -> dict[int, tuple[int, int]]:

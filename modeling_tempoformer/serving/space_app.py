@@ -14,8 +14,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from ..data.splits import hold_back, read_split
 from ..data.timelines import to_timelines
 from ..evaluation.predictions import PREDICTIONS, decide_posts, prediction_rows, to_csv
-from ..evaluation.report import test_summary
-from ..evaluation.results import read_test
+from ..evaluation.report import read_test, test_summary
 from ..pipeline_tempoformer import StreamClassificationPipeline
 from ..view.timeline_page import timeline_page
 from ..view.timelines import classes_of, explain_timelines, load_pipeline

@@ -20,7 +20,7 @@ from transformers import (
 from ..configuration_streams_tempoformer import StreamFields
 from ..data.arguments import DataTrainingArguments
 from ..data.files import data_folder, lock_folder
-from ..data.post_splits import Splits, choose_class_weights, choose_label_names, load_splits, split_posts
+from ..data.post_splits import choose_class_weights, choose_label_names, load_splits, split_posts
 from ..data.rows import to_rows
 from ..data.timelines import TimelineStream, labelled_levels
 from ..data_collator_tempoformer import StreamCollator
@@ -121,7 +121,8 @@ def run(
         if training.freeze_encoder:
             freeze_encoder(model)
         if training.do_train:
-            set_training_facts(model, splits, names)
+            model.config.class_weights = choose_class_weights(splits.surveys["train"].labels, names)
+            model.config.timed = splits.timed
             drop_outdated(model, training.freeze_encoder, model_args.calibrate)
             if not splits.timed and data.task_name is None:
                 logger.warning("The posts have no column of times: the model knows only their order.")
@@ -267,12 +268,6 @@ def load_tokenizer(
     longest = min(tokenizer.model_max_length, model.max_tokens)
     tokenizer.model_max_length = min(max_tokens or longest, longest)
     return tokenizer
-
-
-def set_training_facts(model: StreamPreTrainedModel, splits: Splits, names: list[str]):
-    """Writes into the model's configuration the class weights of the loss, and whether posts have times."""
-    model.config.class_weights = choose_class_weights(splits.surveys["train"].labels, names)
-    model.config.timed = splits.timed
 
 
 def drop_outdated(model: StreamPreTrainedModel, freezes_encoder: bool, calibrates: bool):

@@ -64,9 +64,9 @@ def embed_rows(
             index.append([numbers.setdefault(post, len(numbers)) for post in posts])
         indexed[split] = split_rows.remove_columns(names).add_column("post_index", index)
     # The posts are sorted, so that the same posts are found in the cache however they are split.
-    in_order = sorted(numbers)
-    posts = [{name: list(tokens) for name, tokens in post} for post in in_order]
-    position = {post: number for number, post in enumerate(in_order)}
+    sorted_posts = sorted(numbers)
+    posts = [{name: list(tokens) for name, tokens in post} for post in sorted_posts]
+    position = {post: number for number, post in enumerate(sorted_posts)}
     vectors = torch.from_numpy(embed(posts, model, tokenizer))[[position[post] for post in numbers]]
     return {split: split_rows.with_transform(partial(look_up, vectors)) for split, split_rows in indexed.items()}
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import sys
 from collections import ChainMap
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from huggingface_hub import CommitInfo
 from torch import nn
+from tqdm.auto import tqdm
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.integrations import get_available_reporting_integrations
@@ -26,8 +28,7 @@ from ..data.arguments import check_positive
 from ..data.files import write_json
 from ..evaluation.figures import FIGURES, figures_in, print_figures
 from ..evaluation.metrics import card_titles
-from ..evaluation.results import RESULTS
-from .progress import QuietProgressCallback
+from ..evaluation.report import RESULTS
 
 
 CARD_ARGUMENTS = (
@@ -36,7 +37,9 @@ CARD_ARGUMENTS = (
 )
 BATCHES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 COLUMNS = ("Epoch", "Step", "Training Loss", "Validation Loss", "Macro F1")
-SPLITS = {"eval": "validation", "predict": "test"}
+SPLIT_NAMES = {"eval": "validation", "predict": "test"}
+# Scores beside the bar of a training, and their names there
+SHOWN = {"loss": "loss", "eval_loss": "validation loss", "eval_macro_f1": "macro F1"}
 
 
 # The `__repr__` of a dataclass would show the Hub token.
@@ -85,6 +88,35 @@ class HubTrainingArguments(TrainingArguments):
     def __getstate__(self):
         # The Trainer pickles its arguments beside the weights.
         return {**self.__dict__, "hub_token": None}
+
+
+class QuietProgressCallback(ProgressCallback):
+    """
+    Shows the library's bars, with the newest scores beside the bar of a training. Predictions have a bar while they
+    last, if they take more than two seconds. A log file gets few lines.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.scores: dict[str, str] = {}
+        self.seconds = 0.5 if sys.stderr.isatty() else 10
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        super().on_train_begin(args, state, control, **kwargs)
+        if self.training_bar is not None:
+            self.training_bar.set_description("Training", refresh=False)
+            self.training_bar.mininterval = self.seconds
+
+    def on_prediction_step(self, args, state, control, eval_dataloader=None, **kwargs):
+        if state.is_world_process_zero and self.prediction_bar is None:
+            settings = {"desc": "Predicting", "leave": False, "delay": 2, "mininterval": self.seconds}
+            self.prediction_bar = tqdm(total=len(eval_dataloader), dynamic_ncols=True, **settings)
+        super().on_prediction_step(args, state, control, eval_dataloader, **kwargs)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if self.training_bar is not None:
+            self.scores |= {title: f"{logs[name]:.3f}" for name, title in SHOWN.items() if name in logs}
+            self.training_bar.set_postfix(self.scores, refresh=False)
 
 
 class HubTrainer(Trainer):
@@ -238,7 +270,7 @@ class HubTrainer(Trainer):
         best = self.args.load_best_model_at_end and not self.is_in_train
         metrics = ChainMap(*self.saved_metrics.values(), kept_evaluation(self.state, best))
         # Validation scores are measured before the calibration, so that they do not describe a calibrated model.
-        splits = {"predict": "test"} if getattr(self.model.config, "calibration", None) else SPLITS
+        splits = {"predict": "test"} if getattr(self.model.config, "calibration", None) else SPLIT_NAMES
         return {
             split: {
                 name.removeprefix(f"{prefix}_"): value

@@ -8,8 +8,7 @@ from datasets import Dataset
 from ..data.arguments import DataTrainingArguments
 from ..data.files import write_json
 from ..data.splits import SPLIT
-from ..evaluation.report import test_summary
-from ..evaluation.results import read_test
+from ..evaluation.report import read_test, test_summary
 from ..timeline_tempoformer import Timeline
 from ..view.timelines import TIMELINES, write_view
 from .arguments import ModelArguments

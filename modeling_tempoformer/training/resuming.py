@@ -18,7 +18,7 @@ from ..data.files import write_json
 from ..data.splits import SPLIT
 from ..evaluation.figures import FIGURES, LEARNING_CURVE, all_forms, learning_curve, save_figure
 from ..evaluation.predictions import PREDICTIONS, PREDICTIONS_PARQUET
-from ..evaluation.results import RESULTS
+from ..evaluation.report import RESULTS
 from ..view.timelines import TIMELINES
 
 

@@ -22,11 +22,19 @@ from ..evaluation.calibration import fit_temperature, tune_thresholds
 from ..evaluation.figures import write_test_figures
 from ..evaluation.metrics import compute_metrics, score_names
 from ..evaluation.predictions import all_labels, attach_logits, decide_posts, prediction_rows, write_predictions
-from ..evaluation.report import results_line, results_table, test_summary, training_line, warn_of_worthless
-from ..evaluation.results import RESULTS, group_by_class, score_part
+from ..evaluation.report import (
+    RESULTS,
+    group_by_class,
+    results_line,
+    results_table,
+    score_part,
+    test_summary,
+    training_line,
+    warn_of_worthless,
+)
 from ..timeline_tempoformer import Timeline
 from .frozen_encoder import post_vectors
-from .hub_trainer import SPLITS, HubTrainer, HubTrainingArguments, kept_evaluation
+from .hub_trainer import SPLIT_NAMES, HubTrainer, HubTrainingArguments, kept_evaluation
 from .tree_growing import grow_trees
 
 
@@ -259,7 +267,7 @@ class StreamTrainer(HubTrainer):
 
     def log_metrics(self, split: str, metrics: dict[str, Any]):
         """Prints a table of the last split, and a line of each other one."""
-        name, results = SPLITS.get(split, split), group_by_class(metrics, split, self.class_names)
+        name, results = SPLIT_NAMES.get(split, split), group_by_class(metrics, split, self.class_names)
         if not self.is_world_process_zero():
             return
         if split == "train":
@@ -277,7 +285,7 @@ class StreamTrainer(HubTrainer):
 
     def write_results(self):
         results = {
-            SPLITS.get(split, split): group_by_class(metrics, split, self.class_names)
+            SPLIT_NAMES.get(split, split): group_by_class(metrics, split, self.class_names)
             for split, metrics in self.saved_metrics.items()
         }
         write_json(Path(self.args.output_dir) / RESULTS, results)

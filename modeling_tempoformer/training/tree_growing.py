@@ -12,7 +12,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import RidgeCV
 
 from ..modeling_post_tempoformer import PostTempoFormerForStreamClassification
-from ..trees_tempoformer import DEPTH, SPLITS, Trees
+from ..trees_tempoformer import DEPTH, NUM_SPLITS, Trees
 
 
 # Fewest posts of a leaf, and the share of the features among which a split is chosen
@@ -155,18 +155,19 @@ def copy_tree(grown: Any, classes: np.ndarray, feature: torch.Tensor, threshold:
     """
     Copies a tree of scikit-learn to a row of each buffer, and a leaf above the last level to all leaves below it.
     """
+    # The index of a node in our heap, and in the grown tree
     waiting = [(0, 0)]
     while waiting:
-        place, node = waiting.pop()
+        index, node = waiting.pop()
         left, right = grown.children_left[node], grown.children_right[node]
-        if place >= SPLITS:
-            leaves[place - SPLITS, classes] = torch.from_numpy(grown.value[node, 0]).to(leaves)
+        if index >= NUM_SPLITS:
+            leaves[index - NUM_SPLITS, classes] = torch.from_numpy(grown.value[node, 0]).to(leaves)
             continue
         if left == right:
             left = right = node
         else:
-            feature[place], threshold[place] = int(grown.feature[node]), float(grown.threshold[node])
-        waiting += [(2 * place + 1, left), (2 * place + 2, right)]
+            feature[index], threshold[index] = int(grown.feature[node]), float(grown.threshold[node])
+        waiting += [(2 * index + 1, left), (2 * index + 2, right)]
 
 
 def weigh(

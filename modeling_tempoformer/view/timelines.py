@@ -126,6 +126,6 @@ def to_timeline(name: str, explanations: Sequence[dict], names: Sequence[str]) -
         Post(row, post["text"], post["timestamp"], label=label, speaker=post.get("speaker"))
         for row, (post, label) in enumerate(zip(explanations, labels, strict=True))
     ]
-    timeline = Timeline.of_posts(name, posts)
+    timeline = Timeline.from_posts(name, posts)
     timeline.explanations = [explanations[row] for row in timeline.input_rows]
     return timeline

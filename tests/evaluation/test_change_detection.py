@@ -15,7 +15,7 @@ from huggingface_hub import HfApi
 from transformers import EvalPrediction
 
 from modeling_tempoformer.evaluation.metrics import change_detection, compute_metrics
-from modeling_tempoformer.evaluation.results import group_by_class, score_part
+from modeling_tempoformer.evaluation.report import group_by_class, score_part
 
 
 FOLDER = ROOT / "hub_cards" / "change_detection"

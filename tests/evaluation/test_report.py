@@ -9,8 +9,14 @@ from helpers import make_timeline
 from modeling_tempoformer.evaluation import report
 from modeling_tempoformer.evaluation.metrics import compute_scores
 from modeling_tempoformer.evaluation.predictions import Predictions
-from modeling_tempoformer.evaluation.report import remarks, results_table, verdict
-from modeling_tempoformer.evaluation.results import group_by_class, read_test, score_part
+from modeling_tempoformer.evaluation.report import (
+    group_by_class,
+    read_test,
+    remarks,
+    results_table,
+    score_part,
+    verdict,
+)
 from modeling_tempoformer.timeline_tempoformer import Timeline
 
 

@@ -147,11 +147,13 @@ def test_texts_outside_all_times_are_dropped_on_request_and_counted(folder, tmp_
 
 def test_undated_letters_are_dated(folder, tmp_path):
     letters = tmp_path / "letters.csv"
-    letters.write_text("text\nthe tree flew\nair plane\n", encoding="utf-8")
+    letters.write_text("text\nthe tree flew\nthe tree\nair plane\nthe air\n", encoding="utf-8")
     tokens = ["--prepend_time", "true", "--do_predict", "--test_files", str(letters), "--unknown_times", "drop"]
-    train(folder, tmp_path / "out", *tokens)
+    train(folder, tmp_path / "out", *tokens, "--max_predict_samples", "2")
     predicted = read_table(tmp_path / "out" / "_predictions.csv")
-    assert len(predicted) == 2 and all(row["time"] == "" and row["prediction"] in (OLD, NEW) for row in predicted)
+    # Evenly spaced
+    assert [row["source"] for row in predicted] == ["row 0", "row 2"]
+    assert all(row["time"] == "" and row["prediction"] in (OLD, NEW) for row in predicted)
     results = read_json(tmp_path / "out" / "all_results.json")
     assert results["predict_dated_samples"] == 0 and "predict_accuracy" not in results
 
