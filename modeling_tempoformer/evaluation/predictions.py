@@ -52,7 +52,7 @@ def labelled_posts(
     timelines: Sequence[Timeline], predictions: np.ndarray, names: list[str], probabilities: np.ndarray
 ) -> Predictions:
     """
-    Selects the posts with a label from the predictions (posts,) and probabilities (posts, classes) of [`decide_posts`].
+    Selects the labelled posts from the predictions (posts,) and probabilities (posts, classes) of [`decide_posts`].
     """
     labels = all_labels(timelines)
     labelled = labels >= 0
