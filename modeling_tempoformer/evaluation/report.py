@@ -114,7 +114,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
     if few := [f"{name}: {count:.0f}" for name, count in counts.items() if count and count <= FEW_TIMELINES]:
         sentences.append(
             f"Half of a class is in few of the {results['timelines']} timelines ({', '.join(few)}): with others the "
-            "score may differ. Do not trust one split; `python -m research.run_cross_validation` tests on all."
+            "score may differ. Do not trust one split: cross-validation tests on all timelines."
         )
     return sentences
 
