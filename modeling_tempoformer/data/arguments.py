@@ -70,7 +70,9 @@ class DataTrainingArguments(PostArguments, DatasetArguments):
     )
     folds_file: str | None = field(
         default=None,
-        metadata={"help": "Splits of --train_file by timeline: a list of objects with train, validation and test ids."},
+        metadata={
+            "help": "Splits of --train_file by timeline: a list of objects with train, validation and test ids."
+        },
     )
     fold: int = field(default=0, metadata={"help": "Which fold of --folds_file, counting from 0."})
     level_column: str | None = field(
