@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -72,6 +73,8 @@ def to_rows(
         batch_size=1,
         desc="Tokenizing timelines",
         load_from_cache_file=False,
+        # Nothing is read from a cache, so that the posts need not be hashed.
+        new_fingerprint=uuid4().hex,
     )
     if sum(truncated):
         logger.warning(f"Truncated {sum(truncated)} posts to {limit} tokens.")
