@@ -1,15 +1,18 @@
-"""The page of timelines: posts with their probabilities, alarms at a threshold, and explanations."""
+"""
+The page of timelines: posts with their probabilities, alarms at a threshold, and explanations. Its script fills the
+named data sets of the charts, and sets their signals.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 
 from ..timeline_tempoformer import Timeline
 from .page import render_page
-from .timeline_charts import timeline_charts
 
 
 # The page's probabilities are integers, in 1 / UNIT: short in the file, and compared with a threshold exactly.
@@ -17,6 +20,26 @@ UNIT = 10_000
 LOG_ODDS_UNIT = 100
 # A silence is more than this many times the timeline's median time between two posts.
 SILENCE = 10
+# The shape and the colour of each outcome of a post at the threshold. The page also writes the outcome.
+OUTCOMES = {
+    "hit": ("circle", "var(--good)"),
+    "miss": ("cross", "var(--bad)"),
+    "false alarm": ("triangle-up", "var(--warn)"),
+    "alarm": ("square", "var(--accent)"),
+    "no alarm": ("circle", "var(--edge)"),
+}
+# The dashes of classes, which can be told apart without colour.
+DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 1], [1, 3], [10, 2, 2, 2, 2, 2]]
+WIDTH = 800  # replaced by the script
+CLASS_ROW = 22
+LEAST_REACH = 0.5  # of the axis of effects, in log-odds
+WATCHED = alt.param(name="watched", value="")
+# The script sets the positions and the words of ticks.
+TICKS, TICK_WORDS = alt.param(name="ticks", value=[]), alt.param(name="tick_words", value=[])
+PROBABILITY = alt.Y("p:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(values=[0, 0.5, 1]))
+LEGEND = alt.Legend(
+    orient="top", title=None, columns=alt.ExprRef("width < 480 ? 3 : 8"), symbolStrokeColor="var(--quiet)"
+)
 
 
 def timeline_page(
@@ -119,3 +142,125 @@ def first_thresholds(thresholds: Sequence[float] | None, num_classes: int) -> li
         # p / t is largest for a class if its p exceeds its share of the sum of both thresholds.
         shares = [threshold / sum(thresholds) for threshold in thresholds]
     return [round(share * 1000) * UNIT // 1000 for share in shares]
+
+
+def rows(name: str) -> alt.Chart:
+    """Makes a chart of a data set that the page's script fills. Its values need no parsing."""
+    return alt.Chart(alt.NamedData(name=name, format=alt.DataFormat(parse=None)))
+
+
+def timeline_charts(
+    names: Sequence[str], watched: int, labelled: Collection[bool], layers: int
+) -> dict[str, alt.TopLevelMixin]:
+    """Makes the charts, by name; `labelled` contains True if any post has a label, and False if any has none."""
+    # The watched class comes first, whose line is solid.
+    classes = [names[watched], *(name for name in names if name != names[watched])]
+    outcomes = [outcome for outcome in OUTCOMES if outcome != "alarm" or False in labelled]
+    labels = names
+    if True not in labelled:
+        outcomes, labels = ["alarm", "no alarm"], ()
+    charts = {"timeline_chart": timeline_chart(classes, outcomes, labels), "why_chart": why_chart(layers)}
+    return {**charts, "sparkline": sparkline()}
+
+
+def timeline_chart(classes: Sequence[str], outcomes: Sequence[str], labels: Sequence[str]) -> alt.VConcatChart:
+    """Charts probabilities and alarms over time and, if there are labels, labels and predictions below them."""
+    words = f"{TICK_WORDS.name}[indexof({TICKS.name}, datum.value)]"
+    axis = alt.Axis(grid=False, values=alt.ExprRef(TICKS.name), labelExpr=words, labelOverlap=False, labelAlign="left")
+    x = alt.X("x:Q", title=None, scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
+    # Both parts share the axis of the lower one.
+    above = x.copy()
+    if labels:
+        above.axis = alt.Axis(labels=False, ticks=False, grid=False)
+    top = alt.layer(silence_layer(above), *line_layers(above, classes), *post_layers(above, outcomes))
+    parts = [top.properties(width=WIDTH, height=240)]
+    if labels:
+        parts.append(label_chart(x, labels))
+    return alt.vconcat(*parts, spacing=10).resolve_scale(x="shared").add_params(WATCHED, TICKS, TICK_WORDS)
+
+
+def silence_layer(x: alt.X) -> alt.LayerChart:
+    gaps = rows("silences").mark_rect(fill="var(--raised)", aria=False).encode(x=x, x2="end")
+    style = {"fill": "var(--quiet)", "fontSize": 11, "baseline": "top", "y": 3, "align": "center"}
+    return gaps + rows("silences").mark_text(**style, aria=False).encode(x="middle:Q", text="words:N")
+
+
+def line_layers(x: alt.X, classes: Sequence[str]) -> list[alt.Chart]:
+    """Draws the probabilities of the watched class and, more faintly, of other classes, and the threshold."""
+    is_watched = f"datum.class === {WATCHED.name}"
+    legend = LEGEND if len(classes) > 2 else None
+    dash = alt.StrokeDash("class:N", scale=alt.Scale(domain=classes, range=DASHES), legend=legend)
+    lines = (
+        rows("lines")
+        .mark_line(strokeCap="round", aria=False)
+        .encode(
+            x=x,
+            y=PROBABILITY,
+            detail="run:N",
+            stroke=alt.condition(is_watched, alt.value("var(--accent)"), alt.value("var(--edge)")),
+            strokeDash=dash,
+            strokeWidth=alt.condition(is_watched, alt.value(2), alt.value(1)),
+        )
+    )
+    threshold = rows("threshold").mark_rule(stroke="var(--ink)", strokeDash=[3, 3], aria=False)
+    return [lines, threshold.encode(y=PROBABILITY)]
+
+
+def post_layers(x: alt.X, outcomes: Sequence[str]) -> list[alt.Chart]:
+    """Draws a mark for each post, a ring around the current one, and a rule through the one that is explained."""
+    shapes, fills = (list(column) for column in zip(*map(OUTCOMES.get, outcomes), strict=True))
+    marks = (
+        rows("posts")
+        .mark_point(opacity=1, stroke="var(--paper)", strokeWidth=1)
+        .encode(
+            x=x,
+            y=PROBABILITY,
+            shape=alt.Shape("outcome:N", scale=alt.Scale(domain=outcomes, range=shapes), legend=LEGEND),
+            fill=alt.Fill("outcome:N", scale=alt.Scale(domain=outcomes, range=fills), legend=LEGEND),
+            size=alt.condition("datum.outcome === 'no alarm'", alt.value(32), alt.value(110)),
+            description="description:N",
+        )
+    )
+    ring = rows("current").mark_point(size=320, stroke="var(--ink)", strokeWidth=2, opacity=1, aria=False)
+    rule = rows("chosen").mark_rule(stroke="var(--ink)", strokeWidth=1, aria=False)
+    return [rule.encode(x=x), marks, ring.encode(x=x, y=PROBABILITY)]
+
+
+def label_chart(x: alt.X, names: Sequence[str]) -> alt.LayerChart:
+    """Charts a row for each class: an open square is a post's label, a dot is its prediction."""
+    y = alt.Y("class:N", title=None, scale=alt.Scale(domain=list(names)), axis=alt.Axis(grid=True, labelLimit=90))
+    actual = rows("actual").mark_point(shape="square", size=70, stroke="var(--ink)", opacity=1, aria=False)
+    predicted = rows("predicted").mark_point(
+        shape="circle", size=14, filled=True, fill="var(--ink)", opacity=1, aria=False
+    )
+    chart = alt.layer(actual.encode(x=x, y=y), predicted.encode(x=x, y=y))
+    return chart.properties(width=WIDTH, height=CLASS_ROW * len(names))
+
+
+def why_chart(layers: int) -> alt.VConcatChart:
+    """Charts the effects of a stream's posts on its newest, in log-odds, and each layer's attention below them."""
+    x = alt.X("post:O", title="post", axis=alt.Axis(labelAngle=0, labelOverlap=True), scale=alt.Scale(padding=0.2))
+    hidden = alt.X("post:O", title=None, axis=alt.Axis(labels=False, ticks=False), scale=alt.Scale(padding=0.2))
+    # Symmetric, and with a least reach, so that a small effect does not look large.
+    reach = alt.param(name="reach", value=LEAST_REACH)
+    scale = alt.Scale(domain=[alt.ExprRef(f"-{reach.name}"), alt.ExprRef(reach.name)], nice=False)
+    axis = alt.Axis(format="+.1f", tickCount=5, labelOverlap=True)
+    effect = alt.Y("effect:Q", title="log-odds", stack=None, scale=scale, axis=axis)
+    colour = alt.condition("datum.effect < 0", alt.value("var(--warn)"), alt.value("var(--accent)"))
+    bars = rows("stream").mark_bar().encode(x=hidden, y=effect, color=colour, description="description:N")
+    zero = rows("stream").mark_rule(stroke="var(--edge)", aria=False).encode(y=alt.datum(0))
+    charts = [alt.layer(bars, zero).properties(width=WIDTH, height=110)]
+    for layer in range(layers):
+        share = alt.Axis(format=".0%", tickCount=2)
+        y = alt.Y(f"attention_{layer}:Q", title=f"layer {layer + 1}", stack=None, axis=share)
+        bars = rows("stream").mark_bar(color="var(--edge)", aria=False)
+        bars = bars.encode(x=x if layer == layers - 1 else hidden, y=y)
+        charts.append(bars.properties(width=WIDTH, height=48))
+    return alt.vconcat(*charts, spacing=8).resolve_scale(x="shared").add_params(reach)
+
+
+def sparkline() -> alt.Chart:
+    """Charts the probability of the watched class over the posts of a timeline."""
+    chart = rows("posts").mark_line(stroke="var(--accent)", strokeWidth=1.25, aria=False)
+    y = alt.Y("p:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
+    return chart.encode(x=alt.X("x:Q", axis=None, scale=alt.Scale(nice=False)), y=y).properties(width=100, height=24)
