@@ -1,4 +1,4 @@
-"""Model cards: what they say, and that their code examples run."""
+"""Checks the content of model cards, and runs their code examples."""
 
 import ast
 import html
@@ -98,7 +98,7 @@ def test_a_label_is_shown_as_it_is_and_changes_nothing(tmp_path, label):
 
 
 def run_snippet(folder, monkeypatch, capsys) -> str:
-    """What the card's code prints, run beside the folder."""
+    """Runs the card's code beside the folder, and returns what it prints."""
     (snippet,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), flags=re.DOTALL)
     monkeypatch.chdir(folder.parent)
     exec(snippet, {})

@@ -1,4 +1,4 @@
-"""The larger class, and position and time alone."""
+"""Checks the comparison with the larger class, and with position and time alone."""
 
 from dataclasses import replace
 
@@ -17,7 +17,9 @@ DAY = 86_400
 
 
 def make_timelines(rule, seed: int, timed: bool = True) -> list[Timeline]:
-    """Forty timelines of six posts; the label follows from the position and the gap, every seventh is missing."""
+    """
+    Returns forty timelines of six posts. The label follows from the position and the gap. Every seventh is missing.
+    """
     generator = np.random.default_rng(seed)
     timelines = []
     for _ in range(40):
@@ -42,13 +44,13 @@ def test_a_rule_of_position_or_time_is_learned(rule, timed):
     actual = all_labels(test)
     assert (probabilities.argmax(-1) == actual)[actual >= 0].all()
     assert len(features) == (4 if timed else 1)
-    # Posts without times are read by what both parts have.
+    # The trees read only the features that both parts have.
     if timed:
         assert position_and_time(train, [replace(one, timestamps=None) for one in test], 2)[1] == ["position"]
 
 
 def test_posts_that_a_member_has_not_learned_from_are_not_learned_from():
-    """A rule of each part of the timelines that the other part lacks."""
+    """The rule of each part does not hold in the other part."""
     rules = [make_timelines(lambda place, gap, odd=odd: place % 2 == odd, seed=odd) for odd in (0, 1)]
     both = [replace(timeline, held_out=member) for member, part in enumerate(rules) for timeline in part]
     actual = all_labels(both)
@@ -77,7 +79,7 @@ def test_scores_beside_those_that_cost_nothing():
     assert low < ours - 1 < high < 0
     low, high = found["macro_f1_interval"]
     assert low < ours < high
-    # One timeline has no interval, and one class teaches nothing.
+    # A single timeline has no interval. Training posts of one class teach nothing.
     test, train = [make_timeline([0, 1, 0]), make_timeline([-100])], [make_timeline([1, -100, 1])]
     found = compared(test, np.array([0, 0, 0, 1]), train)
     expected = {"class": "No-Switch", "macro_f1": pytest.approx(0.4), "difference": pytest.approx(0)}
@@ -92,7 +94,7 @@ def test_timelines_of_one_post_are_scored():
 
 
 def test_trees_know_what_the_vectors_say():
-    """A label that follows from a vector alone, at any position and time."""
+    """The label follows from the vector alone, and not from position and time."""
     generator = np.random.default_rng(0)
     parts = [make_timelines(lambda place, gap: generator.random() < 0.5, seed) for seed in (0, 1)]
     vectors = [generator.normal(size=(240, 5)) for _ in parts]

@@ -1,4 +1,7 @@
-"""Train, push, load elsewhere, predict, fine-tune further, push again; revisions that are pinned stay as they were."""
+"""
+Checks a walk over the Hub: train, push, load elsewhere, predict, fine-tune further, push again. Pinned revisions keep
+their answers.
+"""
 
 import csv
 import json
@@ -17,8 +20,8 @@ from modeling_tempoformer.data.synthetic import synthetic_posts
 
 
 REPO = "me/walk"
-# A process without the package: it predicts with the models of some revisions, then, if asked to, trains the last one
-# further with the stock Trainer and the repository's collator, pushes it and predicts again.
+# Runs without the package. It predicts with the models of some revisions. If asked to, it then trains the last one
+# with the stock Trainer and the repository's collator, pushes it and predicts again.
 ELSEWHERE = f"""
 import json, sys
 sys.modules["modeling_tempoformer"] = None
@@ -58,8 +61,8 @@ print("ANSWERS", json.dumps(answers))
 
 def elsewhere(hub: HubServer, folder: Path, posts: list[dict], models: list[list[str]], train: bool = False, **more):
     """
-    The probabilities of both classes for all posts, in a process with its own cache, from each model: a revision of
-    the weights and one of the code.
+    Returns each model's probabilities of both classes for all posts, computed in a process with its own cache. A model
+    is a revision of the weights and a revision of the code.
     """
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-c", ELSEWHERE, json.dumps([models, train, posts])]
@@ -105,7 +108,7 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         assert before == pytest.approx(predictions(tmp_path / "first"), abs=1e-5)
         assert after != pytest.approx(before, abs=1e-3)
 
-        # Code that comes later does not run where revisions are pinned: of each commit, or the code that was read.
+        # Later code does not run if the code is pinned, to the commit of the weights or to the code that was read.
         second = hub.commits(REPO)[-1].sha
         code = hub.files(REPO)["pipeline_tempoformer.py"] + b'\nraise ValueError("other code")\n'
         api = HfApi(endpoint=hub.url)
@@ -116,12 +119,12 @@ def test_train_push_load_elsewhere_predict_train_further_push_again(tmp_path, mo
         with pytest.raises(AssertionError, match="other code"):
             elsewhere(hub, tmp_path / "c", timelines, [["main", "main"]])
 
-        # Once in the cache, they load without the Hub.
+        # Cached models load without the Hub.
         hub.requests.clear()
         assert_same(elsewhere(hub, tmp_path / "b", timelines, pinned, HF_HUB_OFFLINE="1"), found)
         assert hub.requests == []
 
-        # Where the package is installed, its script goes on from the Hub's model as from a folder.
+        # The package's script resumes from the Hub's model as from a folder.
         further = ["--model_name_or_path", REPO, "--do_train", "--do_predict", "--max_steps", "1"]
         for output, repo, base_model in (("second", "me/further", REPO), ("third", REPO, None)):
             script(output, repo, *further, "--learning_rate", "0")
