@@ -1,4 +1,4 @@
-"""The collator of `examples/numpy_collator.py` makes the batches of `StreamCollator`."""
+"""Checks that the collator of `examples/numpy_collator.py` makes the batches of `StreamCollator`."""
 
 import runpy
 
@@ -17,7 +17,7 @@ TEXTS = ["sad today", "so glad that we met again", "tired", "home", "a long day 
 @pytest.mark.parametrize("timed", [True, False])
 @pytest.mark.parametrize("window", [1, 3, 8])
 def test_same_batches(tokenization, window, timed):
-    """Of timelines of different lengths; the last is in rows, with posts before them that are context or left out."""
+    """Timelines have different lengths. The last one is cut to rows, whose earlier posts are context or left out."""
     tokenizer = AutoTokenizer.from_pretrained(tokenization)
     rows = []
     for number in (1, 4, 6):

@@ -1,4 +1,4 @@
-"""The post model's trees: against scikit-learn, against a plain walk, and the same answer wherever a post is read."""
+"""Checks the post model's trees against scikit-learn and a plain walk. A post gets the same answer in any batch."""
 
 from types import SimpleNamespace
 
@@ -53,7 +53,7 @@ def test_features_are_of_the_two_newest_posts_and_their_place():
 
 
 def timelines(model, rule) -> list[dict]:
-    """Rows of 20 timelines whose labels follow from a post's position, not from its vector."""
+    """Returns rows of 20 timelines whose labels follow from a post's position, not from its vector."""
     generator = torch.Generator().manual_seed(0)
     rows = []
     for number in range(20):
@@ -95,8 +95,8 @@ def test_a_member_s_trees_have_not_seen_what_it_holds_out():
 @pytest.mark.parametrize("has_levels", [False, True])
 def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
     """
-    Where posts say a few things, and come a day and up to a second after one another, the trees answer alike whatever
-    batch a post was read in. Vectors differ by as much as MiniLM's do then.
+    Posts repeat a few texts, a day and up to a second apart. The trees give a post the same answer in every batch.
+    Errors of vectors are as large as MiniLM's.
     """
     encoder = {**tiny_encoder(), "hidden_size": 64}
     model = tiny_model(model_type="post_tempoformer", num_labels=2, num_trees=40, encoder_config=encoder)
@@ -122,7 +122,7 @@ def test_rounding_errors_of_few_texts_are_no_reason(count, has_levels):
 
 
 def test_levels_teach_the_step_that_is_asked_for():
-    """The label is a step of the level, which many components of a vector have a share in."""
+    """The label is a step of the level. Many components of a vector contribute to the level."""
     model, tokenizer = tiny_reader(model_type="post_tempoformer", num_labels=2, num_trees=40)
     generator, rows, levels = torch.Generator().manual_seed(0), [], []
     for number in range(60):
@@ -133,7 +133,7 @@ def test_levels_teach_the_step_that_is_asked_for():
         levels += level[1:].tolist()
     batch = StreamCollator(tokenizer, 4, timed=False)(rows)
     right = []
-    # Without levels, and where every third is missing.
+    # Without levels, and with every third level missing.
     for known in (None, np.where(np.arange(len(levels)) % 3, levels, np.nan)):
         grow_trees(model, [dict(batch)], 0, known)
         predicted = model(**inputs_only(batch)).logits.argmax(-1)

@@ -1,4 +1,4 @@
-"""The page of timelines in a browser: what a person does there, and that the numbers are right."""
+"""Checks the page of timelines in a browser: a person's actions, and the numbers that the page shows."""
 
 import math
 import re
@@ -21,7 +21,7 @@ MARKS = "#timeline_chart .mark-symbol [aria-label^='Post']"
 
 @pytest.fixture(scope="module")
 def timelines() -> list[dict]:
-    """More timelines than the list shows at once."""
+    """Returns more timelines than the list shows at once."""
     timelines = explained_timelines(60, 30)
     timelines[7]["posts"][3]["text"] = f"A heron. {ATTACK}"
     timelines[9]["posts"][5]["text"] = "The Heron and the heron"
@@ -37,7 +37,7 @@ def page(timelines, tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, page):
-    """The page, in which nothing goes wrong and which asks for nothing until the end of the test."""
+    """Opens the page. Checks at the end of the test that it reported no problem and requested nothing."""
     browser.open(page, READY)
     yield browser
     assert browser.problems() == []
@@ -45,7 +45,7 @@ def opened(browser, page):
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Opens a page of other timelines, in which nothing goes wrong either."""
+    """Yields a function that opens a page of other timelines. Checks at the end that there was no problem."""
 
     def write_and_open(*arguments, **settings):
         write_page(tmp_path / "page.html", page_of(*arguments, **settings))
@@ -57,7 +57,7 @@ def open_page(browser, tmp_path):
 
 
 def counts_of(timelines: list[dict], threshold: float) -> dict:
-    """What the page counts, by the project's own delays."""
+    """Computes the counts of the page, with the project's own delays."""
     counts = {**dict.fromkeys(("posts", "alarms", "judged", "ofClass", "hits"), 0), "delays": []}
     for timeline in timelines:
         posts = timeline["posts"]
@@ -76,7 +76,7 @@ def counts_of(timelines: list[dict], threshold: float) -> dict:
 
 
 def table_rows(browser, selector: str) -> list[list[str]]:
-    """The texts of the cells of each row."""
+    """Returns the texts of the cells of each row."""
     cells = "(row) => [...row.cells].map((cell) => cell.textContent)"
     return browser.driver.execute_script(
         f"return [...document.querySelector(arguments[0]).rows].map({cells})", selector
@@ -92,7 +92,7 @@ def shown_timeline(browser, timelines: list[dict]) -> dict:
 
 
 def chosen(browser) -> int:
-    """The post that is explained."""
+    """Returns the number of the explained post."""
     return browser.driver.execute_script("return state.chosen")
 
 
@@ -136,7 +136,7 @@ def test_sort_and_search(opened, timelines):
 
 
 def test_why(opened, timelines):
-    """The earlier posts of a post that is clicked, the strongest first, with what they did to it."""
+    """A click on a post lists its earlier posts with their effects, the strongest first."""
     shown = shown_timeline(opened, timelines)
     opened.driver.execute_script("document.querySelectorAll('#posts .post')[20].click()")
     post = shown["posts"][20]
@@ -170,7 +170,7 @@ def test_it_opens_at_the_alarm_that_earlier_posts_moved_most(opened, timelines):
 
 
 def test_silences_are_short_and_the_rest_is_to_scale(opened, timelines):
-    """All silences, of weeks between hours, take a quarter of the axis at most."""
+    """Silences of weeks between hours take at most a quarter of the axis."""
     times = [post["timestamp"] for post in shown_timeline(opened, timelines)["posts"]]
     gaps, shown = np.diff(times), np.diff(opened.driver.execute_script("return positions"))
     is_silent = np.arange(len(gaps)) % 10 == 8
@@ -187,7 +187,7 @@ def test_seconds_since_a_start_are_no_dates(open_page):
 
 
 def test_a_chart_is_saved_as_svg(opened, tmp_path):
-    """A file has no variables of the page."""
+    """The file contains no CSS variables of the page."""
     opened.save_into(tmp_path)
     for number, button in enumerate(("save-timeline", "save-why"), 1):
         opened.find(f"#{button}").click()
@@ -198,7 +198,7 @@ def test_a_chart_is_saved_as_svg(opened, tmp_path):
 
 
 def test_click_in_the_chart(opened, timelines):
-    """By position the posts stand at the same distance from each other: a click on the middle of a mark means it."""
+    """By position posts are at equal distances. A click on the middle of a mark selects it."""
     opened.find('#axis [value="position"]').click()
     posts = shown_timeline(opened, timelines)["posts"]
     opened.wait_for(lambda: len(opened.find_all(MARKS)) == len(posts))
@@ -217,7 +217,7 @@ def test_click_in_the_chart(opened, timelines):
 
 def test_keys(opened, timelines):
     def keys(*names: str, at: str | None = None) -> dict:
-        """Presses keys where the focus is, or at an element; what is then in focus."""
+        """Presses keys at the focus or at an element, and returns the attributes of the focused element."""
         if at:
             opened.driver.execute_script("document.querySelector(arguments[0]).focus()", at)
         for name in names:
@@ -229,7 +229,7 @@ def test_keys(opened, timelines):
     assert chosen(opened) == 1
     keys("END", "RIGHT", at="#chart")
     assert posts[-1]["text"] in opened.text("#tip")
-    # One post of the list is reached by Tab, and the others from it.
+    # Tab reaches one post of the list, and arrow keys reach the others.
     (reached,) = opened.find_all('#posts .post[tabindex="0"]')
     assert reached.get_attribute("data-post") == "1"
     assert keys("DOWN", at='#posts .post[tabindex="0"]')["post"] == "2"
@@ -251,7 +251,7 @@ def test_a_post_that_is_a_script_is_a_text(opened, timelines):
 
 @pytest.mark.parametrize("settings", [{"timed": False}, {"labelled": False}, {"names": ["A", "B", "C"]}])
 def test_other_posts(open_page, settings):
-    """Without times, without labels, of three classes."""
+    """The timelines have no times, no labels, or three classes."""
     names = settings.get("names", NAMES)
     timelines = explained_timelines(3, 12, **settings)
     opened = open_page(timelines, names)

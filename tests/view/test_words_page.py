@@ -1,4 +1,4 @@
-"""What the page of words holds, against the words' usages and vectors."""
+"""Checks the content of the page of words against the words' usages and vectors."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ def usage(time: str, before: str, word: str, after: str) -> Usage:
 
 
 def some_usages(words: list[str], times: list[str], count: int) -> tuple[Usages, dict[str, dict[str, np.ndarray]]]:
-    """Usages of three senses, in turn."""
+    """Returns usages of three senses in turn."""
     generator = np.random.default_rng(0)
     usages = {
         word: {time: [usage(time, f"{time} {place} ", word, " flew") for place in range(count)] for time in times}
@@ -75,10 +75,10 @@ def test_frequencies_are_those_of_the_whole_corpus():
     data = page_of(*some_usages(["plane"], times, 12), frequencies)
     found = data["words"][0]["frequency"]
     assert [value for value, _, _ in found] == [500, 0, 5000]
-    # Wilson's interval of none is from 0 to z² / (n + z²).
+    # Wilson's interval for a count of 0 is from 0 to z² / (n + z²).
     assert found[1] == pytest.approx([0, 0, 1e6 * 1.96**2 / (2000 + 1.96**2)], abs=0.2)
     assert all(low <= value <= high for value, low, high in found)
-    # At first a reader sees the first time and the last.
+    # By default the page shows the first and the last time.
     shown = [column["cells"] for column in data["columns"] if column["kind"] == "frequency" and column["main"]]
     assert shown == [[500], [5000]]
     assert not any(column["main"] for column in data["columns"] if column["kind"] == "count")
@@ -98,7 +98,7 @@ def test_the_numbers_of_a_word():
         for time, nearest in enumerate(by_time):
             of_both = [one for one in senses.nearest if senses.labels[one] == sense and one // 12 == time]
             assert nearest == of_both[:3]
-    # Distances on the map are those of the projection in another unit, and the longer side is of length 2.
+    # Distances on the map are proportional to those of the projection, and the longer side has length 2.
     original, variance = principal_components(np.concatenate(list(vectors["plane"].values())), 2)
     points, unit = np.array([shown["x"], shown["y"]]).T, np.ptp(original, axis=0).max() / 2
     assert pdist(points) == pytest.approx(pdist(original) / unit, abs=0.003)
@@ -132,7 +132,7 @@ def test_long_texts_are_cut_around_the_word_between_words():
         usage(TIMES[0], "before " * 300, "planes", " behind" * 300),
         # Some scripts have no spaces.
         usage(TIMES[0], "字" * 300, "飞机", "字" * 300),
-        # What is invisible is written out.
+        # Invisible characters are written out.
         usage(TIMES[0], "\u2028", "plane", "\x1b[31m\u202e end"),
     ]
     found = page_of(usages, vectors)["words"][0]["usages"]["text"]
