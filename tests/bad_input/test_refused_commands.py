@@ -1,5 +1,5 @@
 """
-Command lines that the scripts refuse before any training, and the words that the message must contain.
+Lists command lines that the scripts refuse before any training, and the words that the message must contain.
 
 They run in the folder of [`files`]. OUT stands for a new folder. A file is named after its mistake.
 """

@@ -106,7 +106,7 @@ def test_a_training_records_its_split_without_ids(tmp_path, encoder):
     assert "person" not in written
     record = json.loads(written)
     assert [len(set(record[name])) for name in files] == [7, 2, 3]
-    # No post that it has learned from is tested. Validation posts may be used for validation again.
+    # No test post is one that the model has learned from. Validation posts may be used for validation again.
     assert people(predict(tmp_path / "test", out, f"--test_file={tmp_path}/test.csv")) == people(files["test"])
     new = to_test(tmp_path, NEW)
     predict(tmp_path / "new", out, *new, f"--validation_file={tmp_path}/validation.csv", "--do_eval")
@@ -124,13 +124,13 @@ def test_a_model_remembers_what_its_first_training_learned_from(tmp_path, traine
     further = train(tmp_path / "further", str(trained), *to_train(tmp_path, others))
     with pytest.raises(ValueError, match="person-"):
         predict(tmp_path / "new", further, *to_test(tmp_path, learned_from(trained)))
-    # Another seed puts timelines in the test part that the model to start from has learned from.
+    # With another seed the test part contains timelines that the first model has learned from.
     with pytest.raises(ValueError, match="person-"):
         train(tmp_path / "seed", str(trained), *to_train(tmp_path, POSTS), "--seed", "5")
 
 
 def test_a_calibrated_copy_remembers_what_was_learned_from(tmp_path, trained):
-    """Thresholds learn from the posts that they are fitted to."""
+    """The thresholds are fitted to the validation posts, so the model has learned from them."""
     others = write_posts(tmp_path / "others.csv", of_others(POSTS, "other"))
     calibrate = ["--model_name_or_path", str(trained), "--calibrate", "--validation_file", others]
     run_glue_style.main([*calibrate, "--report_to", "none", "--output_dir", str(tmp_path / "calibrated")])

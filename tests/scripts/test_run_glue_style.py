@@ -78,8 +78,8 @@ STREAM = ["--streaming", "--max_steps", "4", "--eval_strategy", "steps", "--eval
 @pytest.mark.parametrize("model_type", ["tempoformer", "post_tempoformer"])
 def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
     """
-    Each shard is a file. Checks scores, position and time, the record of the split, and that a second run loads the
-    model.
+    Each shard is a file. Checks the scores, position and time, the record of the split, and a second run with the
+    saved model.
     """
     parts = {name: of_others(POSTS, name) for name in ("train 1", "train 2", "validation", "test")}
     for name, posts in parts.items():
@@ -102,7 +102,7 @@ def test_a_streamed_training_ends_as_one_of_a_whole_file(tmp_path, model_type):
 
 
 def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
-    """For `datasets` a folder of split files is a dataset, like a Hub id. Samples are timelines, evenly spaced."""
+    """`datasets` reads a folder of split files as a dataset, like a Hub id. Samples are evenly spaced timelines."""
     (tmp_path / "posts").mkdir()
     for name in ("train", "validation", "test"):
         write_posts(tmp_path / "posts" / f"{name}.csv", of_others(POSTS, name))
@@ -110,7 +110,7 @@ def test_a_dataset_by_its_name_and_some_samples_of_it(tmp_path, encoder):
     rows = fine_tune(tmp_path / "out", encoder, *dataset)
     ids = list(dict.fromkeys(post["timeline_id"] for post in POSTS))
     assert [row["timeline_id"] for row in rows[::5]] == [f"test-{ids[number]}" for number in (0, 3, 6, 9)]
-    # The class weights are of the posts that are trained on.
+    # The class weights are computed from the posts of the training.
     labels = [post["label"] for post in POSTS]
     weights = [(len(labels) / labels.count(name)) ** 0.5 for name in NAMES]
     assert read_json(tmp_path / "out" / "config.json")["class_weights"] == pytest.approx(weights)
@@ -157,12 +157,12 @@ def test_calibration_is_fitted_on_labelled_dev_posts_saved_and_applied(tmp_path,
     assert calibration["thresholds"] == pytest.approx(thresholds, abs=1e-2)
     decided = (found / calibration["thresholds"]).argmax(-1)
     assert [row["prediction"] for row in rows] == [NAMES[label] for label in decided]
-    # Its evaluation decides as its prediction does.
+    # Evaluation and prediction decide in the same way.
     macro_f1 = f1_score(labels[is_labelled], decided[is_labelled], average="macro")
     results = read_json(tmp_path / "saved" / "all_results.json")
     assert results["validation"]["macro_f1"] == pytest.approx(macro_f1) == results["test"]["macro_f1"]
 
-    # A calibration is of the weights before a further training, which says so, or fits one.
+    # A calibration belongs to the weights before a further training. That training says so, or fits a new one.
     further = [*saved, *train_file, "--do_train", "--max_steps", "1", "--learning_rate", "1e-2"]
     assert "calibration is left out" not in caplog.text
     run(tmp_path / "kept", *further, "--calibrate", "--freeze_encoder")
@@ -181,7 +181,7 @@ def assert_same_predictions(rows: list[dict[str, str]], others: list[dict[str, s
 
 
 def test_predictions_without_texts(tmp_path, trained):
-    """With a frozen encoder, rows hold vectors, so the texts come from the timelines."""
+    """With a frozen encoder, rows have vectors, so the texts come from the timelines."""
     posts = of_others(POSTS, "new")
     arguments = ["--model_name_or_path", str(trained), "--test_file", write_posts(tmp_path / "new.csv", posts)]
     whole = run(tmp_path / "whole", *arguments, "--freeze_encoder")
@@ -195,7 +195,7 @@ def test_posts_with_and_without_times_are_not_mixed_up(tmp_path, trained, caplog
     saved = ["--model_name_or_path", str(trained)]
     with pytest.raises(ValueError, match="time"):
         run(tmp_path / "new", *saved, "--test_file", untimed)
-    # Trained further without times, it is a model without.
+    # A model that is trained further without times is one without times.
     run(tmp_path / "further", *saved, "--train_file", untimed, "--do_train", "--max_steps", "1")
     assert "no column of times" in caplog.text
     with pytest.raises(ValueError, match="time"):
@@ -226,7 +226,7 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     for name, weights in after.items():
         if name.startswith("tempoformer.encoder."):
             assert torch.equal(weights, pretrained[name.removeprefix("tempoformer.encoder.")]), name
-        # Trees do not learn step by step, and these posts are too few for 48 components.
+        # Trees are not trained in steps, and these posts are too few for 48 components.
         elif not name.startswith("trees."):
             assert not torch.equal(weights, before[name]), name
     leaves = after["trees.leaves"].sum(-1)
@@ -235,7 +235,7 @@ def test_over_a_frozen_encoder_all_else_learns_and_the_saved_model_reads_tokens(
     assert_same_predictions(run(tmp_path / "tokens", *saved), vectors)
     results = read_json(tmp_path / "out" / "all_results.json")
     assert "trees" not in results["validation"]["compared_with"]
-    # All posts that are not for test, each by the member that has not learned from it.
+    # Every post outside the test part is predicted by the member that has not learned from it.
     assert results["validation"]["posts"] + results["test"]["posts"] == len(POSTS)
     new = [weights for name, weights in after.items() if not name.startswith(("tempoformer.encoder.", "trees."))]
     assert results["train"]["parameters"] == sum(weights.numel() for weights in new)
@@ -250,7 +250,7 @@ def test_the_same_command_again_loads_the_model_and_another_is_refused(tmp_path,
     others = read_json(tmp_path / "out" / "all_results.json")
     assert others["train"] == results["train"]
     assert others["validation"]["macro_f1"] == pytest.approx(results["validation"]["macro_f1"])
-    # Another seed has other training posts; a test post of it may have been trained on.
+    # Another seed has other training posts, so a test post may have been trained on.
     for other in (["--seed", "2"], ["--window", "5"]):
         with pytest.raises(ValueError, match="checkpoint-.*--output_dir"):
             fine_tune(tmp_path / "out", encoder, "--calibrate", *other)
@@ -292,7 +292,7 @@ def test_epochs_take_the_place_of_the_steps_of_an_earlier_recipe(tmp_path):
         found.extend_epochs(num_rows=2 * found.train_batch_size)
         return found.num_train_epochs
 
-    # Two steps an epoch.
+    # An epoch has two steps.
     assert training(steps) == 200
     assert training(steps, epochs) == training(steps, "--num_train_epochs", "2") == 2
     assert training(epochs, steps) == 200
