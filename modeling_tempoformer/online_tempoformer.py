@@ -203,8 +203,8 @@ class StreamStepMixin:
             input_ids (`torch.LongTensor` of shape `(num_posts, num_tokens)`):
                 The new posts, any number for each timeline; posts of the same timeline must be in order of time.
             attention_mask, token_type_ids (`torch.LongTensor`, *optional*):
-                Tensors of shape `(num_posts, num_tokens)` from a tokenizer. In the paper's model all posts of a timeline
-                have `token_type_ids`, or none has.
+                Tensors of shape `(num_posts, num_tokens)` from a tokenizer. In the paper's model all posts of a
+                timeline have `token_type_ids`, or none has.
             timeline_ids (`Sequence[str]`): The timeline of each post.
             timestamps (`Sequence`, *optional*):
                 Values for [`~times_tempoformer.to_seconds`], all of one kind. All posts of a timeline have them, or

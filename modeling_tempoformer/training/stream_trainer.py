@@ -145,7 +145,7 @@ class StreamTrainer(HubTrainer):
                 logger.info("The trees learn from the levels of %d labelled posts.", np.isfinite(self.levels).sum())
             grow_trees(model, batches, self.args.seed, self.levels)
             if kept:
-                # Evaluated within the training, because after it `--bf16_full_eval` would leave the weights in 16 bits.
+                # Evaluated inside the training, since after it `--bf16_full_eval` would leave the weights in 16 bits.
                 self.is_in_train = True
                 kept = self.predict(self.eval_dataset, metric_key_prefix="eval").metrics
                 self.is_in_train = False
